@@ -118,7 +118,6 @@ fn name_of(check: &Check, directories: &str) -> String {
 }
 
 impl Candidate {
-    /// A check that needs the file alone.
     fn of_file(
         program: &'static Program,
         words: Vec<String>,
@@ -301,7 +300,7 @@ impl Variables {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// As lines, for whoever looks for secrets in them.
+    /// Lines in which secrets can be found by the names before them.
     fn text(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.0 {

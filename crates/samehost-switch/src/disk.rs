@@ -149,7 +149,6 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Counts one more of something that is limited.
 fn one_more(count: &AtomicUsize, most: usize, what: &str) -> io::Result<()> {
     if count.fetch_add(1, Ordering::Relaxed) < most {
         return Ok(());

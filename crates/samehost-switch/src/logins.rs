@@ -23,7 +23,6 @@ use crate::plan::occupant::{listener, stranger};
 use crate::plan::stages::PlannedStage;
 use crate::request::Environment;
 
-/// Time limit for a server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Plan {
@@ -131,9 +130,8 @@ pub(crate) fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Re
     Ok(())
 }
 
-/// That a move works, by a login over its new endpoint.
+/// A login over the new endpoint of a move that succeeded, after everything was written.
 pub(crate) struct Proof {
-    /// What the login showed.
     pub(crate) login: String,
     /// The same with the name of the connection and where it goes.
     pub(crate) sentence: String,
@@ -161,7 +159,6 @@ fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
 
 /// Logins that succeeded, one for each user who connects.
 pub(crate) struct LoggedIn {
-    /// What they showed, in words.
     shown: String,
     views: Vec<(ClientIdentity, View)>,
 }
@@ -256,7 +253,6 @@ fn passwords(hop: &Hop) -> Vec<Secret> {
     found
 }
 
-/// Where the password of a login was found.
 fn found_in(place: PasswordPlace) -> String {
     match place {
         PasswordPlace::Variable => ", with the password in PGPASSWORD".to_owned(),
@@ -287,7 +283,6 @@ fn lacks_account(hop: &Hop) -> bool {
     hop.setting.protocol == Protocol::Postgres && hop.setting.user.is_none()
 }
 
-/// A login over the present transport.
 fn attempt_at_present(hop: &Hop, client: &ClientIdentity, program: &Path) -> Result<View, LoginError> {
     let from = &hop.setting.endpoint;
     attempt(hop, from, client, &own_login(hop, client, from).credentials, program)
@@ -386,7 +381,6 @@ fn account_host(says: &str) -> Option<&str> {
     if host.is_empty() || host.contains(' ') { None } else { Some(host) }
 }
 
-/// Statement that grants what an account lacks.
 fn statement(grant: &str, user: &str, host: &str) -> String {
     let account = format!("'{user}'@'{host}'");
     match grant.strip_suffix(" WITH GRANT OPTION") {
@@ -411,7 +405,6 @@ fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
             account_with_tls(hop, error)
         }
         (LoginErrorKind::Refused, Present::LetIn | Present::LetInByTls) => account(hop, error),
-        // The error says the same.
         (LoginErrorKind::Refused, _) if matches!(error, LoginError::Spent { .. }) => String::new(),
         (LoginErrorKind::Refused, Present::Refused) if *over == hop.setting.endpoint => {
             "The login fails over the present transport already: put the credentials right first".to_owned()

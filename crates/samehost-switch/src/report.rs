@@ -19,7 +19,6 @@ use crate::plan::stages::{PlannedStage, Replacement};
 use crate::request::SwitchRequest;
 
 impl Plan {
-    /// The report of the plan, before anything is done.
     #[must_use]
     pub fn report(&self, request: &SwitchRequest) -> SwitchReport {
         let outcome = if self.is_barred() {

@@ -11,17 +11,13 @@ use samehost_transaction::Store;
 
 use crate::reload::ReloadWords;
 
-/// Which way connections move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From TCP to a Unix socket.
     Unix,
-    /// Back to TCP.
     Tcp,
 }
 
 impl Direction {
-    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,19 +53,15 @@ pub struct SwitchRequest {
     pub has_page: bool,
 }
 
-/// What a switch uses from outside.
 pub struct Environment<'a> {
-    /// This program, for logins as another user.
+    /// This program, which is started again for each login, as the application's user.
     pub program: &'a Path,
-    /// Where transactions are kept.
     pub store: &'a Store,
     /// The user's command, without secrets.
     pub command: String,
-    /// A page of the site, if the user named one.
     pub page: Option<&'a dyn Page>,
-    /// How the switch is to be confirmed, if it is.
+    /// `None` where the switch stays without a confirmation.
     pub confirm: Option<Confirm<'a>>,
-    /// Whether the user wants to stop.
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Gets a sentence on each thing that is about to be done.
     pub progress: &'a dyn Fn(&str),
@@ -103,7 +95,6 @@ pub struct PageError(pub String);
 /// A switch that is undone unless somebody confirms it.
 #[derive(Clone, Copy)]
 pub struct Confirm<'a> {
-    /// How long it waits.
     pub within: Duration,
     /// State for whoever watches the switch.
     pub note: &'a dyn Fn() -> Vec<u8>,

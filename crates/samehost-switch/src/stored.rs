@@ -36,8 +36,9 @@ use crate::request::{Environment, SwitchRequest};
 
 /// Name of the note with the moved connections and the deferred stages.
 const FINISH: &str = "finish";
+/// Name of the note with the looks at how long requests took before.
+const TIMES: &str = "times";
 
-/// Why a switch cannot be finished.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinishError {
@@ -265,7 +266,6 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, wanted: Wanted<'_>) ->
     Some((Hop { config, setting, to, server, server_line: None, client, login: None }, notes))
 }
 
-/// What the file of a change has now.
 fn on_disk(change: &LaterChange) -> Option<Vec<u8>> {
     Disk::default().read(&change.path).ok()
 }
@@ -335,7 +335,6 @@ fn listening(scan: &Scan, leaves: &[(String, String)], config: &ConfigFile) -> O
     None
 }
 
-/// A server that leaves its old place in the last step of a switch.
 fn last(from: Endpoint, to: Endpoint) -> Leaving {
     Leaving { from, to, can_wait: false, moved: false, restart: None }
 }
@@ -372,8 +371,6 @@ fn still_there(
     reasons
 }
 
-/// Name of the note with the looks before.
-const TIMES: &str = "times";
 /// How long a look takes: ten blocks, and no longer than people wait for a page.
 pub const LOOK: Duration = Duration::from_secs(3);
 
@@ -399,13 +396,12 @@ struct LookBefore {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnLooks {
     pub id: String,
-    /// The connection's name in its file.
     pub name: String,
     /// Where it led before, and where it leads now.
     pub from: String,
     pub to: String,
     pub before: Result<OwnTimes, NoOwnTimes>,
-    /// None where the look before has no times, so that there is nothing to compare.
+    /// `None` where the look before has no times, so that there is nothing to compare.
     pub after: Option<Result<OwnTimes, NoOwnTimes>>,
 }
 

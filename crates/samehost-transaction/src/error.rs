@@ -14,7 +14,6 @@ use crate::state::State;
 pub struct Holder {
     /// From the store, or from the names of the files that it prepared there.
     pub id: Option<String>,
-    /// From /proc/locks.
     pub process: Option<u32>,
     pub program: Option<String>,
 }
@@ -80,11 +79,7 @@ pub enum TransactionError {
     #[error(
         "{path}: written by a newer samehost ({what}); nothing was changed: use that one for this switch"
     )]
-    Newer {
-        path: PathBuf,
-        /// What this version does not know.
-        what: String,
-    },
+    Newer { path: PathBuf, what: String },
     /// A journal or a backup was changed after it was written.
     #[error(
         "{path}: {reason}; nothing was changed: the versions before are in the switch's directory backup; move that switch out of the store when it is settled"

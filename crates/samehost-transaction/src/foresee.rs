@@ -15,7 +15,6 @@ use crate::store::{Seen, Store};
 use crate::version::{Digest, Found};
 use crate::{undo, writer};
 
-/// What would become of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prospect {
     /// It was cut off, and is put back.
@@ -60,7 +59,6 @@ pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionErro
     simulate(store, &begun, &history, Some(last), Prospect::Undo)
 }
 
-/// What would happen to an unfinished switch.
 #[derive(Debug)]
 pub enum Outlook {
     Known(Foreseen),
@@ -127,7 +125,6 @@ impl Now {
         }
     }
 
-    /// Whether it is this version; `None` means "missing".
     fn is(&self, version: Option<&Digest>) -> bool {
         match (self, version) {
             (Now::Absent, None) => true,
@@ -232,7 +229,7 @@ fn look(path: &Path) -> Result<Found, TransactionError> {
     Found::at(directory.descriptor(), name).map_err(&failed)
 }
 
-/// A file that a switch changed, as it is now.
+/// How a file that a switch changed stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stands {
     AsLeft,
@@ -242,7 +239,6 @@ pub enum Stands {
     Otherwise(String),
 }
 
-/// A switch that is in force, and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub id: String,

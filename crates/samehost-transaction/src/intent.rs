@@ -56,10 +56,9 @@ pub struct Intent {
     pub stages: Vec<Stage>,
 }
 
-/// One change of one file, by hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// Its number in the transaction, from 0.
+    /// In the transaction, from 0.
     pub(crate) number: usize,
     pub(crate) stage: usize,
     pub(crate) path: PathBuf,

@@ -53,12 +53,12 @@ impl JournalHeader {
         VERSION
     }
 
-    /// The version of a file before the switch, if it existed.
+    /// The version of a file before the switch; `None` if it makes it.
     pub(crate) fn original(&self, path: &Path) -> Option<&Digest> {
         self.steps.iter().find(|step| step.path == path)?.before.as_ref()
     }
 
-    /// What the switch leaves of a file.
+    /// The version of a file after the switch; `None` if it removes it.
     pub(crate) fn last(&self, path: &Path) -> Option<&Digest> {
         self.steps.iter().rfind(|step| step.path == path)?.after.as_ref()
     }
@@ -136,7 +136,6 @@ pub(crate) enum Record {
     Confirmed {
         by: String,
     },
-    /// Ended: in force.
     Committed,
     /// Will be put back, whatever came before.
     RollingBack,
@@ -190,7 +189,6 @@ impl History {
         matches!(self.last(), Some(Record::Verified { .. }))
     }
 
-    /// Deadline of the confirmation, if the switch awaits one.
     pub(crate) fn awaits(&self) -> Option<&str> {
         match self.last() {
             Some(Record::Verified { until: Some(until) } | Record::Awaiting { until }) => Some(until),
@@ -206,7 +204,6 @@ impl History {
         }
     }
 
-    /// The recorded reason why it was put back, or what confirmed it.
     pub(crate) fn reason(&self) -> Option<&str> {
         for record in self.records.iter().rev() {
             if let Record::Undoing { why: Some(text) } | Record::Confirmed { by: text } = record {

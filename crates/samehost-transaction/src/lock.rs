@@ -103,7 +103,6 @@ fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>)
     TransactionError::Busy { path: path.to_owned(), holder }
 }
 
-/// Id of a switch that prepared files in a directory.
 fn id_beside(directory: &Directory) -> Option<String> {
     directory.names(".").ok()?.iter().find_map(|name| id_of_prepared(name))
 }
@@ -156,7 +155,6 @@ fn real_user(process: u32) -> Option<u32> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Processes that hold the flock of a file, from /proc/locks.
 fn holders(file: impl AsFd) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     match fstat(file) {
@@ -258,7 +256,6 @@ fn is_missing(error: &TransactionError) -> bool {
     matches!(error, TransactionError::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Makes a directory with the owner and the mode of the one that it is in.
 fn make_like(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let like = fstat(parent)?;
     system::make_directory(parent, name)?;

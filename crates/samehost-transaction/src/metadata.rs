@@ -29,7 +29,6 @@ pub(crate) struct Times {
     modified: (i64, i64),
 }
 
-/// Why permissions cannot be given to a file.
 #[derive(Debug)]
 pub(crate) enum GiveError {
     System(&'static str, io::Error),
@@ -132,7 +131,6 @@ impl Times {
     }
 }
 
-/// Display name of an attribute.
 fn named(attribute: &str) -> &'static str {
     match attribute {
         "system.posix_acl_access" => "access control list",

@@ -45,7 +45,6 @@ pub struct RolledBack {
 }
 
 impl RolledBack {
-    /// Whether every file is as before, and every reload succeeded.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.failures.is_empty() && self.reload_failures.is_empty()
@@ -190,7 +189,7 @@ pub enum Ending {
     Failed(TransactionError),
 }
 
-/// A switch that `recover` did not end.
+/// A switch that had not ended when [`recover`] found it.
 #[derive(Debug)]
 pub struct Recovered {
     pub id: String,
@@ -244,7 +243,7 @@ fn recover_one(
     Ok(Some(Ending::RolledBack(roll_back(store, &mut journal, &begun, &locked, reload))))
 }
 
-/// Completes an undo that was journalled.
+/// Puts everything back after the undo was journalled, by whoever began it or by [`recover`].
 pub(crate) fn finish_undo(
     store: &Store,
     journal: &mut Journal,

@@ -78,7 +78,6 @@ impl Entry {
         matches!(self.state, State::Damaged | State::Newer)
     }
 
-    /// Whether the deadline of its confirmation has passed.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         let until = self.awaits.as_deref().map(str::parse::<jiff::Timestamp>);
@@ -386,7 +385,6 @@ impl Store {
         system::remove_directory(root.descriptor(), name).map_err(&failed)
     }
 
-    /// Contents of a switch's journal, without working on it.
     pub(crate) fn see(&self, id: &str) -> Result<Seen, TransactionError> {
         let _guard = self.lock()?;
         self.known(id)?;
@@ -497,7 +495,7 @@ pub(crate) fn name_of_now() -> String {
     format!("{}-{fraction:04x}", now.strftime("%Y%m%d-%H%M%S"))
 }
 
-/// Random bytes, in hexadecimal.
+/// So many random bytes, in hexadecimal.
 pub(crate) fn random<const BYTES: usize>() -> Result<String, TransactionError> {
     let mut bytes = [0; BYTES];
     getrandom(&mut bytes[..], GetRandomFlags::empty())

@@ -90,7 +90,6 @@ pub(crate) fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::R
     })
 }
 
-/// Creates a directory that only its owner may enter.
 pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     between("mkdir", || mkdirat(directory, name, Mode::from_raw_mode(0o700)))
 }
@@ -100,7 +99,6 @@ pub(crate) fn change_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     between("chmod", || fchmod(file.as_fd(), Mode::from_raw_mode(mode)))
 }
 
-/// Sets owner and group, where given.
 pub(crate) fn change_owner(file: impl AsFd, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
     between("chown", || fchown(file.as_fd(), user.map(Uid::from_raw), group.map(Gid::from_raw)))
 }
@@ -185,7 +183,6 @@ pub mod fault {
                 .as_ref()
         }
 
-        /// A point before or after a system call that writes.
         pub(crate) fn point(name: &'static str) -> io::Result<()> {
             let Some(fault) = fault().filter(|_| !DISARMED.load(Ordering::Relaxed)) else { return Ok(()) };
             let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +198,6 @@ pub mod fault {
             }
         }
 
-        /// The points passed so far.
         pub fn passed() -> Vec<&'static str> {
             PASSED.lock().unwrap_or_else(PoisonError::into_inner).clone()
         }

@@ -294,7 +294,7 @@ fn metadata_of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadat
     Ok(SavedMetadata { permissions: Permissions::of_new(&found), times: None })
 }
 
-/// Directories that the switch creates, outermost first.
+/// The directories that are missing above the files, outermost first.
 fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
     let mut absent: Vec<PathBuf> = Vec::new();
     for step in steps {

@@ -32,7 +32,7 @@ impl Digest {
         Digest(text)
     }
 
-    /// The digits, usable as a file name.
+    /// 64 hexadecimal digits, usable as a file name.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -66,7 +66,6 @@ impl Identity {
     }
 }
 
-/// What stands at a path.
 #[derive(Debug)]
 pub(crate) enum Found {
     Absent,

@@ -120,7 +120,6 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Removes the versions that were prepared for going forward.
     pub(crate) fn discard_forward(&self) -> Result<(), TransactionError> {
         for step in &self.begun.steps {
             self.discard_one(step, Direction::Forward)?;

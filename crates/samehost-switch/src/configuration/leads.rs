@@ -31,7 +31,7 @@ pub(crate) struct Left {
     pub(crate) lead: Lead,
     /// The one of its endpoints that has a listener.
     pub(crate) endpoint: Endpoint,
-    /// Who listens there, as an index into the scan's services.
+    /// As an index into the scan's services.
     pub(crate) service: usize,
 }
 
@@ -130,7 +130,6 @@ fn is_here(host: &str) -> bool {
     }
 }
 
-/// The kind of the service to which a value leads.
 fn kind_of(scan: &Scan, left: &Left) -> Option<Kind> {
     scan.services.get(left.service)?.kind
 }

@@ -28,7 +28,7 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The configuration at a path; `None` if no editor recognises it.
+    /// The configuration at a path; `None` if no editor recognises it by its name and its text.
     pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
         let text = Disk::of(path, Reads::Application, reader).read(path)?;
         let Some(editor) = recognise(path, &text) else { return Ok(None) };
@@ -59,7 +59,7 @@ impl ConfigFile {
         }
     }
 
-    /// The service that reads it.
+    /// The service that reads it; `None` where an application does.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match self.editor.uptake(&self.file) {
             Uptake::Reload(kind) | Uptake::Restart(kind) => Some(kind),
@@ -81,7 +81,6 @@ pub(crate) struct ParsedConfig {
 }
 
 impl ParsedConfig {
-    /// Whether it has a setting that connects, or one that listens.
     pub(crate) fn has_role(&self, role: Role) -> bool {
         self.reading.settings.iter().any(|setting| setting.role == role)
     }
@@ -151,7 +150,6 @@ fn is_absent(error: &io::Error) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigFileError {
-    /// Neither a path nor a service.
     #[error(
         "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
     )]
@@ -196,7 +194,6 @@ const MOST_LINES: usize = 12;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadingLine {
-    /// Which line, and where it leads.
     pub found: String,
     pub remedy: String,
 }

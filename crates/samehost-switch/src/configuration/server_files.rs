@@ -39,7 +39,6 @@ pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
     named(service.kind?, scan.process(service.pid?)?)
 }
 
-/// Whether a service is an application's own server.
 pub(crate) fn is_application(service: &Service) -> bool {
     match service.kind {
         Some(kind) => kind.descriptor().application,
@@ -136,7 +135,6 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     }
 }
 
-/// The process of the only service of a list.
 fn only(services: &[&Service]) -> Option<u32> {
     match services {
         [service] => service.pid,

@@ -84,7 +84,6 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
     }
 }
 
-/// The first file of a service that exists.
 fn first_there(scan: &Scan, service: &Service) -> Option<PathBuf> {
     server_files::of(scan, service).into_iter().find(|path| path.exists())
 }
@@ -116,7 +115,6 @@ fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
         || share_a_port(scan, one, other)
 }
 
-/// Whether both have a value, and the same.
 fn are_equal<T: PartialEq>([one, other]: [Option<T>; 2]) -> bool {
     one.is_some() && one == other
 }

@@ -179,7 +179,6 @@ fn apache(
     found
 }
 
-/// Argument of a line with one of these directives.
 fn argument<'a>(line: &'a str, names: &[&str]) -> Option<&'a str> {
     let (name, rest) = line.split_once(char::is_whitespace)?;
     if !names.iter().any(|one| one.eq_ignore_ascii_case(name)) {

@@ -296,7 +296,8 @@ impl Watch<'_> {
     }
 }
 
-/// Who holds a connection to an address in a scan.
+/// Who is connected to an address, by a scan: those that the moves concern apart from all others. This program and what it
+/// starts are not counted, for its own logins come there too.
 pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen {
     let mut seen = Seen::default();
     let services = services_at(scan, endpoint);
@@ -348,7 +349,6 @@ struct Port {
     endings: Option<Endings>,
     /// Those that were open at the start: that one of them ends does not mean that somebody connects now.
     before: BTreeSet<Ends>,
-    /// Those that were reported as closed.
     closed: BTreeSet<Ends>,
 }
 

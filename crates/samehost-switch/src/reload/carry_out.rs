@@ -170,7 +170,6 @@ struct Before {
     executable: Option<PathBuf>,
     /// The sockets that it holds; a successor inherits those it listens on.
     sockets: Vec<u64>,
-    /// Whether it executes itself again.
     executes: bool,
     /// Whether it reads its files again and keeps its processes: PostgreSQL, PgBouncer.
     keeps_processes: bool,
@@ -180,11 +179,9 @@ struct Before {
 /// What became of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
-    /// The kernel shows it.
     Taken,
     /// The process ended, and nothing took its place.
     Gone,
-    /// It goes on as it was.
     NotTaken,
     /// There is nothing by which it could be seen, or the user interrupted the wait.
     Unknown,

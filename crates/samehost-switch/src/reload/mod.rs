@@ -25,7 +25,6 @@ const LONGEST_TITLE: u64 = 4096;
 pub struct ReloadWords {
     /// The service that it is for; `None`: every one.
     pub kind: Option<Kind>,
-    /// The command, for sh.
     pub command: String,
 }
 
@@ -131,7 +130,6 @@ fn words_for<'a>(
     if for_it.is_some() { for_it } else { words.iter().find(|words| words.kind.is_none()) }
 }
 
-/// The kind of service that a process is, by the scan.
 pub(crate) fn runs_as(scan: &Scan, pid: u32) -> Option<Kind> {
     scan.services.iter().find(|service| service.pid == Some(pid))?.kind
 }

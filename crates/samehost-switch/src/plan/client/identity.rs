@@ -49,7 +49,6 @@ impl ClientIdentity {
         None
     }
 
-    /// An account without a known process.
     pub(crate) fn account(name: &str, account: &Account) -> Self {
         let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
         ClientIdentity { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
@@ -117,7 +116,6 @@ const PHP: &[&str] = &[PHP_FPM, "php-cgi", "lsphp", "frankenphp"];
 /// Web servers that run PHP if it is loaded; otherwise they pass requests to one of those.
 const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
 const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"];
-/// How much of a memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
 /// How long connections to a service are observed for a login, where no suitable client is connected.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);

@@ -40,11 +40,9 @@ pub(crate) struct ClientSide {
     pub(crate) identities: Vec<ClientIdentity>,
     /// By which processes its connections are known.
     pub(crate) application: Application,
-    /// The masters of PHP-FPM that run it.
     pub(crate) masters: Vec<Master>,
     /// How it takes a change of its file, where it is PHP.
     pub(crate) revalidation: Option<Revalidation>,
-    /// What it has beside the configuration.
     pub(crate) around: Around,
 }
 
@@ -52,9 +50,8 @@ pub(crate) struct ClientSide {
 /// and needs none of what a login needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
-    /// None: the configuration listens, and who connects to it is not in it.
+    /// Nobody: the configuration listens, and who connects to it is not in it.
     Nobody,
-    /// The user of this name, whoever connects.
     User(&'a str),
     /// Somebody to log in as, who is waited for where nobody is connected.
     ToLogIn,
@@ -101,7 +98,6 @@ impl ClientSide {
     }
 }
 
-/// The account that the user named for the application.
 fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     match lookup::account(user) {
         Some(account) => Ok(ClientIdentity::account(user, &account)),
@@ -113,9 +109,8 @@ fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     }
 }
 
-/// How much of a process's environment is read, in bytes.
+/// How much of a process's environment, of its memory map and of its title is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;
-/// How much of a process's memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
 /// libpq's variables beside those that are words of a connection.
 const OF_LOGIN: &[&str] = &["PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICEFILE", "PGSYSCONFDIR", "HOME"];
@@ -125,7 +120,9 @@ const OF_LOGIN: &[&str] = &["PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICEFILE
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
     pub(crate) library: Library,
+    /// Variables of its environment, the first of each name.
     pub(crate) given: Vec<Given>,
+    /// Its connections over TCP to the service that moves.
     pub(crate) open: Vec<OpenConnection>,
 }
 
@@ -138,17 +135,14 @@ pub(crate) struct Given {
     pub(crate) place: String,
 }
 
-/// A connection over TCP to the service that moves.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenConnection {
-    /// The client's port.
     pub(crate) port: u16,
     pub(crate) pid: u32,
     pub(crate) name: String,
 }
 
 impl Around {
-    /// What surrounds these clients, who connect to a service because of a setting.
     fn of(
         scan: &Scan,
         setting: &Setting,
@@ -287,7 +281,6 @@ pub(crate) fn environment(pid: u32) -> Variables {
     variables
 }
 
-/// How much of a process's title is read, in bytes.
 const LONGEST_TITLE: u64 = 4096;
 
 /// The processes of an application, by which its connections are known. New ones come with each reload, and belong to it
@@ -411,7 +404,6 @@ const USUAL_REVALIDATION: u64 = 2;
 
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// A master of PHP-FPM that runs an application.
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
     pub(crate) pid: u32,
@@ -507,13 +499,15 @@ fn masters(scan: &Scan, application: &Application, clients: &[ClientIdentity]) -
     found
 }
 
-/// How PHP takes a change of one of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Revalidation {
-    /// It looks again after this time.
     After(Duration),
-    /// It does not look again until it is reloaded.
-    Never { master: u32, file: PathBuf, place: String },
+    /// It does not look again until this master is reloaded; with the master's configuration and the place of that setting.
+    Never {
+        master: u32,
+        file: PathBuf,
+        place: String,
+    },
 }
 
 /// How PHP of these masters takes a change of a file; `None` where it is not PHP's.

@@ -21,7 +21,6 @@ use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
 use crate::place::same_port;
 
-/// The configuration by which a master of PHP-FPM runs.
 pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
     let mut services = scan.services.iter();
     let service =

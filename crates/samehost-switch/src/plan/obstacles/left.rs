@@ -34,13 +34,11 @@ const NEAR: u32 = 12;
 /// Why a value that leads to a service is not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
-    /// What the program makes of it is not known.
     NotRead,
     /// The service cannot listen on a Unix socket, for this reason.
     NoSocket(&'static str),
 }
 
-/// Why this value is not moved.
 fn stays(left: &Left, scan: &Scan, to: Direction) -> Stays {
     if to == Direction::Unix
         && let Some(service) = scan.services.get(left.service)

@@ -133,7 +133,6 @@ pub(crate) fn moves_away(from: &Endpoint) -> String {
 /// Contents of files; `None`: missing.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// How far a side has moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Old,
@@ -156,7 +155,6 @@ fn title(index: usize, changing: &[Changing<'_>]) -> &'static str {
     TITLES[index]
 }
 
-/// One side of a move: the change in one configuration.
 struct Side<'a> {
     config: &'a ConfigFile,
     setting: &'a Setting,
@@ -169,18 +167,15 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// How far it had moved before a stage.
     fn state_before(&self, index: usize) -> State {
         if index == 0 { State::Old } else { self.states[index - 1] }
     }
 }
 
-/// A configuration that changes, and how its program loads the change.
 struct Changing<'a> {
     scan: &'a Scan,
     config: &'a ConfigFile,
     sides: Vec<&'a Side<'a>>,
-    /// The process that runs by it.
     pid: Option<u32>,
     reload: ReloadAction,
 }
@@ -203,7 +198,6 @@ pub(crate) fn build(
             restarts.push((&hop.setting.endpoint, client));
         }
     }
-    // The files of each configuration so far.
     let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
     for index in 0..TITLES.len() {
         match stage(index, &changing, hops, &restarts, &mut texts) {
@@ -539,7 +533,6 @@ fn leaving(
     leaving
 }
 
-/// Whether clients of an address are among the moves.
 pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
     hops.iter().any(|hop| hop.setting.role == Role::Connects && same_port(&hop.setting.endpoint, from))
 }
