@@ -60,7 +60,6 @@ struct Candidate {
     /// The user that it runs as, where it is the check of a running service.
     service: Option<u32>,
     variables: Variables,
-    /// Where relative names begin.
     folder: PathBuf,
 }
 
@@ -97,7 +96,6 @@ pub(crate) fn planned(scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Opt
     }
 }
 
-/// The check with a program of these directories.
 fn planned_with(check: Check, directories: &str) -> Result<Planned, NotRun> {
     let name = name_of(&check, directories);
     let words = [name].into_iter().chain(check.arguments).collect();
@@ -327,7 +325,7 @@ struct Running {
     pid: u32,
     uid: u32,
     program: PathBuf,
-    /// Without the program's own name.
+    /// Of its command line, without the program's own name.
     words: Vec<String>,
     folder: PathBuf,
     variables: Variables,

@@ -134,17 +134,11 @@ impl Now {
     }
 }
 
-/// Simulates the rollback from a stage (`None`: no stage) as `put_back` performs it: the same files are skipped and left.
-/// The two walks have to agree; `tests/transaction/journals.rs` compares them for journals that were cut off at every point.
-fn simulate(
-    store: &Store,
-    begun: &JournalHeader,
-    history: &History,
-    furthest: Option<usize>,
-    prospect: Prospect,
-) -> Result<Foreseen, TransactionError> {
-    let mut files: BTreeMap<&Path, Now> = BTreeMap::new();
-    let mut on_disk: BTreeMap<Digest, Vec<u8>> = BTreeMap::new();
+/// What is at each path of a switch now, and the contents that were read there, by their hashes.
+type FilesNow<'a> = (BTreeMap<&'a Path, Now>, BTreeMap<Digest, Vec<u8>>);
+
+fn files_now(begun: &JournalHeader) -> Result<FilesNow<'_>, TransactionError> {
+    let (mut files, mut on_disk): FilesNow<'_> = Default::default();
     for step in &begun.steps {
         if files.contains_key(step.path.as_path()) {
             continue;
@@ -159,6 +153,19 @@ fn simulate(
         };
         files.insert(&step.path, now);
     }
+    Ok((files, on_disk))
+}
+
+/// Simulates the rollback from a stage (`None`: no stage) as `put_back` performs it: the same files are skipped and left.
+/// The two walks have to agree; `tests/transaction/journals.rs` compares them for journals that were cut off at every point.
+fn simulate(
+    store: &Store,
+    begun: &JournalHeader,
+    history: &History,
+    furthest: Option<usize>,
+    prospect: Prospect,
+) -> Result<Foreseen, TransactionError> {
+    let (mut files, on_disk) = files_now(begun)?;
     let mut stages = Vec::new();
     let mut left: Vec<PathBuf> = Vec::new();
     let count = match furthest {

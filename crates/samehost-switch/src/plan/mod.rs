@@ -13,7 +13,7 @@ pub(crate) mod stages;
 use std::path::PathBuf;
 
 use samehost_model::scan::Scan;
-use samehost_model::{Endpoint, ObstacleCode, Redactor, Secret};
+use samehost_model::{ObstacleCode, Redactor, Secret};
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
@@ -21,7 +21,6 @@ use self::obstacles::host;
 use crate::configuration::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_one_line, shown};
-use crate::place::same_port;
 use crate::reload::{ReloadCommand, ReloadWords};
 use crate::request::SwitchRequest;
 use stages::PlannedStage;
@@ -184,32 +183,10 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         let followed = stages::follow::follow(request, scan, &hops, &mut plan.stages);
         plan.findings.merge(followed);
         plan.unnamed = unnamed(&plan.stages, &named_files);
-        plan.findings.note(not_closed(request, &hops, &plan.stages));
     }
     let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
     plan.findings.merge(found);
     Ok(Plan { hops, ..plan })
-}
-
-/// What `--close-tcp` asks for and this plan does not do: a server that has its socket already is not changed.
-fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !request.close_tcp {
-        return notes;
-    }
-    for hop in hops {
-        let from = &hop.setting.endpoint;
-        let mut leaves = stages.iter().flat_map(|stage| &stage.leaves);
-        let is_closed = leaves.any(|leaving| same_port(&leaving.from, from));
-        if is_closed || !matches!(from, Endpoint::Tcp { .. }) {
-            continue;
-        }
-        let server = hop.server.name.as_deref().unwrap_or("the server");
-        notes.push(format!(
-            "--close-tcp closes nothing here: {server} has its socket already, and its file is not changed. {from} stays open; when nobody uses it any more, close it in the server's own configuration"
-        ));
-    }
-    notes
 }
 
 /// The code of files that change though nobody named them.

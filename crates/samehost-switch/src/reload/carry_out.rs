@@ -57,12 +57,14 @@ fn take(command: &ReloadCommand, reads: &[PathBuf], stops: Stops) -> Result<(), 
             run("systemctl", &["restart", "--", unit].map(str::to_owned), stops)
         }
         ReloadCommand::Unit { verb: UnitVerb::Reload, unit } => reload_unit(unit, reads, stops),
-        ReloadCommand::Unit { .. } | ReloadCommand::Shell(_) | ReloadCommand::Other(_) => {
-            match command.words().as_slice() {
-                [program, words @ ..] => run(program, words, stops),
-                [] => Ok(()),
-            }
+        ReloadCommand::Unit { verb: UnitVerb::Restart, unit } => {
+            run("systemctl", &["restart", "--", unit].map(str::to_owned), stops)
         }
+        ReloadCommand::Shell(command) => run("sh", &["-c", command].map(str::to_owned), stops),
+        ReloadCommand::Other(words) => match words.as_slice() {
+            [program, words @ ..] => run(program, words, stops),
+            [] => Ok(()),
+        },
     }
 }
 

@@ -58,24 +58,25 @@ pub(super) fn findings(
     unread: &[ConfigFile],
     stages: &[PlannedStage],
 ) -> Findings {
-    let mut findings = Findings::default();
+    let (mut obstacles, mut notes) = (Vec::new(), Vec::new());
     for left in values(request, scan, read, unread, stages) {
+        let leads = left.leads(scan);
         match stays(&left, scan, request.to) {
             Stays::NoSocket(why) => {
-                findings.note([format!(
-                    "{}, which cannot listen on a Unix socket ({why}): it stays",
-                    left.leads(scan)
-                )]);
+                notes.push(format!("{leads}, which cannot listen on a Unix socket ({why}): it stays"));
             }
-            Stays::NotRead => findings.add([SwitchObstacle {
+            Stays::NotRead => obstacles.push(SwitchObstacle {
                 code: ObstacleCode::NotMoved,
                 bars: false,
-                found: format!("{}, and stays: what reads this value is not known", left.leads(scan)),
+                found: format!("{leads}, and stays: what reads this value is not known"),
                 remedy: by_hand(scan, &left, request.to),
-            }]),
+            }),
         }
     }
-    findings.note(mounted(scan, read));
+    notes.extend(mounted(scan, read));
+    let mut findings = Findings::default();
+    findings.add(obstacles);
+    findings.note(notes);
     findings
 }
 
