@@ -8,9 +8,7 @@ use samehost_model::scan::Standing;
 use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
 use samehost_system::clock;
-use samehost_transaction::{
-    FileChange, Intent, Reload, ReloadError, RolledBack, Stage, Transaction, TransactionError,
-};
+use samehost_transaction::{Intent, Reload, ReloadError, RolledBack, Stage, Transaction, TransactionError};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use crate::check::Verdict;
@@ -150,15 +148,7 @@ fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> 
 
 /// A stage as the transaction takes it.
 fn stage_to_write(stage: &PlannedStage) -> Stage {
-    let mut to_write = Stage::default();
-    for change in &stage.changes {
-        to_write.changes.push(FileChange {
-            path: change.path.clone(),
-            before: change.before.clone(),
-            after: change.after.clone(),
-            like: change.like.clone(),
-        });
-    }
+    let mut to_write = Stage { changes: stage.changes.clone(), reloads: Vec::new() };
     for reload in &stage.reloads {
         to_write.reloads.push(Reload {
             what: Redactor::default().command(&reload.what),
@@ -184,9 +174,9 @@ pub fn left_undone(back: &RolledBack) -> Vec<String> {
     lines
 }
 
-/// Every stage, then the proof, up to the record after which a crash is completed and not put back. Nothing is committed
-/// before a login over each new endpoint, and, with a page, an answer as before: what a file says and what a reload returned
-/// is not taken for an application that works (docs/decisions/0128).
+/// Every stage, then the proof, up to the record after which a crash is completed and not put back. Nothing is
+/// committed before a login over each new endpoint, and, with a page, an answer as before: what a file says and what a
+/// reload returned is not taken for an application that works (docs/decisions/0128).
 fn proceed(
     plan: &Plan,
     request: &SwitchRequest,

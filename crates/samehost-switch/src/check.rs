@@ -3,10 +3,10 @@
 //! owner. If neither is possible, it is not run, and a note says so.
 //!
 //! Some programs cannot judge a configuration without the arguments and the environment of the service that runs by it:
-//! Apache's variables come from its envvars, HAProxy reads several files as one, Caddy has its adapter on the command line.
-//! Both are taken from the running process ([`Running`]). Of its command line the check gets the files, and the options that
-//! decide how they are read. A process may claim any command line, but only what runs as the user that the check runs as is
-//! asked, so nothing is gained by a false one.
+//! Apache's variables come from its envvars, HAProxy reads several files as one, Caddy has its adapter on the command
+//! line. Both are taken from the running process ([`Running`]). Of its command line the check gets the files, and the
+//! options that decide how they are read. A process may claim any command line, but only what runs as the user that the
+//! check runs as is asked, so nothing is gained by a false one.
 
 use std::ffi::OsString;
 use std::fs;

@@ -73,8 +73,8 @@ impl Disk {
         self.read_as.get().map(|read_as| &read_as.user)
     }
 
-    /// Looks whose file it is, where files are read as their owners may. What cannot be looked at cannot be opened either, and
-    /// that error is reported.
+    /// Looks whose file it is, where files are read as their owners may. What cannot be looked at cannot be opened
+    /// either, and that error is reported.
     fn look_if_followed(&self, path: &Path) {
         if self.follows {
             let _ = self.look(path, false);
@@ -114,8 +114,8 @@ impl Disk {
         self.budget.read_opened(&file)
     }
 
-    /// Does something with the permissions that apply. Root's own file in a directory of somebody else may be readable for a
-    /// group alone: where the user is denied, it is tried once more as that group.
+    /// Does something with the permissions that apply. Root's own file in a directory of somebody else may be readable
+    /// for a group alone: where the user is denied, it is tried once more as that group.
     fn seen<T: Send>(&self, path: &Path, work: impl Fn() -> io::Result<T> + Sync + Send) -> io::Result<T> {
         let Some(read_as) = self.read_as.get() else { return work() };
         let mut found = as_user(&read_as.user.account, &work)?;

@@ -76,8 +76,8 @@ impl Plan {
     }
 }
 
-/// Fails where somebody else has what the servers are to take in this stage. The plan asked already; it is asked again right
-/// before the write, because minutes may have passed since, at a question that a person answered.
+/// Fails where somebody else has what the servers are to take in this stage. The plan asked already; it is asked again
+/// right before the write, because minutes may have passed since, at a question that a person answered.
 pub(crate) fn still_free(
     stage: &PlannedStage,
     hops: &[Hop],
@@ -117,8 +117,8 @@ fn meant_servers<'a>(
     Ok(())
 }
 
-/// Logs in as the application at servers that did not listen at their new endpoint before, once they do. No client has moved
-/// yet. The other servers were asked before the switch.
+/// Logs in as the application at servers that did not listen at their new endpoint before, once they do. No client has
+/// moved yet. The other servers were asked before the switch.
 pub(crate) fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
     meant_servers(hops.iter().filter(|hop| hop.server_line.is_some()), environment)?;
     for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {

@@ -1,5 +1,5 @@
-//! A plan, and what an undo or a recovery would do to a stored switch, as plain data for people and JSON: changed lines, with
-//! every secret masked.
+//! A plan, and what an undo or a recovery would do to a stored switch, as plain data for people and JSON: changed
+//! lines, with every secret masked.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::configuration::ConfigFile;
 use crate::findings::{place, shown};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
-use crate::plan::stages::{PlannedStage, Replacement};
+use crate::plan::stages::PlannedStage;
 use crate::request::SwitchRequest;
 
 impl Plan {
@@ -111,9 +111,9 @@ fn step(stage: &PlannedStage, redactor: &Redactor) -> SwitchStep {
     }
 }
 
-/// The lines that go and come, with every secret masked: those that the redactor knows, and those that stand in the lines of
-/// either text.
-fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
+/// The lines that go and come, with every secret masked: those that the redactor knows, and those that stand in the
+/// lines of either text.
+fn diff(change: &FileChange, redactor: &Redactor) -> FileDiff {
     let (before, after) =
         (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
     let mut redactor = redactor.clone();
@@ -161,7 +161,7 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
         let is_last = index + 1 == foreseen.stages.len();
         steps.push(SwitchStep {
             title: if is_last { "as it was before" } else { "one stage back" }.to_owned(),
-            files: stage.changes.iter().map(|change| diff(&replacement(change), &redactor)).collect(),
+            files: stage.changes.iter().map(|change| diff(change, &redactor)).collect(),
             checks: Vec::new(),
             reloads: stage.reloads.iter().map(|reload| redactor.command(&reload.what)).collect(),
         });
@@ -179,11 +179,6 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
     }
 }
 
-fn replacement(change: &FileChange) -> Replacement {
-    let FileChange { path, before, after, like } = change.clone();
-    Replacement { path, before, after, like }
-}
-
 /// The passwords that an editor finds in a text, as if the file had it; none where no editor understands it.
 fn passwords(file: &Path, text: &[u8]) -> Vec<Secret> {
     let Some(editor) = recognise(file, text) else { return Vec::new() };
@@ -199,7 +194,7 @@ mod tests {
 
     #[test]
     fn only_changed_lines_are_told_and_none_has_a_password() {
-        let change = Replacement {
+        let change = FileChange {
             path: "/x".into(),
             before: Some(b"a\nurl=mysql://u:secret@127.0.0.1/d\nDB_PASSWORD=secret\n".to_vec()),
             after: Some(b"a\nurl=mysql://u:secret@/d?socket=/s\nDB_PASSWORD=secret\n".to_vec()),

@@ -1,11 +1,12 @@
 //! What is kept with a switch beside its journal, for commands that come later: the connections that moved, with the stages
 //! that were deferred, and how long requests took before.
 //!
-//! A deferred stage becomes a plan on request, after the same checks as every other. Its content is stored and never computed
-//! again; a file that changed meanwhile is refused.
+//! A deferred stage becomes a plan on request, after the same checks as every other. Its content is stored and never
+//! computed again; a file that changed meanwhile is refused.
 //!
-//! The looks at how long requests take are short: a person waits for the switch meanwhile. What is compared are blocks of time
-//! within two looks; what differs between the hours of the looks is in neither, and whoever shows it has to say so.
+//! The looks at how long requests take are short: a person waits for the switch meanwhile. What is compared are blocks
+//! of time within two looks; what differs between the hours of the looks is in neither, and whoever shows it has to say
+//! so.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, SwitchObstacle};
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{OwnLook, OwnPair, Stamps, Trusted, look_at_own_times, service_at, services_at};
 use samehost_system::clock;
-use samehost_transaction::{State, Store, TransactionError};
+use samehost_transaction::{FileChange, State, Store, TransactionError};
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::server_files;
@@ -30,7 +31,7 @@ use crate::plan::Plan;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
 use crate::plan::server::Server;
-use crate::plan::stages::{Leaving, PlannedStage, Replacement, Staged, TITLES};
+use crate::plan::stages::{Leaving, PlannedStage, Staged, TITLES};
 use crate::reload::reload_action;
 use crate::request::{Environment, SwitchRequest};
 
@@ -83,17 +84,9 @@ struct LaterHop {
 #[derive(Serialize, Deserialize)]
 struct LaterStage {
     title: String,
-    changes: Vec<LaterChange>,
+    changes: Vec<FileChange>,
     of: Vec<(PathBuf, String)>,
     leaves: Vec<(String, String)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct LaterChange {
-    path: PathBuf,
-    before: Option<Vec<u8>>,
-    after: Option<Vec<u8>>,
-    like: Option<PathBuf>,
 }
 
 /// Stores the looks before a switch with it, its moved connections, and the bytes of the deferred stages.
@@ -130,7 +123,7 @@ impl LaterStage {
     fn of(stage: &PlannedStage) -> Self {
         let mut later = LaterStage {
             title: stage.title.to_owned(),
-            changes: stage.changes.iter().map(LaterChange::of).collect(),
+            changes: stage.changes.clone(),
             of: Vec::new(),
             leaves: Vec::new(),
         };
@@ -141,26 +134,6 @@ impl LaterStage {
             later.leaves.push((leaving.from.to_string(), leaving.to.to_string()));
         }
         later
-    }
-}
-
-impl LaterChange {
-    fn of(change: &Replacement) -> Self {
-        LaterChange {
-            path: change.path.clone(),
-            before: change.before.clone(),
-            after: change.after.clone(),
-            like: change.like.clone(),
-        }
-    }
-
-    fn replacement(&self) -> Replacement {
-        Replacement {
-            path: self.path.clone(),
-            before: self.before.clone(),
-            after: self.after.clone(),
-            like: self.like.clone(),
-        }
     }
 }
 
@@ -266,13 +239,13 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, wanted: Wanted<'_>) ->
     Some((Hop { config, setting, to, server, server_line: None, client, login: None }, notes))
 }
 
-fn on_disk(change: &LaterChange) -> Option<Vec<u8>> {
+fn on_disk(change: &FileChange) -> Option<Vec<u8>> {
     Disk::default().read(&change.path).ok()
 }
 
 /// The stored stages; refused if a file is not as the switch left it.
 fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
-    let changes: Vec<&LaterChange> = later.stages.iter().flat_map(|stage| &stage.changes).collect();
+    let changes: Vec<&FileChange> = later.stages.iter().flat_map(|stage| &stage.changes).collect();
     let mut staged = Staged::default();
     if changes.iter().all(|change| on_disk(change) == change.after) {
         return staged;
@@ -298,7 +271,7 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
 fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedStage, Findings) {
     let title = TITLES.into_iter().find(|title| *title == kept.title);
     let title = title.unwrap_or("the server leaves the old place");
-    let changes = kept.changes.iter().map(LaterChange::replacement).collect();
+    let changes = kept.changes.clone();
     let mut stage = PlannedStage { title, changes, ..PlannedStage::default() };
     let mut findings = Findings::default();
     for (file, name) in &kept.of {
@@ -480,8 +453,9 @@ struct Again {
     hop: Hop,
 }
 
-/// Looks for a period at the connections of these switches that were looked at before, with the same stamps as then. None of a switch
-/// without such a look, of an older version for example. Takes no time where none of them has times to compare with.
+/// Looks for a period at the connections of these switches that were looked at before, with the same stamps as then.
+/// None of a switch without such a look, of an older version for example. Takes no time where none of them has times to
+/// compare with.
 #[must_use]
 pub fn look_again(
     switches: &[(&Store, &str)],

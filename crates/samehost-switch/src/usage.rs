@@ -5,9 +5,9 @@
 //! PHP opens a connection for each request and closes it after a millisecond or two. The kernel's list of TCP sockets
 //! takes 1.6 ms to read (2 CPUs, Linux 6.18) and names no process: who held a connection had closed it by the time that
 //! was looked up, in 20 of 20 requests. So the descriptors of the application's own processes are read without a pause,
-//! which takes some 0.03 ms a process, and a new socket among them is asked where it is connected (pidfd_getfd(2)). What is
-//! found in a process is that process's: nothing is booked on whoever else connects, and an account is not a proof, for a web
-//! server's account runs every site.
+//! which takes some 0.03 ms a process, and a new socket among them is asked where it is connected (pidfd_getfd(2)).
+//! What is found in a process is that process's: nothing is booked on whoever else connects, and an account is not a
+//! proof, for a web server's account runs every site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -373,8 +373,8 @@ impl Watched {
     }
 }
 
-/// What the applications of the switches in force do: for each switch the connections that it moved, by its ID. What is open
-/// already counts, and what they open in this period.
+/// What the applications of the switches in force do: for each switch the connections that it moved, by its ID. What is
+/// open already counts, and what they open in this period.
 ///
 /// # Errors
 /// When the journals cannot be read.

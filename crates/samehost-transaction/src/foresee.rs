@@ -156,8 +156,9 @@ fn files_now(begun: &JournalHeader) -> Result<FilesNow<'_>, TransactionError> {
     Ok((files, on_disk))
 }
 
-/// Simulates the rollback from a stage (`None`: no stage) as `put_back` performs it: the same files are skipped and left.
-/// The two walks have to agree; `tests/transaction/journals.rs` compares them for journals that were cut off at every point.
+/// Simulates the rollback from a stage (`None`: no stage) as `put_back` performs it: the same files are skipped and
+/// left. The two walks have to agree; `tests/transaction/journals.rs` compares them for journals that were cut off at
+/// every point.
 fn simulate(
     store: &Store,
     begun: &JournalHeader,

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{TransactionError, refused};
 use crate::version::Digest;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One file in one stage. The caller keeps stages that are deferred, so the names of the fields are an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
     /// Absolute path without symbolic links, as returned by [`resolve`](crate::resolve()).
     pub path: PathBuf,

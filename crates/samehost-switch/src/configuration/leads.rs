@@ -1,5 +1,6 @@
-//! Values in files that lead to a service here, whatever reads them: each with its line, the service at its address, and what
-//! to write by hand where it is not moved. An editor's own words have the usual paths; those of this machine take their place.
+//! Values in files that lead to a service here, whatever reads them: each with its line, the service at its address,
+//! and what to write by hand where it is not moved. An editor's own words have the usual paths; those of this machine
+//! take their place.
 //!
 //! A value counts where its address has a listener on this machine. Values that say where the program itself listens, and
 //! the server's own file, are none (`samehost_edit::leads`).

@@ -1,6 +1,6 @@
 //! Configurations of this machine: a file with its editor, and what is at a path, a file or those of an application's
-//! directory; below it which program runs by a file, what a name stands for, and lines that lead to services here although no
-//! editor reads them. Only reads, with the permissions of whoever decides what a file says.
+//! directory; below it which program runs by a file, what a name stands for, and lines that lead to services here
+//! although no editor reads them. Only reads, with the permissions of whoever decides what a file says.
 
 pub(crate) mod leads;
 pub(crate) mod server_files;
@@ -86,8 +86,8 @@ impl ParsedConfig {
     }
 }
 
-/// The configurations at a path: a file, or those in an application's directory by the usual names. Symbolic links stay in the
-/// path: a program reads `…/current/.env`, whatever that leads to today.
+/// The configurations at a path: a file, or those in an application's directory by the usual names. Symbolic links stay
+/// in the path: a program reads `…/current/.env`, whatever that leads to today.
 pub(crate) fn at_path(path: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let read = |source| ConfigFileError::Read { file: path.to_owned(), source };
     let path = std::path::absolute(path).map_err(read)?;

@@ -1,6 +1,6 @@
-//! Files that go with a running program. A server's configuration is the file on its command line, else the usual files of
-//! distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and passes on: such a file may
-//! belong to root alone and still be the application's. Pure except for reading /proc.
+//! Files that go with a running program. A server's configuration is the file on its command line, else the usual files
+//! of distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and
+//! passes on: such a file may belong to root alone and still be the application's. Pure except for reading /proc.
 
 use std::fs;
 use std::net::SocketAddr;

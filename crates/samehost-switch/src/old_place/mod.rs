@@ -1,6 +1,6 @@
-//! Who still uses the place that a server leaves in the last stages of a switch. They are deferred while anybody else still uses
-//! that place, or a client needs a restart that this program does not make. If the stages before make something serve
-//! at both places, only those are performed; otherwise there is no switch.
+//! Who still uses the place that a server leaves in the last stages of a switch. They are deferred while anybody else
+//! still uses that place, or a client needs a restart that this program does not make. If the stages before make
+//! something serve at both places, only those are performed; otherwise there is no switch.
 
 pub(crate) mod elsewhere;
 
@@ -26,8 +26,8 @@ const SHORTEST: Duration = Duration::from_millis(500);
 
 impl Plan {
     /// Observes who else uses the places that this plan would close, and returns the plan. If somebody does, its last
-    /// stages are deferred, where the stages before make something serve at both places; else it is barred. Others keep their
-    /// address: a client that nobody knew of is not cut off by somebody else's switch (docs/decisions/0069).
+    /// stages are deferred, where the stages before make something serve at both places; else it is barred. Others keep
+    /// their address: a client that nobody knew of is not cut off by somebody else's switch (docs/decisions/0069).
     #[must_use]
     pub fn look_who_stays(
         self,

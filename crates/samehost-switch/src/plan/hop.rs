@@ -1,5 +1,5 @@
-//! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where that listens
-//! or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
+//! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where
+//! that listens or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
 
 use std::path::Path;
 
@@ -230,8 +230,9 @@ fn note_on_php(hop: &Hop) -> Option<String> {
     ))
 }
 
-/// Obstacles from the scan's blockers for a move, before anything is tried. What a login decides bars nothing yet, and what a
-/// page decides bars only where no page is asked for (`decided_by`); the rest is for the switch to say, unless it blocks.
+/// Obstacles from the scan's blockers for a move, before anything is tried. What a login decides bars nothing yet, and
+/// what a page decides bars only where no page is asked for (`decided_by`); the rest is for the switch to say, unless
+/// it blocks.
 fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     let pids: Vec<u32> = hop.client.identities.iter().filter_map(ClientIdentity::present).collect();

@@ -1,6 +1,6 @@
-//! Plans a switch, one step after the other: what the user asked for, the connections that move as they were found (each with
-//! its server side and its client side), the stages with the files' new content, and what is in the way. Each step has what
-//! it needs from the steps before, and none imports from a later one. Only looks at the machine.
+//! Plans a switch, one step after the other: what the user asked for, the connections that move as they were found
+//! (each with its server side and its client side), the stages with the files' new content, and what is in the way.
+//! Each step has what it needs from the steps before, and none imports from a later one. Only looks at the machine.
 
 pub(crate) mod client;
 mod destination;
@@ -94,7 +94,8 @@ impl Plan {
         self.stages.iter().all(|stage| stage.changes.is_empty())
     }
 
-    /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is not read.
+    /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is
+    /// not read.
     #[must_use]
     pub fn passing(mut self, accepted: &[ObstacleCode]) -> Self {
         if accepted.contains(&ObstacleCode::Encryption) {

@@ -190,8 +190,8 @@ fn line_of(read: &ParsedConfig, endpoint: &Endpoint) -> Option<ServerLine> {
     None
 }
 
-/// The listener of a running service's own configuration. A file of it that no editor understands is an obstacle: whether the
-/// line is in there is unknown then.
+/// The listener of a running service's own configuration. A file of it that no editor understands is an obstacle:
+/// whether the line is in there is unknown then.
 fn own_line(
     scan: &Scan,
     service: &Service,

@@ -1,6 +1,6 @@
-//! Carries a reload out, and looks whether the program took it, as the kernel shows it. A signal is only a request: nginx that
-//! cannot bind an address goes on with its old workers and says so nowhere but in its log, and a switch that goes on then
-//! proves the old configuration.
+//! Carries a reload out, and looks whether the program took it, as the kernel shows it. A signal is only a request:
+//! nginx that cannot bind an address goes on with its old workers and says so nowhere but in its log, and a switch that
+//! goes on then proves the old configuration.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -84,8 +84,8 @@ fn main_pid(unit: &str) -> Option<u32> {
     ended.output.trim().parse().ok().filter(|pid| *pid > 1)
 }
 
-/// The process that gets a signal, or the one that took its place: PHP-FPM that runs as a daemon has another number after each
-/// reload.
+/// The process that gets a signal, or the one that took its place: PHP-FPM that runs as a daemon has another number
+/// after each reload.
 fn process(to: &Signalled) -> Result<Identity, ReloadError> {
     let Signalled { pid, start, file, title, .. } = to;
     if let Some(identity) = Identity::of(*pid)

@@ -36,8 +36,8 @@ pub(crate) struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// One of its processes that is still running, and not another process with the same number. One that has ended and that its
-    /// parent has not waited for yet, as a worker during a reload, has no view of files and network any more.
+    /// One of its processes that is still running, and not another process with the same number. One that has ended and
+    /// that its parent has not waited for yet, as a worker during a reload, has no view of files and network any more.
     pub(crate) fn present(&self) -> Option<u32> {
         for (pid, start) in [self.pid, self.parent].into_iter().zip(self.started) {
             let (Some(pid), Some(start)) = (pid, start) else { continue };
@@ -121,8 +121,8 @@ const MOST_MAPS: u64 = 4 << 20;
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
-/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does needs
-/// no such person. With notes on processes that were skipped, and why.
+/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does
+/// needs no such person. With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,

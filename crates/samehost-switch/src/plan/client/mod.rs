@@ -1,9 +1,9 @@
 //! The client side of a hop: who connects because of a configuration, the application that this is, and what it has beside
 //! its files. All of it is seen before anything is tried; whether a login succeeds is for the login to say.
 //!
-//! Who may be logged in as is not therefore the application: its connections are known by processes, now and after a restart.
-//! For PHP they are behind a master of PHP-FPM: what its pools hand to PHP, and how PHP takes a change of one of its files, is
-//! read here too.
+//! Who may be logged in as is not therefore the application: its connections are known by processes, now and after a
+//! restart. For PHP they are behind a master of PHP-FPM: what its pools hand to PHP, and how PHP takes a change of one
+//! of its files, is read here too.
 
 pub(crate) mod identity;
 pub(crate) mod pools;
@@ -115,8 +115,8 @@ const MOST_MAPS: u64 = 4 << 20;
 /// libpq's variables beside those that are words of a connection.
 const OF_LOGIN: &[&str] = &["PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICEFILE", "PGSYSCONFDIR", "HOME"];
 
-/// What a client has beside its configuration: the library by which it connects, what its environment says of libpq, and the
-/// connections that it has open.
+/// What a client has beside its configuration: the library by which it connects, what its environment says of libpq,
+/// and the connections that it has open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
     pub(crate) library: Library,
@@ -231,8 +231,8 @@ fn connections(
     found
 }
 
-/// The library that a process has loaded, by its memory map; of Node, whose libraries are not mapped, the one that its project
-/// names alone.
+/// The library that a process has loaded, by its memory map; of Node, whose libraries are not mapped, the one that its
+/// project names alone.
 fn library_of(pid: u32) -> Library {
     let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
@@ -321,9 +321,9 @@ fn title_of(pid: u32) -> String {
     String::from_utf8_lossy(&title).trim_end_matches(['\0', ' ']).to_owned()
 }
 
-/// The processes of the application that a configuration belongs to, given who will connect. Of PHP, those of the pool that
-/// serves the directory; where no web server names it, those of every pool, if one master has them all. `process` is the one
-/// that runs by the configuration itself, where that is known.
+/// The processes of the application that a configuration belongs to, given who will connect. Of PHP, those of the pool
+/// that serves the directory; where no web server names it, those of every pool, if one master has them all. `process`
+/// is the one that runs by the configuration itself, where that is known.
 pub(crate) fn application(
     scan: &Scan,
     config: &ConfigFile,
@@ -336,9 +336,9 @@ pub(crate) fn application(
     if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
         return php_behind_fpm(scan, server_files::folder(&config.file));
     }
-    // A program that connects for a moment need not be connected when we look, and one that takes its file at its start has
-    // another number then: it is known by the directory in which it works, or by its unit. Whoever talks to the same service
-    // and may read the file can be logged in as, and is not therefore the application.
+    // A program that connects for a moment need not be connected when we look, and one that takes its file at its start
+    // has another number then: it is known by the directory in which it works, or by its unit. Whoever talks to the
+    // same service and may read the file can be logged in as, and is not therefore the application.
     let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
     let (mut folder, mut units) = (None, BTreeSet::new());
     if starts_again {

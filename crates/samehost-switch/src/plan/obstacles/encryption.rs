@@ -2,9 +2,10 @@
 //! the environment, or in the program's code; the last shows in the present connection alone, by the server's own word
 //! (`pg_stat_ssl`).
 //!
-//! A trial login of ours asks for nothing of that and succeeds, and the application failed at its next restart. That the
-//! present connection has TLS is not a reason by itself: libpq takes TLS over TCP wherever the server has it (`prefer`), and goes
-//! without over a socket. So the library decides (`samehost_edit::Library`); where it is not known, a person does.
+//! A trial login of ours asks for nothing of that and succeeds, and the application failed at its next restart. That
+//! the present connection has TLS is not a reason by itself: libpq takes TLS over TCP wherever the server has it
+//! (`prefer`), and goes without over a socket. So the library decides (`samehost_edit::Library`); where it is not
+//! known, a person does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -238,8 +239,8 @@ pub(super) fn unseen(hops: &[Hop]) -> Findings {
     findings
 }
 
-/// The first line of a program of Node that asks for TLS, as it stands there without a condition: `ssl: {` or `ssl: true` in
-/// a file that names a client of PostgreSQL. `None` where none does, or the sources are not to be read.
+/// The first line of a program of Node that asks for TLS, as it stands there without a condition: `ssl: {` or `ssl:
+/// true` in a file that names a client of PostgreSQL. `None` where none does, or the sources are not to be read.
 ///
 /// It is asked only where no connection of the program is open, which would show it. What stands behind a condition or a
 /// variable is not judged.
@@ -307,13 +308,14 @@ pub(crate) struct OwnLogin {
     pub(crate) found: Option<PasswordPlace>,
 }
 
-/// The login of a client of a move over an endpoint, completed as its library completes it: from its environment, its service
-/// file and its password file, which is read by the host that the application will have. So a line for `127.0.0.1` is a
-/// password over TCP and none over the socket, and `*` is one over both.
+/// The login of a client of a move over an endpoint, completed as its library completes it: from its environment, its
+/// service file and its password file, which is read by the host that the application will have. So a line for
+/// `127.0.0.1` is a password over TCP and none over the socket, and `*` is one over both.
 ///
-/// Asking over both transports with one password was wrong both ways: with a line for the address alone the switch was called
-/// good and the application had no password, and with `*` a sound switch was refused. The files are read with the
-/// permissions of the application's user; where its process has mounts of its own, as it sees them, and only its own.
+/// Asking over both transports with one password was wrong both ways: with a line for the address alone the switch was
+/// called good and the application had no password, and with `*` a sound switch was refused. The files are read with
+/// the permissions of the application's user; where its process has mounts of its own, as it sees them, and only its
+/// own.
 pub(crate) fn own_login(hop: &Hop, client: &ClientIdentity, endpoint: &Endpoint) -> OwnLogin {
     let setting = &hop.setting;
     let own = Credentials {

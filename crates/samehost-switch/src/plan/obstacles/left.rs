@@ -167,8 +167,8 @@ fn changed_lines(path: &Path, stages: &[PlannedStage]) -> BTreeSet<u32> {
     lines
 }
 
-/// What an editor spoke of in a configuration: as a setting, as a part of one, or as a refusal. Prepared once: a file may have
-/// thousands of settings.
+/// What an editor spoke of in a configuration: as a setting, as a part of one, or as a refusal. Prepared once: a file
+/// may have thousands of settings.
 struct Told {
     /// Lines of settings and refusals, by their real files.
     lines: HashMap<PathBuf, BTreeSet<u32>>,

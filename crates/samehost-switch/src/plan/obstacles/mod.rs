@@ -1,5 +1,6 @@
-//! What is in the way of a planned switch, or worth a note: values that stay, values that go before those which are written,
-//! what a socket does not give, and the machine around the files. Changes nothing, and reads no plan but its hops and stages.
+//! What is in the way of a planned switch, or worth a note: values that stay, values that go before those which are
+//! written, what a socket does not give, and the machine around the files. Changes nothing, and reads no plan but its
+//! hops and stages.
 
 pub(crate) mod encryption;
 pub(crate) mod host;

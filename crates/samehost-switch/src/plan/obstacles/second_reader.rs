@@ -1,6 +1,6 @@
-//! Programs beside the application that read the same file: those that have it in their command line, in their environment,
-//! or open. A companion in another language (a push daemon, a backup script) parses host and port by itself, and fails at its
-//! next start where it finds a socket; nobody thinks of it, because the application works.
+//! Programs beside the application that read the same file: those that have it in their command line, in their
+//! environment, or open. A companion in another language (a push daemon, a backup script) parses host and port by
+//! itself, and fails at its next start where it finds a socket; nobody thinks of it, because the application works.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,10 +1,10 @@
-//! What follows from a file that moves. Which of its variables move is read from the file before and after the stages (`.env`), by
-//! [`moved_by`].
+//! What follows from a file that moves. Which of its variables move is read from the file before and after the stages
+//! (`.env`), by [`moved_by`].
 //!
-//! A pool of PHP-FPM that sets the same variables goes before the file, and is changed with it as one transaction. Its file was named by
-//! nobody but its operator: without a person it changes only where it was named, or where `--accept other-files` says so, as every other
-//! file (decision 129). What cannot be written there stays an obstacle. To take the line out instead was rejected: a pool's variable is
-//! there on purpose, often so that the file may lack it.
+//! A pool of PHP-FPM that sets the same variables goes before the file, and is changed with it as one transaction. Its
+//! file was named by nobody but its operator: without a person it changes only where it was named, or where `--accept
+//! other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle. To take
+//! the line out instead was rejected: a pool's variable is there on purpose, often so that the file may lack it.
 //!
 //! The program that reads the file has to load the change: by a reload, or by a restart that only a person can make.
 
@@ -17,8 +17,9 @@ use samehost_model::ObstacleCode;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
+use samehost_transaction::FileChange;
 
-use super::{PlannedStage, Replacement};
+use super::PlannedStage;
 use crate::findings::{Findings, shown};
 use crate::place::real;
 use crate::plan::client::{Master, Revalidation, Variables};
@@ -78,7 +79,7 @@ fn pools(
     findings.add(as_obstacles(hop, master, moved));
     for (path, Changed { before, after }) in texts {
         stage.of.push((path.clone(), "php-fpm"));
-        stage.changes.push(Replacement {
+        stage.changes.push(FileChange {
             path: real(&path),
             before: Some(before),
             after: Some(after),

@@ -19,7 +19,7 @@ use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::identity;
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
-use samehost_transaction::resolve;
+use samehost_transaction::{FileChange, resolve};
 
 use self::follow::{client_reload_action, needs_restart};
 use super::hop::Hop;
@@ -30,22 +30,12 @@ use crate::place::{real, same_port};
 use crate::reload::{PlannedReload, ReloadAction, has_no_systemd, reload_action, runs_as};
 use crate::request::{Direction, SwitchRequest};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Replacement {
-    pub(crate) path: PathBuf,
-    /// Content before the stage; `None`: missing.
-    pub(crate) before: Option<Vec<u8>>,
-    pub(crate) after: Option<Vec<u8>>,
-    /// For a new file: the file whose text it contains.
-    pub(crate) like: Option<PathBuf>,
-}
-
 /// A stage: what changes together. Everything serves after it, so that a switch may stop there, and is put back stage by
 /// stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlannedStage {
     pub(crate) title: &'static str,
-    pub(crate) changes: Vec<Replacement>,
+    pub(crate) changes: Vec<FileChange>,
     /// Commands that check the files.
     pub(crate) checks: Vec<Planned>,
     /// What makes programs load them.
@@ -252,8 +242,8 @@ impl<'a> Changing<'a> {
         findings
     }
 
-    /// What is in the way where the server of a unit runs and nothing makes it take its change: nobody would ever listen at the
-    /// new place. What another root's unit starts is not what runs here.
+    /// What is in the way where the server of a unit runs and nothing makes it take its change: nobody would ever
+    /// listen at the new place. What another root's unit starts is not what runs here.
     fn never_listens(&self, side: &Side<'_>) -> Option<SwitchObstacle> {
         let ReloadAction::Nothing(Some(note)) = &self.reload else { return None };
         if !has_no_systemd(&self.config.file) {
@@ -357,8 +347,9 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
     (sides, notes)
 }
 
-/// How far a server has moved after each stage, with notes where it cannot be at both places. Of the ways in the head of this
-/// file, the first that its editor knows counts. One in which the client has both addresses changes the client's states too.
+/// How far a server has moved after each stage, with notes where it cannot be at both places. Of the ways in the head
+/// of this file, the first that its editor knows counts. One in which the client has both addresses changes the
+/// client's states too.
 fn server_states(
     request: &SwitchRequest,
     hop: &Hop,
@@ -486,7 +477,7 @@ fn others_bits(path: &Path) -> u32 {
 
 /// Advances the files of one configuration to their state after a stage; returns the changes. A file that the stage
 /// before changed and this one does not mention returns to its original content.
-fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<Replacement> {
+fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<FileChange> {
     for path in now.keys() {
         if !after.contains_key(path) {
             after.insert(path.clone(), files.read(path).ok());
@@ -500,7 +491,7 @@ fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&P
         };
         if before != *after {
             let like = if before.is_none() { like.map(Path::to_owned) } else { None };
-            changes.push(Replacement { path: path.clone(), before, after: after.clone(), like });
+            changes.push(FileChange { path: path.clone(), before, after: after.clone(), like });
         }
     }
     *now = after;

@@ -1,5 +1,5 @@
-//! What stands in the way of a change of a file: it is mounted by itself into a container, other machines read it, an editor
-//! has it open, or it belongs to another user.
+//! What stands in the way of a change of a file: it is mounted by itself into a container, other machines read it, an
+//! editor has it open, or it belongs to another user.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -73,8 +73,9 @@ const UNITS: &[&str] = &[
 const TMPFILES: &[&str] =
     &["etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d"];
 
-/// New sockets of the plan whose directory is not created at boot: on a tmpfs it is gone then, and a server that cannot create
-/// its socket does not start at all, not even on its port. So its unit or a line of tmpfiles.d has to create the directory.
+/// New sockets of the plan whose directory is not created at boot: on a tmpfs it is gone then, and a server that cannot
+/// create its socket does not start at all, not even on its port. So its unit or a line of tmpfiles.d has to create the
+/// directory.
 fn lost_directories(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
@@ -105,8 +106,8 @@ fn lost_directories(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     found
 }
 
-/// New sockets of servers that do not remove the socket of a killed predecessor, and then do not start. nginx is one: bind()
-/// fails with "Address already in use", and everything that it serves is down.
+/// New sockets of servers that do not remove the socket of a killed predecessor, and then do not start. nginx is one:
+/// bind() fails with "Address already in use", and everything that it serves is down.
 fn stale_sockets(hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
