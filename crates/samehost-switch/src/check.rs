@@ -1,7 +1,12 @@
 //! Checks an edited configuration with the program's own check of the written files. Some of these programs load code
 //! that a configuration names. So a check runs as root only on files that root alone can write, else as the file's
-//! owner. If neither is possible, it is not run, and a note says so. The check of a service that needs its own arguments
-//! and environment runs as that service does ([`service`]).
+//! owner. If neither is possible, it is not run, and a note says so.
+//!
+//! Some programs cannot judge a configuration without the arguments and the environment of the service that runs by it:
+//! Apache's variables come from its envvars, HAProxy reads several files as one, Caddy has its adapter on the command
+//! line. Both are taken from the running process ([`Running`]). Of its command line the check gets the files, and the
+//! options that decide how they are read. A process may claim any command line, but only what runs as the user that the
+//! check runs as is asked, so nothing is gained by a false one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,39 +24,55 @@ use samehost_services::Kind;
 use samehost_system::command::{self, PATH};
 use samehost_system::{Identity, Run, RunError, User, foreign_writer, open, peer};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::place::real;
 use crate::reload::master;
 
-/// How long a check may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A check after looking for its program.
+/// Why a check is not run, in half a sentence.
+#[derive(Debug)]
+struct Reason(String);
+
+/// A check that is not run, as a note says it.
+#[derive(Debug, thiserror::Error)]
+#[error("`{command}` is not run: {why}")]
+pub(crate) struct NotRun {
+    command: String,
+    why: String,
+}
+
+impl NotRun {
+    fn new(command: &str, Reason(why): Reason) -> Self {
+        NotRun { command: command.to_owned(), why }
+    }
+}
+
+/// A check, before it is decided as whom it runs.
 struct Candidate {
     program: &'static Program,
     /// The command, program first.
     words: Vec<String>,
+    /// The files that the program reads; whoever can change one of them could have it run code.
     reads: Vec<PathBuf>,
+    /// Why that is not known of all, where it is not.
     unknown: Option<String>,
     /// The user that it runs as, where it is the check of a running service.
     service: Option<u32>,
     variables: Variables,
-    /// Where relative names begin.
     folder: PathBuf,
 }
 
-/// A check, and the user that it runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     program: &'static Program,
     words: Vec<String>,
-    /// None: ours.
+    /// `None`: the user of this program.
     user: Option<User>,
     variables: Variables,
     folder: PathBuf,
 }
 
-/// What a check found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Sound,
@@ -64,21 +85,18 @@ pub(crate) enum Verdict {
 /// no check.
 ///
 /// # Errors
-/// Why it is not run, in one sentence.
-pub(crate) fn planned(scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<Result<Planned, String>> {
+/// Why it is not run.
+pub(crate) fn planned(scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<Result<Planned, NotRun>> {
     let check = config.editor.check(&config.file, &config.files())?;
     let program = check.program;
     let Some(of_service) = &program.service else { return Some(planned_with(check, PATH)) };
-    let found = candidate(scan, config, config.kind()?, (program, of_service), pid);
-    Some(found.map_err(|why| not_run(of_service.shown, &why)).and_then(Candidate::plan))
+    match candidate(scan, config, config.kind()?, (program, of_service), pid) {
+        Ok(candidate) => Some(candidate.plan()),
+        Err(why) => Some(Err(NotRun::new(of_service.shown, why))),
+    }
 }
 
-fn not_run(command: &str, why: &str) -> String {
-    format!("`{command}` is not run: {why}")
-}
-
-/// The check with a program of these directories.
-fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
+fn planned_with(check: Check, directories: &str) -> Result<Planned, NotRun> {
     let name = name_of(&check, directories);
     let words = [name].into_iter().chain(check.arguments).collect();
     Candidate::of_file(check.program, words, check.reads, check.unknown).plan()
@@ -86,15 +104,18 @@ fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
 
 /// Name of the program to start. Where a program has several names, an installed one is preferred.
 fn name_of(check: &Check, directories: &str) -> String {
-    let preferred = check.preferred.as_deref();
-    let installed = preferred
-        .and_then(|own| find(directories, |name| name == own))
-        .or_else(|| find(directories, check.program.is_called));
-    installed.unwrap_or_else(|| preferred.unwrap_or(check.program.usual).to_owned())
+    if let Some(preferred) = &check.preferred
+        && let Some(installed) = find(directories, |name| name == preferred)
+    {
+        return installed;
+    }
+    match find(directories, check.program.is_called) {
+        Some(installed) => installed,
+        None => check.preferred.as_deref().unwrap_or(check.program.usual).to_owned(),
+    }
 }
 
 impl Candidate {
-    /// A check that needs the file alone.
     fn of_file(
         program: &'static Program,
         words: Vec<String>,
@@ -105,8 +126,8 @@ impl Candidate {
         Candidate { program, words, reads, unknown, service: None, variables, folder }
     }
 
-    fn plan(self) -> Result<Planned, String> {
-        let user = self.user().map_err(|why| not_run(&self.words.join(" "), &why))?;
+    fn plan(self) -> Result<Planned, NotRun> {
+        let user = self.user().map_err(|why| NotRun::new(&self.words.join(" "), why))?;
         let Candidate { program, mut words, variables, folder, .. } = self;
         // The file that is shown is the one that runs.
         if let Some(word) = words.first_mut()
@@ -117,30 +138,48 @@ impl Candidate {
         Ok(Planned { program, words, user, variables, folder })
     }
 
-    fn user(&self) -> Result<Option<User>, String> {
+    /// The user that it runs as; `None`: the user of this program. What it runs and reads can be changed by nobody but root
+    /// and that user. Root runs the check of a file that is not root's alone as the file's owner.
+    fn user(&self) -> Result<Option<User>, Reason> {
         let program = self.words.first().map_or("", String::as_str);
-        let program = command::found(program.as_ref()).map_err(|error| error.to_string())?;
+        let program = command::found(program.as_ref()).map_err(|error| Reason(error.to_string()))?;
         if let Some(why) = &self.unknown {
-            return Err(why.clone());
+            return Err(Reason(why.clone()));
         }
         let own = geteuid().as_raw();
         if let Some(why) = changed_by(&program, &[self.service.unwrap_or(own)]) {
-            return Err(why);
+            return Err(Reason(why));
         }
         if let Some(uid) = self.service {
-            return user(uid, |trusted| self.first_changed(trusted));
+            return self.user_of_service(uid, own);
         }
         let Some(why) = self.first_changed(&[own]) else { return Ok(None) };
         if own != 0 {
-            return Err(why);
+            return Err(Reason(why));
         }
-        let owner = self.reads.first().and_then(|main| fs::metadata(main).ok()).map_or(0, |main| main.uid());
-        if owner == 0 {
-            return Err(format!("it would run as root, and {why}"));
+        let owner = self.reads.first().map(fs::metadata);
+        let Some(Ok(owner)) = owner else { return Err(Reason(format!("it would run as root, and {why}"))) };
+        if owner.uid() == 0 {
+            return Err(Reason(format!("it would run as root, and {why}")));
         }
-        match self.first_changed(&[owner]) {
-            Some(why) => Err(format!("it would run as {}, and {why}", User::of(owner))),
-            None => Ok(Some(User::of(owner))),
+        self.only_for(owner.uid())?;
+        Ok(Some(User::of(owner.uid())))
+    }
+
+    /// The user of the service whose check this is; `None` where that is `own`, the user of this program.
+    fn user_of_service(&self, uid: u32, own: u32) -> Result<Option<User>, Reason> {
+        if uid != own && own != 0 {
+            return Err(Reason(format!("only root can run it as {}, as the service runs", User::of(uid))));
+        }
+        self.only_for(uid)?;
+        if uid == own { Ok(None) } else { Ok(Some(User::of(uid))) }
+    }
+
+    /// Fails where somebody else than root and this user can change what it reads.
+    fn only_for(&self, uid: u32) -> Result<(), Reason> {
+        match self.first_changed(&[uid]) {
+            Some(why) => Err(Reason(format!("it would run as {}, and {why}", User::of(uid)))),
+            None => Ok(()),
         }
     }
 
@@ -158,7 +197,6 @@ impl std::fmt::Display for Planned {
 }
 
 impl Planned {
-    /// Runs it.
     pub(crate) fn run(&self, secrets: &[Secret]) -> Verdict {
         let [program, words @ ..] = self.words.as_slice() else { return Verdict::Sound };
         let mut run = Run::new(program, words, LIMIT).folder(&self.folder);
@@ -170,21 +208,26 @@ impl Planned {
         }
         let secrets = [secrets, &secrets_in(&self.variables.text())].concat();
         let redactor = Redactor::new(&secrets);
-        let masked =
-            |text: &str| text.lines().map(|line| redactor.message(line)).collect::<Vec<_>>().join("\n");
         match run.run() {
             Ok(ended) if ended.status.success() => Verdict::Sound,
             Ok(ended) => {
-                let output = masked(&ended.output);
-                match (self.program.could_not_look)(&ended.output) {
-                    true => Verdict::NotChecked(format!("`{self}` could not look: {output}")),
-                    false => Verdict::Wrong(format!("`{self}` failed ({}): {output}", ended.status)),
+                let output = masked(&ended.output, &redactor);
+                if (self.program.could_not_look)(&ended.output) {
+                    Verdict::NotChecked(format!("`{self}` could not look: {output}"))
+                } else {
+                    Verdict::Wrong(format!("`{self}` failed ({}): {output}", ended.status))
                 }
             }
             Err(error @ RunError::Start { .. }) => Verdict::NotChecked(error.to_string()),
-            Err(error) => Verdict::Wrong(masked(&error.to_string())),
+            Err(error) => Verdict::Wrong(masked(&error.to_string(), &redactor)),
         }
     }
+}
+
+/// A text without secrets, line by line: what looks like one ends with its line.
+fn masked(text: &str, redactor: &Redactor) -> String {
+    let lines: Vec<String> = text.lines().map(|line| redactor.message(line)).collect();
+    lines.join("\n")
 }
 
 /// Who besides these users can change a file, in words.
@@ -198,19 +241,22 @@ fn changed_by(path: &Path, trusted: &[u32]) -> Option<String> {
 /// First program with an accepted name in these directories, not in those of the calling user. Of several in one
 /// directory, the last by name, which is the highest version.
 fn find(directories: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
-    directories.split(':').find_map(|directory| {
-        let entries = fs::read_dir(directory).ok()?.flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let name = names.filter(|name| accepts(name)).max()?;
-        PathBuf::from(directory).join(name).into_os_string().into_string().ok()
-    })
+    for directory in directories.split(':') {
+        let Ok(entries) = fs::read_dir(directory) else { continue };
+        let mut highest = None;
+        for entry in entries.flatten() {
+            if let Ok(name) = entry.file_name().into_string()
+                && accepts(&name)
+            {
+                highest = highest.max(Some(name));
+            }
+        }
+        if let Some(name) = highest {
+            return Some(Path::new(directory).join(name).display().to_string());
+        }
+    }
+    None
 }
-
-// Checks of programs that cannot judge a configuration without the arguments and the environment of the service that
-// runs by it: Apache's variables come from its envvars, HAProxy reads several files as one, Caddy has its adapter on the
-// command line. Both are taken from the running process; of its command line the check gets the files, and the options that decide how they are
-// read. A process may claim any command line, but only what runs as the user that the check runs as is asked, so nothing is gained by
-// a false one.
 
 /// How much is read of a command line and of an environment, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -252,13 +298,13 @@ impl Variables {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// As lines, for whoever looks for secrets in them.
+    /// Lines in which secrets can be found by the names before them.
     fn text(&self) -> String {
-        let lines = self
-            .0
-            .iter()
-            .map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), value.to_string_lossy()));
-        lines.collect()
+        let mut text = String::new();
+        for (name, value) in &self.0 {
+            text += &format!("{}={}\n", name.to_string_lossy(), value.to_string_lossy());
+        }
+        text
     }
 }
 
@@ -267,7 +313,9 @@ fn begins(name: &OsString, with: &[&str]) -> bool {
 }
 
 /// A running service that reads a configuration; its check gets the arguments and the environment of this
-/// process. `apache2 -t`, `haproxy -c` and `caddy validate` judge nothing without their service's
+/// process.
+///
+/// `apache2 -t`, `haproxy -c` and `caddy validate` judge nothing without their service's
 /// surroundings. Units, envvars and `/etc/default` as sources were rejected: several places for one fact,
 /// and shell scripts to run. Without such a process there is no check, because one with wrong
 /// surroundings would take a right switch back. A false command line gains nothing, as the check runs as
@@ -277,59 +325,54 @@ struct Running {
     pid: u32,
     uid: u32,
     program: PathBuf,
-    /// Without the program's own name.
+    /// Of its command line, without the program's own name.
     words: Vec<String>,
     folder: PathBuf,
     variables: Variables,
 }
 
 /// The check of a configuration as the service reads it that runs by it.
-///
-/// # Errors
-/// Why there is none, in half a sentence.
 fn candidate(
     scan: &Scan,
     config: &ConfigFile,
     kind: Kind,
     (program, of_service): (&'static Program, &OfService),
     pid: Option<u32>,
-) -> Result<Candidate, String> {
-    let pid = pid.ok_or_else(|| {
-        format!(
+) -> Result<Candidate, Reason> {
+    let Some(pid) = pid else {
+        return Err(Reason(format!(
             "no {} was found that runs by this file, with the arguments and variables that it needs",
             kind.label()
-        )
-    })?;
+        )));
+    };
     let running = Running::of(scan, kind, pid)?;
     running.candidate(config, program, of_service)
 }
 
 impl Running {
-    fn of(scan: &Scan, kind: Kind, pid: u32) -> Result<Self, String> {
+    fn of(scan: &Scan, kind: Kind, pid: u32) -> Result<Self, Reason> {
         if scan.process(pid).is_some_and(|process| process.container.is_some()) {
-            return Err(format!("process {pid} runs in a container"));
+            return Err(Reason(format!("process {pid} runs in a container")));
         }
         let pid = master(kind, pid).unwrap_or(pid);
-        let gone = || format!("process {pid} has ended, or only root may look at it");
-        let read =
-            |name: &str| open::proc_file(&format!("/proc/{pid}/{name}"), MOST_BYTES).map_err(|_| gone());
-        let identity = Identity::of(pid).ok_or_else(gone)?;
-        let file = identity.executable.as_ref().filter(|_| identity.runs_trusted_file());
-        let file =
-            file.ok_or_else(|| format!("the program of process {pid} is not root's, or not to be seen"))?;
-        let program = file.path.to_string_lossy().trim_end_matches(" (deleted)").into();
-        let words = read("cmdline")?;
-        let words = words.split(|byte| *byte == 0).skip(1).filter(|word| !word.is_empty());
-        let running = Running {
-            kind,
-            pid,
-            uid: identity.uid,
-            program,
-            words: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
-            folder: fs::read_link(format!("/proc/{pid}/cwd")).map_err(|_| gone())?,
-            variables: Variables::parse(&read("environ")?),
+        let Some(identity) = Identity::of(pid) else { return Err(gone(pid)) };
+        let Some(file) = identity.executable.as_ref().filter(|_| identity.runs_trusted_file()) else {
+            return Err(Reason(format!("the program of process {pid} is not root's, or not to be seen")));
         };
-        if identity.is_still_there() { Ok(running) } else { Err(gone()) }
+        let program = file.path.to_string_lossy().trim_end_matches(" (deleted)").into();
+        let mut words = Vec::new();
+        for word in read_of(pid, "cmdline")?.split(|byte| *byte == 0).skip(1) {
+            if !word.is_empty() {
+                words.push(String::from_utf8_lossy(word).into_owned());
+            }
+        }
+        let folder = fs::read_link(format!("/proc/{pid}/cwd")).map_err(|_| gone(pid))?;
+        let variables = Variables::parse(&read_of(pid, "environ")?);
+        // Otherwise another process has its number by now, and these may be its words.
+        if !identity.is_still_there() {
+            return Err(gone(pid));
+        }
+        Ok(Running { kind, pid, uid: identity.uid, program, words, folder, variables })
     }
 
     fn candidate(
@@ -337,12 +380,16 @@ impl Running {
         config: &ConfigFile,
         program: &'static Program,
         of_service: &OfService,
-    ) -> Result<Candidate, String> {
-        let Arguments { options, mut files, usual, folder } = (of_service.arguments)(&self.words)?;
+    ) -> Result<Candidate, Reason> {
+        let Arguments { options, mut files, usual, folder } =
+            (of_service.arguments)(&self.words).map_err(|why| Reason(why.to_string()))?;
         if files.is_empty() {
             files = usual.into_iter().filter(|file| file.exists()).take(1).collect();
         }
-        let folder = folder.map_or_else(|| self.folder.clone(), |below| self.folder.join(below));
+        let folder = match folder {
+            Some(below) => self.folder.join(below),
+            None => self.folder.clone(),
+        };
         let mut named: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
         if named.is_empty() {
             let usual = self.kind.descriptor().main_files.iter().map(PathBuf::from);
@@ -371,17 +418,17 @@ impl Running {
         }
         if let Some(code) = executes {
             let Some(uid) = self.workers() else {
-                return Err(format!(
+                return Err(Reason(format!(
                     "it would run {code} of the configuration as root: no worker of process {} has another user",
                     self.pid
-                ));
+                )));
             };
             all.service = Some(uid);
         } else if let Some(name) = self.variables.code() {
-            return Err(format!(
+            return Err(Reason(format!(
                 "{name} in the environment of process {} would have root load other code",
                 self.pid
-            ));
+            )));
         }
         Ok(all)
     }
@@ -392,7 +439,7 @@ impl Running {
         config: &ConfigFile,
         named: &[PathBuf],
         all: &mut Candidate,
-    ) -> Result<Option<&'static str>, String> {
+    ) -> Result<Option<&'static str>, Reason> {
         let mut executes = None;
         for file in named.iter().flat_map(|file| parts(file)) {
             let whole = ConfigFile { file: file.clone(), ..config.clone() };
@@ -402,23 +449,37 @@ impl Running {
             }
             all.reads.extend(check.reads);
             executes = executes.or(check.executes);
-            let unknown =
-                check.unknown.map(|why| format!("what {} reads is not clear: {why}", file.display()));
-            all.unknown = all.unknown.take().or(unknown);
+            if let (None, Some(why)) = (&all.unknown, check.unknown) {
+                all.unknown = Some(format!("what {} reads is not clear: {why}", file.display()));
+            }
         }
         if all.reads.iter().any(|path| real(path) == real(&config.file)) {
             return Ok(executes);
         }
         let named: Vec<String> = named.iter().map(|file| file.display().to_string()).collect();
         let named = if named.is_empty() { "no file that is known".to_owned() } else { named.join(", ") };
-        Err(format!("process {} reads {named}, and not this file", self.pid))
+        Err(Reason(format!("process {} reads {named}, and not this file", self.pid)))
     }
 
     /// The user of its workers, where that is not root.
     fn workers(&self) -> Option<u32> {
-        let users = peer::children(self.pid).into_iter().filter_map(|pid| Some(Identity::of(pid)?.uid));
-        { users }.find(|uid| *uid != 0)
+        for pid in peer::children(self.pid) {
+            if let Some(worker) = Identity::of(pid)
+                && worker.uid != 0
+            {
+                return Some(worker.uid);
+            }
+        }
+        None
     }
+}
+
+fn gone(pid: u32) -> Reason {
+    Reason(format!("process {pid} has ended, or only root may look at it"))
+}
+
+fn read_of(pid: u32, name: &str) -> Result<Vec<u8>, Reason> {
+    open::proc_file(&format!("/proc/{pid}/{name}"), MOST_BYTES).map_err(|_| gone(pid))
 }
 
 /// The files that a name on HAProxy's command line stands for: those of a directory, or itself.
@@ -428,22 +489,6 @@ fn parts(file: &Path) -> Vec<PathBuf> {
     files.retain(|path| path.extension().is_some_and(|extension| extension == "cfg"));
     files.sort();
     files
-}
-
-/// Whose account a check of a service runs as, and why it may not.
-///
-/// # Errors
-/// Why it is not run.
-fn user(uid: u32, foreign: impl Fn(&[u32]) -> Option<String>) -> Result<Option<User>, String> {
-    let own = geteuid().as_raw();
-    if uid != own && own != 0 {
-        return Err(format!("only root can run it as {}, as the service runs", User::of(uid)));
-    }
-    match foreign(&[uid]) {
-        Some(why) => Err(format!("it would run as {}, and {why}", User::of(uid))),
-        None if uid == own => Ok(None),
-        None => Ok(Some(User::of(uid))),
-    }
 }
 
 #[cfg(test)]
@@ -476,13 +521,13 @@ mod tests {
         assert_eq!(plan().unwrap().user, None);
         assert!(plan().unwrap().to_string().ends_with("/true (as root)"));
         chown(&part, Some(54_321), None).unwrap();
-        assert!(plan().unwrap_err().contains("part can be changed by user 54321"));
+        assert!(plan().unwrap_err().to_string().contains("part can be changed by user 54321"));
         chown(&main, Some(54_321), None).unwrap();
         assert_eq!(plan().unwrap().user, Some(User::of(54_321)));
         chown(&part, Some(54_322), None).unwrap();
-        assert!(plan().unwrap_err().contains("it would run as user 54321"));
+        assert!(plan().unwrap_err().to_string().contains("it would run as user 54321"));
         let missing = Candidate::of_file(&CHECKED, vec!["no-such-program".into()], Vec::new(), None);
-        assert!(missing.plan().unwrap_err().contains("no such program"));
+        assert!(missing.plan().unwrap_err().to_string().contains("no such program"));
     }
 
     #[test]
@@ -497,7 +542,7 @@ mod tests {
                 executes: None,
             }
         }
-        let note = planned_with(check(Some("checked0.0")), "/nowhere").unwrap_err();
+        let note = planned_with(check(Some("checked0.0")), "/nowhere").unwrap_err().to_string();
         assert!(note.starts_with("`checked0.0 -t` is not run: there is no such program"), "{note}");
         assert_eq!(name_of(&check(None), "/nowhere"), "checked");
     }

@@ -1,6 +1,5 @@
 //! The disk as editors read it: bounded, and with the permissions of whoever controls the files' content.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use samehost_system::ownership::Who;
 use samehost_system::{User, as_user, decider};
 
 /// Maximum number of directory entries in one reading.
+///
 /// A configuration may include any path: `/dev/zero`, a pipe, a sparse file of a terabyte, or a directory
 /// of millions. So only regular files are read, at most 16 MB each, and 64 MB, [`MOST_FILES`] files and
 /// this many entries for one reading. What is refused is named, and nothing hangs (docs/decisions/0076).
@@ -34,7 +34,6 @@ pub struct Disk {
     read_as: OnceLock<ReadAs>,
 }
 
-/// A user with whose permissions files are read.
 #[derive(Debug)]
 struct ReadAs {
     user: User,
@@ -74,8 +73,8 @@ impl Disk {
         self.read_as.get().map(|read_as| &read_as.user)
     }
 
-    /// Looks whose file it is, where files are read as their owners may. What cannot be looked at cannot be opened either, and
-    /// that error is reported.
+    /// Looks whose file it is, where files are read as their owners may. What cannot be looked at cannot be opened
+    /// either, and that error is reported.
     fn look_if_followed(&self, path: &Path) {
         if self.follows {
             let _ = self.look(path, false);
@@ -88,33 +87,41 @@ impl Disk {
             return Ok(());
         }
         let Some(decider) = decider(file)? else { return Ok(()) };
-        let user = self.reader.clone().unwrap_or_else(|| match decider.who {
-            Who::User(uid) => User::of(uid),
-            Who::Group(gid) => User::of_group(gid),
-            Who::Everyone => User::anyone(),
-        });
-        let main = is_main.then(|| (file.to_owned(), decider.file));
-        let granted = decider.group_of_roots_file.filter(|_| is_main);
+        let user = match (&self.reader, decider.who) {
+            (Some(reader), _) => reader.clone(),
+            (None, Who::User(uid)) => User::of(uid),
+            (None, Who::Group(gid)) => User::of_group(gid),
+            (None, Who::Everyone) => User::anyone(),
+        };
+        let (mut main, mut granted) = (None, None);
+        if is_main {
+            main = Some((file.to_owned(), decider.file));
+            granted = decider.group_of_roots_file;
+        }
         let _ = self.read_as.set(ReadAs { user, because: decider.path, main, granted });
         Ok(())
     }
 
+    /// Reads a file, which has to be the one that was judged by its owners.
     fn open(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = open::regular(path)?;
-        match self.read_as.get() {
-            Some(read_as) if !read_as.is_same(path, &file)? => {
-                Err(io::Error::other("it was replaced while it was looked at; try again"))
+        if let Some(ReadAs { main: Some((main, judged)), .. }) = self.read_as.get() {
+            let opened = file.metadata()?;
+            if main == path && *judged != (opened.dev(), opened.ino()) {
+                return Err(io::Error::other("it was replaced while it was looked at; try again"));
             }
-            _ => self.budget.read_opened(&file),
         }
+        self.budget.read_opened(&file)
     }
 
-    /// Does something with the permissions that apply.
+    /// Does something with the permissions that apply. Root's own file in a directory of somebody else may be readable
+    /// for a group alone: where the user is denied, it is tried once more as that group.
     fn seen<T: Send>(&self, path: &Path, work: impl Fn() -> io::Result<T> + Sync + Send) -> io::Result<T> {
         let Some(read_as) = self.read_as.get() else { return work() };
         let mut found = as_user(&read_as.user.account, &work)?;
-        if found.as_ref().is_err_and(is_denied)
-            && let Some(group) = read_as.granted.filter(|_| read_as.is_main(path))
+        if matches!(&found, Err(error) if is_denied(error))
+            && let Some(group) = read_as.granted
+            && read_as.is_main(path)
         {
             found = as_user(&User::of_group(group).account, &work)?;
         }
@@ -124,15 +131,7 @@ impl Disk {
 
 impl ReadAs {
     fn is_main(&self, path: &Path) -> bool {
-        self.main.as_ref().is_some_and(|(main, _)| main == path)
-    }
-
-    /// Whether an opened file is still the one that was judged.
-    fn is_same(&self, path: &Path, file: &File) -> io::Result<bool> {
-        let opened = file.metadata()?;
-        let is_other =
-            |(main, judged): &(PathBuf, (u64, u64))| main == path && *judged != (opened.dev(), opened.ino());
-        Ok(!self.main.as_ref().is_some_and(is_other))
+        matches!(&self.main, Some((main, _)) if main == path)
     }
 
     fn denied(&self) -> io::Error {
@@ -150,7 +149,6 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Counts one more of something that is limited.
 fn one_more(count: &AtomicUsize, most: usize, what: &str) -> io::Result<()> {
     if count.fetch_add(1, Ordering::Relaxed) < most {
         return Ok(());

@@ -13,7 +13,7 @@ use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_transaction::{Standing, Stands, State, Store, TransactionError, standing};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::findings::{place, shown};
 use crate::usage::followed;
 
@@ -35,8 +35,10 @@ pub fn health(stores: &[Store], scan: &Scan) -> Result<SwitchHealth, Transaction
         for switch in standing(store)?.iter().filter(|switch| !switch.files.is_empty()) {
             health.drifted += u32::from(checked_files(switch).any(|file| !file.holds));
             let (old, new) = moves(&switch.summary);
-            for (from, to) in old.iter().zip(&new).filter(|(from, _)| matches!(from, Endpoint::Tcp { .. })) {
-                left_tcp(scan, [from, to], &mut seen, &mut health.left_tcp);
+            for (from, to) in old.iter().zip(&new) {
+                if let Endpoint::Tcp { .. } = from {
+                    left_tcp(scan, [from, to], &mut seen, &mut health.left_tcp);
+                }
             }
         }
     }
@@ -52,23 +54,22 @@ pub fn health(stores: &[Store], scan: &Scan) -> Result<SwitchHealth, Transaction
 /// Adds the services at the old and the new place of a switch that are not there yet, with their clients over TCP.
 fn left_tcp(scan: &Scan, places: [&Endpoint; 2], seen: &mut Vec<usize>, all: &mut Vec<LeftTcp>) {
     for at in places.into_iter().flat_map(|place| services_at(scan, place)) {
-        let Some(service) = scan.services.get(at).filter(|_| !seen.contains(&at)) else { continue };
+        let Some(service) = scan.services.get(at) else { continue };
+        if seen.contains(&at) {
+            continue;
+        }
         seen.push(at);
         let clients = scan.advice.iter().filter(|advice| advice.service == at).count() as u32;
         all.push(LeftTcp { service: service.kind.map(Kind::name), clients });
     }
 }
 
-/// How a file of a switch is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedFile {
-    /// The switch.
     pub id: String,
-    /// The file.
     pub file: PathBuf,
     /// Whether the change still holds.
     pub holds: bool,
-    /// What was found.
     pub found: String,
 }
 
@@ -80,7 +81,6 @@ pub fn drift(store: &Store) -> Result<Vec<CheckedFile>, TransactionError> {
     Ok(standing(store)?.iter().flat_map(checked_files).collect())
 }
 
-/// Compares the files of a switch in force.
 fn checked_files(switch: &Standing) -> impl Iterator<Item = CheckedFile> {
     switch.files.iter().map(|(file, stands)| {
         let (holds, found) = match stands {
@@ -92,7 +92,8 @@ fn checked_files(switch: &Standing) -> impl Iterator<Item = CheckedFile> {
     })
 }
 
-/// A file that was edited since holds if it still names the new place, or if it named neither place before.
+/// Whether a file that was edited since still holds, and what was found. It holds while it names the new place: other edits
+/// do not matter. The reading is by the file's own editor, so that a comment with the old address is not drift.
 fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     let (old, new) = moves(&switch.summary);
     let Some(editor) = recognise(file, text) else {
@@ -127,7 +128,6 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     }
 }
 
-/// A setting that names one of these endpoints.
 fn naming(reading: &Reading, wanted: &[Endpoint]) -> Option<Setting> {
     reading.settings.iter().find(|setting| wanted.contains(&setting.endpoint)).cloned()
 }

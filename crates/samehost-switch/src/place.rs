@@ -11,7 +11,8 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether a TCP endpoint is this machine's loopback.
+/// Whether a TCP endpoint leads to this machine's loopback: by its address, or by all addresses of its name. A listener at
+/// every address (`0.0.0.0`) is reached there too, and counts.
 pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
     let Endpoint::Tcp { host, .. } = endpoint else { return false };
     if let Ok(ip) = host.parse::<IpAddr>() {
@@ -23,11 +24,13 @@ pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
 
 /// Whether a listener accepts connections of this machine only.
 pub(crate) fn is_loopback(endpoint: &Endpoint) -> bool {
-    let is_any_address = match endpoint {
-        Endpoint::Tcp { host, .. } => host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()),
-        _ => false,
-    };
-    is_local(endpoint) && !is_any_address
+    if let Endpoint::Tcp { host, .. } = endpoint
+        && let Ok(ip) = host.parse::<IpAddr>()
+        && ip.is_unspecified()
+    {
+        return false;
+    }
+    is_local(endpoint)
 }
 
 /// Whether two TCP endpoints may be the same listener: the same port, on hosts that loopback reaches.

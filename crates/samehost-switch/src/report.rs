@@ -1,5 +1,7 @@
-//! A plan, and what an undo or a recovery would do to a stored switch, as plain data for people and JSON: changed lines, with
-//! every secret masked.
+//! A plan, and what an undo or a recovery would do to a stored switch, as plain data for people and JSON: changed
+//! lines, with every secret masked.
+
+use std::path::Path;
 
 use samehost_edit::{Overlay, recognise};
 use samehost_model::switch::{
@@ -9,15 +11,14 @@ use samehost_model::{Redactor, Secret};
 use samehost_transaction::{FileChange, Foreseen, Prospect};
 use similar::{ChangeTag, TextDiff};
 
-use crate::configuration::config_file::ConfigFile;
-use crate::findings::{place, redacted, shown};
+use crate::configuration::ConfigFile;
+use crate::findings::{place, shown};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
-use crate::plan::stages::{PlannedStage, Replacement};
+use crate::plan::stages::PlannedStage;
 use crate::request::SwitchRequest;
 
 impl Plan {
-    /// The report of the plan, before anything is done.
     #[must_use]
     pub fn report(&self, request: &SwitchRequest) -> SwitchReport {
         let outcome = if self.is_barred() {
@@ -30,18 +31,17 @@ impl Plan {
             SwitchOutcome::Planned
         };
         let redactor = self.redactor();
+        let mut steps = Vec::new();
+        // Of a plan that is refused nothing is done, and no step is shown.
+        if !self.is_barred() {
+            steps.extend(self.stages.iter().map(|stage| step(stage, &redactor)));
+        }
         let report = SwitchReport {
             schema: SWITCH_SCHEMA,
             targets: request.targets.clone(),
             to: request.to.name(),
             hops: self.hops.iter().map(hop).collect(),
-            // Of a refused plan nothing is done, and no step is told.
-            steps: self
-                .stages
-                .iter()
-                .filter(|_| !self.is_barred())
-                .map(|stage| step(stage, &redactor))
-                .collect(),
+            steps,
             later: self.later.iter().map(|stage| step(stage, &redactor)).collect(),
             obstacles: self.findings.obstacles.clone(),
             notes: self.findings.notes.clone(),
@@ -56,6 +56,34 @@ impl Plan {
         };
         redacted(report, &redactor)
     }
+}
+
+/// A report without secrets. What leaves this crate may quote servers, tools, processes and files, so every text in it is
+/// redacted: passwords of the configurations that were read, and other values in them where secrets usually are
+/// (docs/decisions/0067).
+pub(crate) fn redacted(mut report: SwitchReport, redactor: &Redactor) -> SwitchReport {
+    for target in &mut report.targets {
+        *target = redactor.word(target);
+    }
+    let mut messages: Vec<&mut String> = Vec::new();
+    for hop in &mut report.hops {
+        messages.extend([&mut hop.name, &mut hop.place, &mut hop.from, &mut hop.to]);
+        messages.extend(hop.service.iter_mut().chain(&mut hop.clients).chain(&mut hop.login));
+    }
+    for step in report.steps.iter_mut().chain(&mut report.later) {
+        messages.extend(step.files.iter_mut().map(|file| &mut file.path));
+        for command in step.checks.iter_mut().chain(&mut step.reloads) {
+            *command = redactor.command(command);
+        }
+    }
+    for obstacle in &mut report.obstacles {
+        messages.extend([&mut obstacle.found, &mut obstacle.remedy]);
+    }
+    messages.extend(report.notes.iter_mut().chain(&mut report.proofs).chain(&mut report.still_tcp));
+    for message in messages {
+        *message = redactor.message(message);
+    }
+    report
 }
 
 fn hop(hop: &Hop) -> SwitchHop {
@@ -83,34 +111,32 @@ fn step(stage: &PlannedStage, redactor: &Redactor) -> SwitchStep {
     }
 }
 
-/// The lines that go and come.
-pub(crate) fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
+/// The lines that go and come, with every secret masked: those that the redactor knows, and those that stand in the
+/// lines of either text.
+fn diff(change: &FileChange, redactor: &Redactor) -> FileDiff {
     let (before, after) =
         (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
     let mut redactor = redactor.clone();
     for text in [before, after] {
         redactor.learn(&String::from_utf8_lossy(text));
     }
-    let lines = TextDiff::from_lines(before, after);
-    let changed = lines.iter_all_changes().filter_map(|change| {
-        let (sign, index) = match change.tag() {
-            ChangeTag::Equal => return None,
-            ChangeTag::Delete => ('-', change.old_index()?),
-            ChangeTag::Insert => ('+', change.new_index()?),
+    let mut lines = Vec::new();
+    for line in TextDiff::from_lines(before, after).iter_all_changes() {
+        let (sign, index) = match (line.tag(), line.old_index(), line.new_index()) {
+            (ChangeTag::Delete, Some(index), _) => ('-', index),
+            (ChangeTag::Insert, _, Some(index)) => ('+', index),
+            _ => continue,
         };
-        let text = String::from_utf8_lossy(change.value());
+        let text = String::from_utf8_lossy(line.value());
         let text = redactor.line(text.trim_end_matches(['\n', '\r']));
-        Some(DiffLine {
-            sign,
-            line: index as u32 + 1,
-            text: samehost_model::scan::text_of_bytes(text.as_bytes()),
-        })
-    });
+        let text = samehost_model::scan::text_of_bytes(text.as_bytes());
+        lines.push(DiffLine { sign, line: index as u32 + 1, text });
+    }
     FileDiff {
         path: shown(&change.path),
         made: change.before.is_none(),
         removed: change.after.is_none(),
-        lines: changed.collect(),
+        lines,
     }
 }
 
@@ -123,16 +149,23 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
         Prospect::Undo => "it would be undone",
         Prospect::Forget => "it touched nothing, and would be forgotten",
     };
-    let secrets: Vec<Secret> =
-        foreseen.stages.iter().flat_map(|stage| &stage.changes).flat_map(secrets).collect();
+    let mut secrets: Vec<Secret> = Vec::new();
+    for change in foreseen.stages.iter().flat_map(|stage| &stage.changes) {
+        for text in [&change.before, &change.after].into_iter().flatten() {
+            secrets.extend(passwords(&change.path, text));
+        }
+    }
     let redactor = Redactor::new(&secrets);
-    let count = foreseen.stages.len();
-    let steps = foreseen.stages.iter().enumerate().map(|(index, stage)| SwitchStep {
-        title: if index + 1 == count { "as it was before" } else { "one stage back" }.to_owned(),
-        files: stage.changes.iter().map(|change| diff(&replacement(change), &redactor)).collect(),
-        checks: Vec::new(),
-        reloads: stage.reloads.iter().map(|reload| redactor.command(&reload.what)).collect(),
-    });
+    let mut steps = Vec::new();
+    for (index, stage) in foreseen.stages.iter().enumerate() {
+        let is_last = index + 1 == foreseen.stages.len();
+        steps.push(SwitchStep {
+            title: if is_last { "as it was before" } else { "one stage back" }.to_owned(),
+            files: stage.changes.iter().map(|change| diff(change, &redactor)).collect(),
+            checks: Vec::new(),
+            reloads: stage.reloads.iter().map(|reload| redactor.command(&reload.what)).collect(),
+        });
+    }
     let mut left = Vec::new();
     for skipped in &foreseen.left {
         left.push(format!("{} is left as it is: {}", shown(&skipped.path), skipped.reason));
@@ -141,27 +174,18 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
         id: foreseen.id.clone(),
         summary: redactor.message(&foreseen.summary),
         would: would.to_owned(),
-        steps: steps.collect(),
+        steps,
         left,
     }
 }
 
-fn replacement(change: &FileChange) -> Replacement {
-    let FileChange { path, before, after, like } = change.clone();
-    Replacement { path, before, after, like }
-}
-
-/// Passwords in either version of a file.
-fn secrets(change: &FileChange) -> Vec<Secret> {
-    let versions = [&change.before, &change.after].into_iter().flatten();
-    let named = versions.filter_map(|text| {
-        let editor = recognise(&change.path, text)?;
-        let disk = ConfigFile { file: change.path.clone(), editor, reader: None }.files();
-        let files = Overlay::new(&disk, [(change.path.clone(), text.clone())].into());
-        let reading = editor.read(&change.path, &files).ok()?;
-        Some(reading.settings.into_iter().filter_map(|setting| setting.password).collect::<Vec<_>>())
-    });
-    named.flatten().collect()
+/// The passwords that an editor finds in a text, as if the file had it; none where no editor understands it.
+fn passwords(file: &Path, text: &[u8]) -> Vec<Secret> {
+    let Some(editor) = recognise(file, text) else { return Vec::new() };
+    let disk = ConfigFile { file: file.to_owned(), editor, reader: None }.files();
+    let files = Overlay::new(&disk, [(file.to_owned(), text.to_vec())].into());
+    let Ok(reading) = editor.read(file, &files) else { return Vec::new() };
+    reading.settings.into_iter().filter_map(|setting| setting.password).collect()
 }
 
 #[cfg(test)]
@@ -170,7 +194,7 @@ mod tests {
 
     #[test]
     fn only_changed_lines_are_told_and_none_has_a_password() {
-        let change = Replacement {
+        let change = FileChange {
             path: "/x".into(),
             before: Some(b"a\nurl=mysql://u:secret@127.0.0.1/d\nDB_PASSWORD=secret\n".to_vec()),
             after: Some(b"a\nurl=mysql://u:secret@/d?socket=/s\nDB_PASSWORD=secret\n".to_vec()),

@@ -1,23 +1,23 @@
-//! What the user asks for.
+//! What the user asks for, and what a switch uses from outside: the caller has the page, the store and the look at this
+//! machine, so that nothing here prints, asks or knows a command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use samehost_model::Endpoint;
+use samehost_model::scan::Scan;
+use samehost_scan::Stamps;
+use samehost_transaction::Store;
 
 use crate::reload::ReloadWords;
 
-/// Which way connections move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From TCP to a Unix socket.
     Unix,
-    /// Back to TCP.
     Tcp,
 }
 
 impl Direction {
-    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,25 +27,23 @@ impl Direction {
     }
 }
 
-/// What the user asks for.
 #[derive(Clone, Debug)]
 pub struct SwitchRequest {
-    /// Directories, files or services.
+    /// Directories, files or names of services.
     pub targets: Vec<String>,
-    /// Which way.
     pub to: Direction,
-    /// The socket to use, instead of the one that the server has or usually has.
+    /// The socket to use instead of the one that the server has or usually has.
     pub socket: Option<PathBuf>,
     /// The TCP address to use, if the server has none.
     pub address: Option<Endpoint>,
     /// Whether servers stop listening on TCP.
     pub close_tcp: bool,
-    /// The application's user, if it cannot be seen.
+    /// The application's user, where no process of it can be seen. It is also the user as whom its files are read.
     pub user: Option<String>,
     /// A user that its servers may run as, beside root, the owner of the configuration and the account that their
     /// package created.
     pub server_user: Option<String>,
-    /// How services are reloaded that cannot be reloaded otherwise.
+    /// How services are reloaded; the user's command goes before every other way.
     pub reloads: Vec<ReloadWords>,
     /// Whether a server that could leave its TCP port stays there for now.
     pub keep_tcp: bool,
@@ -53,4 +51,51 @@ pub struct SwitchRequest {
     pub observe: Duration,
     /// Whether a page is requested afterwards, through the application's own processes.
     pub has_page: bool,
+}
+
+pub struct Environment<'a> {
+    /// This program, which is started again for each login, as the application's user.
+    pub program: &'a Path,
+    pub store: &'a Store,
+    /// The user's command, without secrets.
+    pub command: String,
+    pub page: Option<&'a dyn Page>,
+    /// `None` where the switch stays without a confirmation.
+    pub confirm: Option<Confirm<'a>>,
+    pub is_interrupted: &'a dyn Fn() -> bool,
+    /// Gets a sentence on each thing that is about to be done.
+    pub progress: &'a dyn Fn(&str),
+    /// A fresh look at this machine; `None` where it cannot be looked at, and what the look would decide is passed.
+    pub scan: &'a dyn Fn() -> Option<Scan>,
+    /// How it is known when a request begins, for a look at how long requests take before the switch; without it there is
+    /// none.
+    pub stamps: Option<Stamps>,
+}
+
+/// A page that an application serves. Whoever asks for it decides what counts as the same answer.
+pub trait Page {
+    /// Requests the page and remembers properties of the response; describes them.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn remember(&self) -> Result<String, PageError>;
+
+    /// Requests the page again and compares the response with what was remembered; describes it.
+    ///
+    /// # Errors
+    /// Why there is no answer, or how it differs.
+    fn compare(&self) -> Result<String, PageError>;
+}
+
+/// Why a page does not answer, or how its answer differs, in half a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PageError(pub String);
+
+/// A switch that is undone unless somebody confirms it.
+#[derive(Clone, Copy)]
+pub struct Confirm<'a> {
+    pub within: Duration,
+    /// State for whoever watches the switch.
+    pub note: &'a dyn Fn() -> Vec<u8>,
 }

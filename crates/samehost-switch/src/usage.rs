@@ -5,9 +5,9 @@
 //! PHP opens a connection for each request and closes it after a millisecond or two. The kernel's list of TCP sockets
 //! takes 1.6 ms to read (2 CPUs, Linux 6.18) and names no process: who held a connection had closed it by the time that
 //! was looked up, in 20 of 20 requests. So the descriptors of the application's own processes are read without a pause,
-//! which takes some 0.03 ms a process, and a new socket among them is asked where it is connected (pidfd_getfd(2)). What is
-//! found in a process is that process's: nothing is booked on whoever else connects, and an account is not a proof, for a web
-//! server's account runs every site.
+//! which takes some 0.03 ms a process, and a new socket among them is asked where it is connected (pidfd_getfd(2)).
+//! What is found in a process is that process's: nothing is booked on whoever else connects, and an account is not a
+//! proof, for a web server's account runs every site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -26,21 +26,22 @@ use samehost_system::diag::Endings;
 use samehost_system::open;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
+use crate::configuration::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{leads, target};
-use crate::findings::in_file;
-use crate::later::moved_hops;
 use crate::place::real;
-use crate::plan::client::application::Application;
+use crate::plan::client::Application;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
 use crate::request::Direction;
+use crate::stored::moved_hops;
 
-/// How often is asked whether a wait is over.
+/// How often a page is asked for until a connection of the application is seen.
+const MOST_REQUESTS: u32 = 20;
 const STEP: Duration = Duration::from_millis(5);
 /// Longest wait for a program to take a file: whoever waits longer is told so.
 const LONGEST_SETTLING: Duration = Duration::from_secs(10);
 /// How long a list of an application's processes is taken for right.
+///
 /// Descriptors are read without a pause while a page is asked for, because PHP's connections live for a
 /// millisecond or two and the kernel tells nobody when one over a Unix socket opens or closes. Which
 /// processes the application has changes far less often, so the list of them is read again only after
@@ -83,7 +84,6 @@ impl Seen {
     }
 }
 
-/// A place where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Port(u16),
@@ -102,28 +102,30 @@ impl Place {
     /// Whether a socket that is connected to this address is connected here.
     fn is_at(&self, address: &SocketAddrAny) -> bool {
         match self {
-            // Only connections to this machine's loopback are moved.
-            Place::Port(port) => SocketAddr::try_from(address.clone())
-                .is_ok_and(|address| address.port() == *port && address.ip().to_canonical().is_loopback()),
-            Place::Path(path) => SocketAddrUnix::try_from(address.clone()).is_ok_and(|address| {
-                let name = address.path_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-                name.is_some_and(|name| is_same(Path::new(&name), path))
-            }),
+            Place::Port(port) => match SocketAddr::try_from(address.clone()) {
+                // Only connections to this machine's loopback are moved.
+                Ok(address) => address.port() == *port && address.ip().to_canonical().is_loopback(),
+                Err(_) => false,
+            },
+            Place::Path(path) => {
+                let Ok(address) = SocketAddrUnix::try_from(address.clone()) else { return false };
+                let Some(name) = address.path_bytes() else { return false };
+                is_same(Path::new(&*String::from_utf8_lossy(name)), path)
+            }
         }
     }
 }
 
 /// Whether a bound name leads to a path. /var/run is a link to /run.
 fn is_same(local: &Path, path: &Path) -> bool {
-    local == path
-        || local.file_name() == path.file_name() && local.canonicalize().is_ok_and(|local| local == path)
+    if local == path {
+        return true;
+    }
+    local.file_name() == path.file_name() && matches!(local.canonicalize(), Ok(local) if local == path)
 }
 
-/// A connection of a configuration that is watched.
 struct Watched {
-    /// Where it should connect now.
     new: Option<Place>,
-    /// Where it should not connect any more.
     old: Vec<Place>,
     processes: Processes,
     /// Until when its program may go on with the file as it was: what it opens at the old place until then proves nothing.
@@ -132,6 +134,7 @@ struct Watched {
 }
 
 /// The processes of an application, and the sockets of theirs that are known.
+///
 /// A switch was called verified when a login of ours worked, and PHP-FPM with a cached file went on over
 /// TCP. Reading the descriptors of the application's own processes takes 0.03 ms a process and saw each
 /// request to a page of 2 ms in the tests. sock_diag takes 1.6 ms for all TCP sockets, and named none of
@@ -150,9 +153,8 @@ impl Processes {
         Processes { of: application.clone(), pids: Vec::new(), listed: None, known: BTreeSet::new() }
     }
 
-    /// Lists its processes again where the list is old.
     fn list(&mut self) {
-        if self.listed.is_some_and(|listed| listed.elapsed() < FRESH) {
+        if matches!(self.listed, Some(listed) if listed.elapsed() < FRESH) {
             return;
         }
         self.pids = self.of.pids();
@@ -184,14 +186,17 @@ fn sockets_of(pid: u32) -> Vec<(i32, u64)> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return found };
     for entry in entries.flatten() {
         let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-        let inode =
-            target.to_str().and_then(|name| name.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-        let descriptor = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let (Some(descriptor), Some(inode)) = (descriptor, inode) {
+        let Some(inode) = target.to_str().and_then(inode_of) else { continue };
+        if let Ok(descriptor) = entry.file_name().to_string_lossy().parse() {
             found.push((descriptor, inode));
         }
     }
     found
+}
+
+/// The inode in the name that the kernel shows of a socket: `socket:[4711]`.
+fn inode_of(name: &str) -> Option<u64> {
+    name.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Where a socket of another process is connected; `None` if it is not, or may not be asked. Our copy of the descriptor is
@@ -243,7 +248,6 @@ impl Usage {
         Usage::of_moves(&moved_hops(store, id, scan, Wanted::ToLook))
     }
 
-    /// Counts what is open already as well.
     fn with_present(self) -> Self {
         for one in self.watched().iter_mut() {
             one.processes.known.clear();
@@ -275,7 +279,7 @@ impl Usage {
     }
 
     /// How long until every program has taken the files as they are now.
-    pub(crate) fn settles_in(&self) -> Duration {
+    fn settles_in(&self) -> Duration {
         let watched = self.watched();
         let all = watched.iter().map(|one| one.settled.saturating_duration_since(Instant::now()));
         all.max().unwrap_or_default()
@@ -308,12 +312,23 @@ impl Usage {
         });
     }
 
+    /// Repeats what makes the application connect, while a connection was not seen yet: a request takes milliseconds, and a
+    /// look may miss it. PHP goes on with the file as it was for a while, which is waited for each time.
+    pub(crate) fn repeat(&self, is_interrupted: &dyn Fn() -> bool, work: impl Fn()) {
+        for _ in 0..MOST_REQUESTS {
+            if self.is_clear() || is_interrupted() {
+                return;
+            }
+            std::thread::sleep(self.settles_in());
+            self.during(&work);
+        }
+    }
+
     /// Whether each was seen at its new place or at its old one.
-    pub(crate) fn is_clear(&self) -> bool {
+    fn is_clear(&self) -> bool {
         self.watched().iter().all(|one| !one.seen.new.is_empty() || !one.seen.old.is_empty())
     }
 
-    /// What was seen of each, in their order.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         self.watched().iter().map(|one| one.seen.clone()).collect()
@@ -340,7 +355,7 @@ impl Usage {
 impl Watched {
     fn look(&mut self) {
         for (pid, address) in self.processes.new_connections() {
-            if self.new.as_ref().is_some_and(|place| place.is_at(&address)) {
+            if matches!(&self.new, Some(place) if place.is_at(&address)) {
                 self.seen.new.insert(named(pid));
             }
             if self.old.iter().any(|place| place.is_at(&address)) && Instant::now() >= self.settled {
@@ -349,7 +364,6 @@ impl Watched {
         }
     }
 
-    /// A connection over TCP that ended.
     fn ended(&mut self, server: SocketAddr, client: SocketAddr) {
         // Only the server's end counts; a listener that closes has no peer.
         let is_old = client.port() != 0 && self.old.contains(&Place::Port(server.port()));
@@ -359,8 +373,8 @@ impl Watched {
     }
 }
 
-/// What the applications of the switches in force do: for each switch the connections that it moved, by its ID. What is open
-/// already counts, and what they open in this period.
+/// What the applications of the switches in force do: for each switch the connections that it moved, by its ID. What is
+/// open already counts, and what they open in this period.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -392,7 +406,6 @@ pub fn followed(
     Ok(all)
 }
 
-/// A process, for people.
 fn named(pid: u32) -> String {
     let name = open::proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
     format!("{} {pid}", String::from_utf8_lossy(&name).trim())
@@ -404,19 +417,21 @@ fn named(pid: u32) -> String {
 /// When it is not a configuration, or not understood.
 pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
-    let configs = target::configs(path, &Scan::default(), None);
-    let configs = configs.map_err(|error| match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
-        Ok(scan) => leads::with_lines(error, &scan, Direction::Unix, None),
-        Err(_) => error,
-    })?;
+    let configs = match target::configs(path, &Scan::default(), None) {
+        Ok(configs) => configs,
+        Err(error) => {
+            return Err(match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
+                Ok(scan) => leads::with_lines(error, &scan, Direction::Unix, None),
+                Err(_) => error,
+            });
+        }
+    };
     for config in &configs {
-        let files = config.files();
-        let error = |refusal: Refusal| {
-            let redactor = Redactor::new(&in_file(&files, &config.file));
-            ConfigFileError::Refused(refusal.redacted(&redactor))
+        let reading = match config.read() {
+            Ok(read) => read.reading,
+            Err(refusal) => return Err(without_secrets(config, refusal)),
         };
-        let reading = config.editor.read(&config.file, &files).map_err(error)?;
-        refused.extend(reading.refused.into_iter().map(error));
+        refused.extend(reading.refused.into_iter().map(|refusal| without_secrets(config, refusal)));
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
     match refused.into_iter().next() {
@@ -432,16 +447,23 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
 /// Lines of configurations without any connection that is understood, which lead to services here all the same.
 fn not_understood(configs: &[ConfigFile]) -> Option<LeadingLines> {
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
-    let over_tcp = leads::of_configurations(configs, &scan, Direction::Unix);
-    over_tcp.or_else(|| leads::of_configurations(configs, &scan, Direction::Tcp))
+    match leads::of_configurations(configs, &scan, Direction::Unix) {
+        Some(over_tcp) => Some(over_tcp),
+        None => leads::of_configurations(configs, &scan, Direction::Tcp),
+    }
+}
+
+/// A refusal may quote the file.
+fn without_secrets(config: &ConfigFile, refusal: Refusal) -> ConfigFileError {
+    ConfigFileError::Refused(refusal.redacted(&Redactor::new(&config.secrets())))
 }
 
 /// A line of a configuration that connects, and by which processes its connections are known.
 struct Connecting {
-    pub(crate) endpoint: Endpoint,
+    endpoint: Endpoint,
     /// The other places at which the same service listens.
-    pub(crate) elsewhere: Vec<Endpoint>,
-    pub(crate) application: Application,
+    elsewhere: Vec<Endpoint>,
+    application: Application,
 }
 
 /// The lines that [`clients`] has of a target, in the same order.
@@ -451,11 +473,14 @@ fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileEr
         let Ok(read) = config.read() else { continue };
         for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
             let service = services_at(scan, &setting.endpoint).first().copied();
-            let found_side = ClientSide::find(scan, &config, setting, service, Wanted::ToLook);
+            let application = match ClientSide::find(scan, &config, setting, service, Wanted::ToLook) {
+                Ok((side, _)) => side.application,
+                Err(_) => Application::default(),
+            };
             found.push(Connecting {
                 endpoint: setting.endpoint.clone(),
                 elsewhere: elsewhere_of(scan, service, &setting.endpoint),
-                application: found_side.map(|(side, _)| side.application).unwrap_or_default(),
+                application,
             });
         }
     }

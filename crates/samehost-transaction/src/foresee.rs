@@ -15,7 +15,6 @@ use crate::store::{Seen, Store};
 use crate::version::{Digest, Found};
 use crate::{undo, writer};
 
-/// What would become of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prospect {
     /// It was cut off, and is put back.
@@ -31,11 +30,8 @@ pub enum Prospect {
 /// What would happen to a switch, its last stage first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
-    /// Its name.
     pub id: String,
-    /// One line of what it did.
     pub summary: String,
-    /// What becomes of it.
     pub prospect: Prospect,
     /// The changes in order, with the reloads that follow.
     pub stages: Vec<Stage>,
@@ -55,20 +51,17 @@ pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionErro
     };
     undo::is_in_force(id, history.last())?;
     for step in &begun.steps {
-        if look(&step.path)?.now.as_ref().map(Option::as_ref) != Some(begun.last(&step.path)) {
+        if !look(&step.path)?.is(begun.last(&step.path)) {
             return Err(undo::changed(store, &begun, &step.path)?);
         }
     }
     let last = begun.reloads.len().saturating_sub(1);
-    back(store, &begun, &history, Some(last), Prospect::Undo)
+    simulate(store, &begun, &history, Some(last), Prospect::Undo)
 }
 
-/// What would happen to an unfinished switch.
 #[derive(Debug)]
 pub enum Outlook {
-    /// This.
     Known(Foreseen),
-    /// It is at work, and left alone.
     Running,
     /// It cannot be ended, or only by another user.
     Failed(TransactionError),
@@ -81,7 +74,7 @@ pub enum Outlook {
 pub fn foresee_recovery(store: &Store) -> Result<Vec<(String, Outlook)>, TransactionError> {
     let mut all = Vec::new();
     for id in store.ids()?.into_iter().rev() {
-        match one(store, &id) {
+        match outlook(store, &id) {
             Ok(Some(outlook)) => all.push((id, outlook)),
             Ok(None) => {}
             Err(error) => all.push((id, Outlook::Failed(error))),
@@ -91,7 +84,7 @@ pub fn foresee_recovery(store: &Store) -> Result<Vec<(String, Outlook)>, Transac
 }
 
 /// For one switch; `None` if it had ended.
-fn one(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError> {
+fn outlook(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError> {
     let (begun, history) = match store.see(id)? {
         Seen::Running => return Ok(Some(Outlook::Running)),
         Seen::Nothing => {
@@ -112,100 +105,141 @@ fn one(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError> {
     } else {
         (Prospect::PutBack, history.furthest())
     };
-    back(store, &begun, &history, furthest, prospect).map(|foreseen| Some(Outlook::Known(foreseen)))
+    let foreseen = simulate(store, &begun, &history, furthest, prospect)?;
+    Ok(Some(Outlook::Known(foreseen)))
 }
 
-/// A file at some point of the rollback.
-struct File {
-    /// Its version now; `None` if it is not a regular file.
-    now: Option<Option<Digest>>,
-    /// Its bytes on the disk.
-    text: Option<Vec<u8>>,
+/// What is at a path at some point of the rollback.
+enum Now {
+    Absent,
+    Version(Digest),
+    /// Not a regular file.
+    Other,
 }
 
-/// Simulates the rollback from a stage, as [`Rollback`](crate::put_back::Rollback) performs it.
-fn back(
+impl Now {
+    fn of(version: Option<&Digest>) -> Self {
+        match version {
+            Some(digest) => Now::Version(digest.clone()),
+            None => Now::Absent,
+        }
+    }
+
+    fn is(&self, version: Option<&Digest>) -> bool {
+        match (self, version) {
+            (Now::Absent, None) => true,
+            (Now::Version(now), Some(version)) => now == version,
+            _ => false,
+        }
+    }
+}
+
+/// What is at each path of a switch now, and the contents that were read there, by their hashes.
+type FilesNow<'a> = (BTreeMap<&'a Path, Now>, BTreeMap<Digest, Vec<u8>>);
+
+fn files_now(begun: &JournalHeader) -> Result<FilesNow<'_>, TransactionError> {
+    let (mut files, mut on_disk): FilesNow<'_> = Default::default();
+    for step in &begun.steps {
+        if files.contains_key(step.path.as_path()) {
+            continue;
+        }
+        let now = match look(&step.path)? {
+            Found::Absent => Now::Absent,
+            Found::Other(_) => Now::Other,
+            Found::Regular(regular) => {
+                on_disk.insert(regular.digest.clone(), regular.content);
+                Now::Version(regular.digest)
+            }
+        };
+        files.insert(&step.path, now);
+    }
+    Ok((files, on_disk))
+}
+
+/// Simulates the rollback from a stage (`None`: no stage) as `put_back` performs it: the same files are skipped and
+/// left. The two walks have to agree; `tests/transaction/journals.rs` compares them for journals that were cut off at
+/// every point.
+fn simulate(
     store: &Store,
     begun: &JournalHeader,
     history: &History,
     furthest: Option<usize>,
     prospect: Prospect,
 ) -> Result<Foreseen, TransactionError> {
-    let mut files: BTreeMap<&Path, File> = BTreeMap::new();
-    for step in &begun.steps {
-        if !files.contains_key(step.path.as_path()) {
-            files.insert(&step.path, look(&step.path)?);
-        }
-    }
-    let texts: BTreeMap<Digest, Vec<u8>> =
-        files.values().filter_map(|file| Some((file.now.clone()??, file.text.clone()?))).collect();
-    // A version is either in the backup or the current content.
-    let text = |version: &Option<Digest>| -> Result<Option<Vec<u8>>, TransactionError> {
-        let Some(digest) = version else { return Ok(None) };
-        texts.get(digest).cloned().map_or_else(|| store.kept(&begun.id, digest), Ok).map(Some)
-    };
+    let (mut files, on_disk) = files_now(begun)?;
     let mut stages = Vec::new();
     let mut left: Vec<PathBuf> = Vec::new();
-    for stage in furthest.map_or(0..0, |furthest| 0..furthest + 1).rev() {
+    let count = match furthest {
+        Some(furthest) => furthest + 1,
+        None => 0,
+    };
+    for stage in (0..count).rev() {
         let mut changes = Vec::new();
         for step in begun.steps.iter().filter(|step| step.stage == stage).rev() {
-            let Some(file) = files.get_mut(step.path.as_path()) else { continue };
-            let is = |version: Option<&Digest>| file.now.as_ref().is_some_and(|now| now.as_ref() == version);
-            if left.contains(&step.path) || begun.is_back(step, is) {
+            let Some(now) = files.get_mut(step.path.as_path()) else { continue };
+            if left.contains(&step.path) || begun.is_back(step, |version| now.is(version)) {
                 continue;
             }
-            if !is(step.after.as_ref()) {
+            if !now.is(step.after.as_ref()) {
                 left.push(step.path.clone());
                 continue;
             }
-            let (before, after) = (text(&step.after)?, text(&step.before)?);
-            changes.push(FileChange { path: step.path.clone(), before, after, like: None });
-            file.now = Some(step.before.clone());
+            changes.push(FileChange {
+                path: step.path.clone(),
+                before: content(store, &begun.id, &on_disk, step.after.as_ref())?,
+                after: content(store, &begun.id, &on_disk, step.before.as_ref())?,
+                like: None,
+            });
+            *now = Now::of(step.before.as_ref());
         }
-        let is_reloaded = history.reloaded().contains(&stage);
-        let reloads = begun.reloads.get(stage).filter(|_| is_reloaded);
-        let reloads: Vec<_> = reloads.into_iter().flatten().rev().cloned().collect();
+        let mut reloads = Vec::new();
+        if let Some(begun) = begun.reloads.get(stage)
+            && history.reloaded().contains(&stage)
+        {
+            reloads.extend(begun.iter().rev().cloned());
+        }
         if !changes.is_empty() || !reloads.is_empty() {
             stages.push(Stage { changes, reloads });
         }
     }
-    let left = left.into_iter().map(|path| {
+    let mut skipped = Vec::new();
+    for path in left {
         let backup = begun.original(&path).map(|digest| store.backup(&begun.id, digest));
         let reason = writer::changed(store, begun, &path).to_string();
-        Skipped { path, backup, reason }
-    });
-    Ok(Foreseen {
-        id: begun.id.clone(),
-        summary: begun.summary.clone(),
-        prospect,
-        stages,
-        left: left.collect(),
-    })
+        skipped.push(Skipped { path, backup, reason });
+    }
+    let (id, summary) = (begun.id.clone(), begun.summary.clone());
+    Ok(Foreseen { id, summary, prospect, stages, left: skipped })
 }
 
-/// What is at a path; nothing if its directory is gone.
-fn look(path: &Path) -> Result<File, TransactionError> {
+/// The content of a version, which is in the backup or on the disk now; `None` means "missing".
+fn content(
+    store: &Store,
+    id: &str,
+    on_disk: &BTreeMap<Digest, Vec<u8>>,
+    version: Option<&Digest>,
+) -> Result<Option<Vec<u8>>, TransactionError> {
+    let Some(digest) = version else { return Ok(None) };
+    match on_disk.get(digest) {
+        Some(content) => Ok(Some(content.clone())),
+        None => store.kept(id, digest).map(Some),
+    }
+}
+
+/// What is at a path, without a lock; [`Found::Absent`] too if its directory is gone.
+fn look(path: &Path) -> Result<Found, TransactionError> {
     let failed = at(path, "read it");
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Ok(File { now: Some(None), text: None });
-    };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Found::Absent) };
     let directory = match Directory::open(parent) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(File { now: Some(None), text: None });
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
         other => other.map_err(&failed)?,
     };
-    Ok(match Found::at(directory.descriptor(), name).map_err(&failed)? {
-        Found::Absent => File { now: Some(None), text: None },
-        Found::Other(_) => File { now: None, text: None },
-        Found::Regular(regular) => File { now: Some(Some(regular.digest)), text: Some(regular.content) },
-    })
+    Found::at(directory.descriptor(), name).map_err(&failed)
 }
 
-/// A file that a switch changed, as it is now.
+/// How a file that a switch changed stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stands {
-    /// As the switch left it.
     AsLeft,
     /// With other bytes: these.
     Changed(Vec<u8>),
@@ -213,10 +247,8 @@ pub enum Stands {
     Otherwise(String),
 }
 
-/// A switch that is in force, and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its name.
     pub id: String,
     /// One line of what it did: `DB_HOST tcp:… → unix:…, …`.
     pub summary: String,

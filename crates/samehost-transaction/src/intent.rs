@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{TransactionError, refused};
 use crate::version::Digest;
 
-/// One file in one stage.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One file in one stage. The caller keeps stages that are deferred, so the names of the fields are an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
     /// Absolute path without symbolic links, as returned by [`resolve`](crate::resolve()).
     pub path: PathBuf,
@@ -22,25 +22,31 @@ pub struct FileChange {
     pub like: Option<PathBuf>,
 }
 
-/// How running programs load the files of a stage. Only data here; the caller runs it.
+/// How running programs load the files of a stage. It is data here, and stands in the journal: the caller runs it, today
+/// or when it puts the switch back next year (docs/decisions/0088).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reload {
     /// What is reloaded, for people.
     pub what: String,
-    /// The words of the command.
     pub command: Vec<String>,
 }
 
-/// Changes after which everything serves.
+/// Why a reload failed, in one sentence for people. It may quote the output of the program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReloadError(pub String);
+
+/// Carries a reload out when a switch is put back. A failure is reported, and does not stop the way back.
+pub type Reloader<'a> = dyn FnMut(&Reload) -> Result<(), ReloadError> + 'a;
+
+/// Files that change together, after which everything serves again. Each file is in it at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
-    /// The files, each at most once per stage.
     pub changes: Vec<FileChange>,
     /// Reloads after the files changed; repeated in reverse order when the stage is put back.
     pub reloads: Vec<Reload>,
 }
 
-/// What a transaction is to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intent {
     /// The user's words, without secrets.
@@ -51,29 +57,25 @@ pub struct Intent {
     pub stages: Vec<Stage>,
 }
 
-// The steps of an intent, checked for consistency: each step must find what the previous step of the same file left.
-// Pure.
-
-/// One change of one file, by hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// Its number in the transaction, from 0.
+    /// In the transaction, from 0.
     pub(crate) number: usize,
-    /// The stage that it belongs to.
     pub(crate) stage: usize,
     pub(crate) path: PathBuf,
     pub(crate) before: Option<Digest>,
     pub(crate) after: Option<Digest>,
 }
 
-/// The steps of an intent, in order.
+/// Numbers the changes of an intent, and checks that they fit each other: a file changes at most once in a stage, each
+/// change changes something, and finds what the change before it of the same file left. Reads no file.
 pub(crate) fn steps(intent: &Intent) -> Result<Vec<Step>, TransactionError> {
     let mut steps: Vec<Step> = Vec::new();
     let mut last: BTreeMap<&Path, (usize, Option<Digest>)> = BTreeMap::new();
     for (stage, changes) in intent.stages.iter().enumerate() {
         for change in &changes.changes {
             let path = change.path.as_path();
-            sound(path)?;
+            check_path(path)?;
             let [before, after] =
                 [&change.before, &change.after].map(|content| content.as_deref().map(Digest::of));
             if before == after {
@@ -97,7 +99,7 @@ pub(crate) fn steps(intent: &Intent) -> Result<Vec<Step>, TransactionError> {
     Ok(steps)
 }
 
-fn sound(path: &Path) -> Result<(), TransactionError> {
+fn check_path(path: &Path) -> Result<(), TransactionError> {
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.is_absolute() || path.file_name().is_none() || !is_plain {
         return Err(plan(path, "is not a resolved path"));

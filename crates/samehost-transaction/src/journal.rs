@@ -35,14 +35,12 @@ pub(crate) struct JournalHeader {
     pub(crate) command: String,
     pub(crate) summary: String,
     pub(crate) steps: Vec<Step>,
-    /// By stage.
     pub(crate) reloads: Vec<Vec<Reload>>,
     pub(crate) files: BTreeMap<PathBuf, SavedMetadata>,
     /// Directories that the switch creates, outermost first.
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// Metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedMetadata {
     pub(crate) permissions: Permissions,
@@ -51,27 +49,23 @@ pub(crate) struct SavedMetadata {
 }
 
 impl JournalHeader {
-    /// As a transaction writes it.
     pub(crate) fn current_version() -> u32 {
         VERSION
     }
 
-    /// The version of a file before the switch, if it existed.
+    /// The version of a file before the switch; `None` if it makes it.
     pub(crate) fn original(&self, path: &Path) -> Option<&Digest> {
         self.steps.iter().find(|step| step.path == path)?.before.as_ref()
     }
 
-    /// What the switch leaves of a file.
+    /// The version of a file after the switch; `None` if it removes it.
     pub(crate) fn last(&self, path: &Path) -> Option<&Digest> {
         self.steps.iter().rfind(|step| step.path == path)?.after.as_ref()
     }
 
-    /// Whether this is the first step of its file.
     pub(crate) fn is_first(&self, step: &Step) -> bool {
-        self.steps
-            .iter()
-            .find(|other| other.path == step.path)
-            .is_some_and(|first| first.number == step.number)
+        let first = self.steps.iter().find(|other| other.path == step.path);
+        first.map(|first| first.number) == Some(step.number)
     }
 
     /// Whether, during a rollback, a file is as this step or an earlier one found it.
@@ -79,9 +73,12 @@ impl JournalHeader {
         if is(step.after.as_ref()) {
             return false;
         }
-        let mut earlier =
-            self.steps.iter().filter(|other| other.path == step.path && other.number <= step.number);
-        earlier.any(|other| is(other.before.as_ref()))
+        for other in &self.steps {
+            if other.path == step.path && other.number <= step.number && is(other.before.as_ref()) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Paths in whose directories something changes.
@@ -89,18 +86,26 @@ impl JournalHeader {
         self.steps.iter().map(|step| &step.path).chain(&self.directories).map(PathBuf::as_path)
     }
 
+    /// Whether the rest of the program can rely on it: hashes are hashes and no paths, each file is absolute and has its
+    /// metadata, and each stage has its reloads. A journal that was damaged may be sound JSON all the same.
     pub(crate) fn is_sound(&self) -> bool {
-        let digests = self.steps.iter().flat_map(|step| [&step.before, &step.after]).flatten();
-        digests.into_iter().all(Digest::is_sound)
-            && self.steps.iter().all(|step| {
-                step.path.is_absolute()
-                    && self.files.contains_key(&step.path)
-                    && step.stage < self.reloads.len()
-            })
+        for step in &self.steps {
+            for digest in [&step.before, &step.after].into_iter().flatten() {
+                if !digest.is_sound() {
+                    return false;
+                }
+            }
+            let is_known = self.files.contains_key(&step.path) && step.stage < self.reloads.len();
+            if !step.path.is_absolute() || !is_known {
+                return false;
+            }
+        }
+        true
     }
 }
 
 /// One line of a journal. The words of these records are an interface.
+///
 /// `postrm purge` of the Debian package reads the last line of each journal, as the program itself is
 /// gone by then. After `undone` and `rolled_back` with nothing left a switch never changes again, and its
 /// backups go; all others stay, because they are the only way back. A list that the program writes in
@@ -109,37 +114,46 @@ impl JournalHeader {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(crate) enum Record {
-    /// Backed up; nothing touched yet.
     Begun(Box<JournalHeader>),
     /// From here on files of the stage may be in place.
-    Writing { stage: usize },
+    Writing {
+        stage: usize,
+    },
     /// From here on reloads of the stage may have happened.
-    Reloading { stage: usize },
-    /// Everything was found to serve; with the deadline if it is to be confirmed (RFC 3339, UTC).
+    Reloading {
+        stage: usize,
+    },
+    /// Everything was found to serve; with the deadline if it is to be confirmed (RFC 3339, UTC). It decides what becomes
+    /// of the switch after a crash.
     Verified {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<String>,
     },
     /// In force, and put back unless it is confirmed by then.
-    Awaiting { until: String },
-    /// Ended: in force, confirmed by somebody or something.
-    Confirmed { by: String },
-    /// Ended: in force.
+    Awaiting {
+        until: String,
+    },
+    Confirmed {
+        by: String,
+    },
     Committed,
     /// Will be put back, whatever came before.
     RollingBack,
-    /// Ended: put back, but for these.
-    RolledBack { left: Vec<PathBuf> },
+    /// Ended: put back, except for files that somebody else had changed.
+    RolledBack {
+        left: Vec<PathBuf>,
+    },
     /// Will be put back after it was committed; with the reason if nobody asked for it.
     Undoing {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// Ended: put back, but for these.
-    Undone { left: Vec<PathBuf> },
+    /// Ended: put back, except for files that somebody else had changed.
+    Undone {
+        left: Vec<PathBuf>,
+    },
 }
 
-/// A journal after its first line.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     records: Vec<Record>,
@@ -158,17 +172,14 @@ impl Record {
 }
 
 impl History {
-    /// One more, which is on the disk.
     pub(crate) fn push(&mut self, record: Record) {
         self.records.push(record);
     }
 
-    /// Of these records.
     pub(crate) fn of(records: Vec<Record>) -> Self {
         History { records }
     }
 
-    /// The last record.
     pub(crate) fn last(&self) -> Option<&Record> {
         self.records.last()
     }
@@ -178,7 +189,6 @@ impl History {
         matches!(self.last(), Some(Record::Verified { .. }))
     }
 
-    /// Deadline of the confirmation, if the switch awaits one.
     pub(crate) fn awaits(&self) -> Option<&str> {
         match self.last() {
             Some(Record::Verified { until: Some(until) } | Record::Awaiting { until }) => Some(until),
@@ -186,12 +196,21 @@ impl History {
         }
     }
 
-    /// The recorded reason why it was put back, or what confirmed it.
+    /// The record that ends a switch which was verified.
+    pub(crate) fn ending(&self) -> Record {
+        match self.awaits() {
+            Some(until) => Record::Awaiting { until: until.to_owned() },
+            None => Record::Committed,
+        }
+    }
+
     pub(crate) fn reason(&self) -> Option<&str> {
-        self.records.iter().rev().find_map(|record| match record {
-            Record::Undoing { why: Some(text) } | Record::Confirmed { by: text } => Some(text.as_str()),
-            _ => None,
-        })
+        for record in self.records.iter().rev() {
+            if let Record::Undoing { why: Some(text) } | Record::Confirmed { by: text } = record {
+                return Some(text);
+            }
+        }
+        None
     }
 
     /// Files that were left as they are because they were not versions of the switch.
@@ -202,35 +221,40 @@ impl History {
         }
     }
 
-    /// Whether an undo was begun and not finished.
     pub(crate) fn is_undoing(&self) -> bool {
         matches!(self.last(), Some(Record::Undoing { .. }))
     }
 
     /// The last stage whose files may be in place.
     pub(crate) fn furthest(&self) -> Option<usize> {
-        self.records
-            .iter()
-            .filter_map(|record| if let Record::Writing { stage } = record { Some(*stage) } else { None })
-            .max()
+        let mut furthest = None;
+        for record in &self.records {
+            if let Record::Writing { stage } = record {
+                furthest = furthest.max(Some(*stage));
+            }
+        }
+        furthest
     }
 
     /// The stages whose reloads may have happened.
     pub(crate) fn reloaded(&self) -> BTreeSet<usize> {
-        self.records
-            .iter()
-            .filter_map(|record| if let Record::Reloading { stage } = record { Some(*stage) } else { None })
-            .collect()
+        let mut reloaded = BTreeSet::new();
+        for record in &self.records {
+            if let Record::Reloading { stage } = record {
+                reloaded.insert(*stage);
+            }
+        }
+        reloaded
     }
 }
 
 /// Space reserved in the journal for the records that end a transaction, in bytes.
+///
 /// A switch must be undone exactly on a full disk too. Its files are prepared beforehand and only renamed
 /// on the way back, and the journal's last lines have their room here. Where a file system cannot
 /// reserve, the line may fail, and then `recover` finds the files by their hashes (docs/decisions/0040).
 const RESERVE: u64 = 16 * 1024;
 
-/// A journal that is locked by us.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
@@ -239,7 +263,6 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A new one.
     pub(crate) fn new(path: PathBuf, file: OwnedFd) -> Self {
         Journal { path, file, history: History::default() }
     }
@@ -269,17 +292,14 @@ impl Journal {
         Ok(())
     }
 
-    /// What was written so far.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
-    /// The last record.
     pub(crate) fn last(&self) -> Option<&Record> {
         self.history.last()
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -307,9 +327,6 @@ impl Drop for Journal {
     }
 }
 
-// Reads journals, including damaged ones and those of earlier versions. Pure.
-
-/// A journal as read.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) begun: JournalHeader,
@@ -318,7 +335,12 @@ pub(crate) struct Read {
     pub(crate) length: u64,
 }
 
-/// Reads a journal; `None` if its first line is incomplete, because then nothing was touched.
+/// Reads a journal of this version or an earlier one; `None` if its first line is incomplete, because then nothing was
+/// touched. An incomplete last line counts as not written. Everything else that a crash cannot leave is an error: what
+/// remains to be done is unknown then, and a guess would overwrite files.
+///
+/// # Errors
+/// [`TransactionError::Newer`] for what only a later version writes, else [`TransactionError::Damaged`].
 pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, TransactionError> {
     let damaged = |reason: String| TransactionError::Damaged { path: path.to_owned(), reason };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

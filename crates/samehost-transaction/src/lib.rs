@@ -38,10 +38,7 @@
 //!
 //! A file that is not a version of the switch is somebody else's work. It is left as it is, and reported.
 
-mod entry;
 mod error;
-#[doc(hidden)]
-pub mod fault;
 mod foresee;
 mod intent;
 mod journal;
@@ -57,14 +54,14 @@ mod undo;
 mod version;
 mod writer;
 
-pub use crate::put_back::{Ending, Recovered, recover};
-pub use entry::Entry;
 pub use error::{Holder, TransactionError};
 pub use foresee::{Foreseen, Outlook, Prospect, Standing, Stands, foresee_recovery, foresee_undo, standing};
-pub use intent::{FileChange, Intent, Reload, Stage};
+pub use intent::{FileChange, Intent, Reload, ReloadError, Reloader, Stage};
 pub use paths::resolve;
-pub use put_back::{Failed, RolledBack, Skipped};
+pub use put_back::{Ending, Failed, Recovered, RolledBack, Skipped, recover};
 pub use state::State;
-pub use store::Store;
+pub use store::{Entry, Store};
+#[doc(hidden)]
+pub use system::fault;
 pub use transaction::Transaction;
 pub use undo::{confirm, forget, take_back, undo};

@@ -1,9 +1,5 @@
-//! Locks for directories in which files change: an flock on one lock file per directory. Lock files are in a directory
-//! that other users cannot open, because whoever can open a file for reading could hold its lock and block us. The
-//! kernel releases a lock when its process ends.
-//!
-//! The directory itself is locked as well if nobody holds it, so that an ordinary user's samehost sees root's. Root
-//! cannot rely on users' locks; it detects their switches by the prepared versions beside the files.
+//! Locks for directories in which files change: an flock on one lock file per directory, which the kernel releases when
+//! the process ends. Root cannot rely on users' locks; it detects their switches by the prepared versions beside the files.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -50,6 +46,7 @@ impl Drop for Lock {
 }
 
 /// Locks a directory, by a file that nobody else can open, or reports who holds the lock.
+///
 /// Whoever can open a file for reading can hold its `flock` for as long as he likes, so locking the
 /// directories alone was rejected: any user with read permission could block root. The directory itself
 /// is locked as well where nobody holds it, so that an ordinary user sees root at work. A lock for each
@@ -72,10 +69,11 @@ pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<
             Err(Errno::WOULDBLOCK) => return Err(busy(store, path, directory, holders(&file).pop())),
             Err(error) => return Err(failed(error.into())),
         }
-        // Otherwise the previous holder has removed the file.
         let here = fstat(&file).map_err(|error| failed(error.into()))?;
-        let named = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
-        if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (here.st_dev, here.st_ino)) {
+        // Where the name leads to another file, the previous holder has removed the one that is locked here.
+        if let Ok(named) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)
+            && (named.st_dev, named.st_ino) == (here.st_dev, here.st_ino)
+        {
             break Lock { folder, name, file };
         }
     };
@@ -84,7 +82,7 @@ pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<
         let own = geteuid().as_raw();
         for process in holders(directory.descriptor()) {
             // Another user's lock is not honoured: anybody may lock a directory that he may read.
-            if real_user(process).is_some_and(|user| user == 0 || user == own) {
+            if matches!(real_user(process), Some(user) if user == 0 || user == own) {
                 return Err(busy(store, path, directory, Some(process)));
             }
         }
@@ -93,43 +91,61 @@ pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<
 }
 
 fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>) -> TransactionError {
-    let program = process.and_then(|process| fs::read_to_string(format!("/proc/{process}/comm")).ok());
-    let id = process
-        .and_then(|process| store.run_by(process))
-        .or_else(|| directory.names(".").ok()?.iter().find_map(|name| id_of_prepared(name)));
-    let holder = Holder { id, process, program: program.map(|name| name.trim().to_owned()) };
+    let mut holder = Holder { id: None, process, program: None };
+    if let Some(process) = process {
+        holder.id = store.run_by(process);
+        let program = fs::read_to_string(format!("/proc/{process}/comm")).ok();
+        holder.program = program.map(|name| name.trim().to_owned());
+    }
+    if holder.id.is_none() {
+        holder.id = id_beside(directory);
+    }
     TransactionError::Busy { path: path.to_owned(), holder }
+}
+
+fn id_beside(directory: &Directory) -> Option<String> {
+    directory.names(".").ok()?.iter().find_map(|name| id_of_prepared(name))
 }
 
 /// Directory of the lock files: one that lasts until the next boot, else one beside the store.
 fn folder(store: &Store) -> rustix::io::Result<OwnedFd> {
+    if let Some(folder) = folder_until_boot() {
+        return Ok(folder);
+    }
+    let state = store.path().parent().unwrap_or(store.path());
+    open_or_make(&openat(CWD, state, DIRECTORY, Mode::empty())?, "locks")
+}
+
+/// The directory below /run, where other users cannot create it, or a file in it; `None` where there is none that is ours
+/// alone.
+fn folder_until_boot() -> Option<OwnedFd> {
     let user = geteuid();
     let run =
         if user.is_root() { PathBuf::from("/run") } else { format!("/run/user/{}", user.as_raw()).into() };
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Other users cannot create the directory, or a file in it.
-    let is_own = |directory: &OwnedFd, others: u32| {
-        fstat(directory).is_ok_and(|found| found.st_uid == user.as_raw() && found.st_mode & others == 0)
-    };
-    let below = |above: &OwnedFd, name: &str| {
-        match mkdirat(above, name, Mode::from_raw_mode(0o700)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error),
-        }
-        openat(above, name, flags, Mode::empty())
-    };
-    let usual = openat(CWD, &run, flags, Mode::empty())
-        .ok()
-        .filter(|run| is_own(run, 0o022))
-        .and_then(|run| below(&run, FOLDER).ok())
-        .filter(|folder| is_own(folder, 0o077));
-    match usual {
-        Some(folder) => Ok(folder),
-        None => {
-            let state = store.path().parent().unwrap_or(store.path());
-            below(&openat(CWD, state, flags, Mode::empty())?, "locks")
-        }
+    let run = openat(CWD, &run, DIRECTORY, Mode::empty()).ok()?;
+    if !is_own(&run, 0o022) {
+        return None;
     }
+    let folder = open_or_make(&run, FOLDER).ok()?;
+    if is_own(&folder, 0o077) { Some(folder) } else { None }
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Whether a directory is this user's, with none of these bits in its mode.
+fn is_own(directory: &OwnedFd, others: u32) -> bool {
+    match fstat(directory) {
+        Ok(found) => found.st_uid == geteuid().as_raw() && found.st_mode & others == 0,
+        Err(_) => false,
+    }
+}
+
+fn open_or_make(above: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    match mkdirat(above, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    openat(above, name, DIRECTORY, Mode::empty())
 }
 
 /// The user who started a process, regardless of privileges that it gained since.
@@ -139,10 +155,12 @@ fn real_user(process: u32) -> Option<u32> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Processes that hold the flock of a file, from /proc/locks.
 fn holders(file: impl AsFd) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    fstat(file).map_or_else(|_| Vec::new(), |file| holders_in(&locks, &file))
+    match fstat(file) {
+        Ok(file) => holders_in(&locks, &file),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Holders from the text of /proc/locks: `12: FLOCK  ADVISORY  WRITE 4242 fe:00:131074 0 EOF`. If no line has the
@@ -154,7 +172,8 @@ fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
     for line in locks.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK", _, _, process, place, ..] = words[..] else { continue };
-        let Some(process) = process.parse().ok().filter(|process| *process > 0) else { continue };
+        // 0 is a process of another PID namespace.
+        let Ok(process @ 1..) = process.parse::<u32>() else { continue };
         if place.rsplit(':').next() != Some(&inode) {
             continue;
         }
@@ -166,10 +185,8 @@ fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
     if on_device.is_empty() { anywhere } else { on_device }
 }
 
-// The directories of the files that a transaction changes. They are opened and locked once and then used by
-// descriptor, so that renames above them do not matter.
-
-/// The directories that a transaction holds, by path.
+/// The directories of the files that a transaction changes, by path. They are opened and locked once and then used by
+/// descriptor, so that renames above them do not matter.
 #[derive(Debug, Default)]
 pub(crate) struct LockedDirectories {
     open: BTreeMap<PathBuf, Directory>,
@@ -187,14 +204,10 @@ impl LockedDirectories {
         for file in files {
             let mut directory = file.parent().unwrap_or(Path::new("/"));
             while let Err(error) = locked.hold(store, directory) {
-                directory = match (&error, directory.parent()) {
-                    (TransactionError::System { source, .. }, Some(parent))
-                        if source.kind() == io::ErrorKind::NotFound =>
-                    {
-                        parent
-                    }
+                match directory.parent() {
+                    Some(parent) if is_missing(&error) => directory = parent,
                     _ => return Err(error),
-                };
+                }
             }
         }
         Ok(locked)
@@ -222,12 +235,10 @@ impl LockedDirectories {
         Ok(())
     }
 
-    /// The directory of a file, if it exists.
     pub(crate) fn of(&self, file: &Path) -> Option<&Directory> {
         self.open.get(file.parent()?)
     }
 
-    /// One of the held directories.
     pub(crate) fn get(&self, path: &Path) -> Option<&Directory> {
         self.open.get(path)
     }
@@ -241,7 +252,10 @@ impl LockedDirectories {
     }
 }
 
-/// Makes a directory with the owner and the mode of the one that it is in.
+fn is_missing(error: &TransactionError) -> bool {
+    matches!(error, TransactionError::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
 fn make_like(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let like = fstat(parent)?;
     system::make_directory(parent, name)?;

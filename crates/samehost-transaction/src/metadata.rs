@@ -14,7 +14,7 @@ use crate::system;
 /// Permissions of a file. Access control lists and SELinux labels are extended attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Permissions {
-    /// Twelve bits.
+    /// All twelve bits.
     pub(crate) mode: u32,
     /// User and group; `None`: as the system creates them.
     pub(crate) owner: Option<(u32, u32)>,
@@ -29,17 +29,14 @@ pub(crate) struct Times {
     modified: (i64, i64),
 }
 
-/// Why permissions cannot be given to a file.
 #[derive(Debug)]
 pub(crate) enum GiveError {
-    /// The system refuses.
     System(&'static str, io::Error),
     /// The system reported success, but the permissions differ.
     Differs(&'static str),
 }
 
 impl Permissions {
-    /// Of an open file.
     pub(crate) fn of(file: impl AsFd) -> io::Result<Self> {
         let stat = fstat(file.as_fd())?;
         Ok(Permissions {
@@ -60,7 +57,9 @@ impl Permissions {
         self.mode &= 0o700 | (mode & 0o077);
     }
 
-    /// Applies them to a file. The mode comes last, because only then may others read.
+    /// Applies them to a file, and reads them back: some file systems report success and keep something else. Owner first,
+    /// because a change of it clears set-user-ID and capabilities (chown(2)); the mode last, because only then may others
+    /// read.
     pub(crate) fn give(&self, file: impl AsFd) -> Result<(), GiveError> {
         let file = file.as_fd();
         if let Some(owner) = self.owner {
@@ -85,7 +84,8 @@ impl Permissions {
         }
     }
 
-    /// The parts that a file lacks.
+    /// The first part that a file lacks or has differently, by name; `None` where all are kept. What these permissions
+    /// leave to the system is not compared.
     pub(crate) fn lost_in(&self, now: &Permissions) -> Option<&'static str> {
         if self.owner.is_some() && self.owner != now.owner {
             return Some("owner and group");
@@ -94,8 +94,12 @@ impl Permissions {
             return Some("mode");
         }
         let (wanted, now) = (self.attributes.as_ref()?, now.attributes.as_ref()?);
-        let mut names = wanted.keys().chain(now.keys());
-        names.find(|name| now.get(*name) != wanted.get(*name)).map(|name| named(name))
+        for name in wanted.keys().chain(now.keys()) {
+            if now.get(name) != wanted.get(name) {
+                return Some(named(name));
+            }
+        }
+        None
     }
 }
 
@@ -103,15 +107,15 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> GiveError {
     move |error| GiveError::System(what, error)
 }
 
-/// Changes the owner and group of a file.
+/// Gives a file an owner and a group, with no system call where it has both.
 pub(crate) fn give_owner(file: impl AsFd, (user, group): (u32, u32)) -> io::Result<()> {
     let now = fstat(file.as_fd())?;
-    let (user, group) = ((now.st_uid != user).then_some(user), (now.st_gid != group).then_some(group));
+    let user = if now.st_uid == user { None } else { Some(user) };
+    let group = if now.st_gid == group { None } else { Some(group) };
     if user.is_none() && group.is_none() { Ok(()) } else { system::change_owner(file, user, group) }
 }
 
 impl Times {
-    /// Of what stat tells.
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
     pub(crate) fn of(stat: &Stat) -> Self {
         Times {
@@ -120,7 +124,6 @@ impl Times {
         }
     }
 
-    /// Gives them to a file.
     pub(crate) fn give(self, file: impl AsFd) -> io::Result<()> {
         let [last_access, last_modification] =
             [self.accessed, self.modified].map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
@@ -128,7 +131,6 @@ impl Times {
     }
 }
 
-/// Display name of an attribute.
 fn named(attribute: &str) -> &'static str {
     match attribute {
         "system.posix_acl_access" => "access control list",

@@ -14,7 +14,6 @@ use rustix::io::Errno;
 
 use crate::error::{TransactionError, at, refused};
 
-/// An open directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     descriptor: OwnedFd,
@@ -22,18 +21,20 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Opens an absolute path, component by component; a symbolic link anywhere in it is an error.
+    ///
     /// Root edits files below directories that a site's user can rename. From here on only descriptors
     /// count, so renaming what is above an opened directory changes nothing. Using paths throughout was
     /// rejected: the user could move something else under root's hands. Links were resolved before, on
     /// purpose, where root, the current user or the target's owner made them (docs/decisions/0044).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let parts: Vec<&OsStr> = path
-            .components()
-            .filter(|component| *component != Component::RootDir)
-            .map(Component::as_os_str)
-            .collect();
-        // Only the last one is read.
+        let mut parts: Vec<&OsStr> = Vec::new();
+        for component in path.components() {
+            if component != Component::RootDir {
+                parts.push(component.as_os_str());
+            }
+        }
+        // Only the last one is read; for those above it the right to search is enough.
         let mut access = if parts.is_empty() { OFlags::RDONLY } else { OFlags::PATH };
         let mut descriptor = openat(CWD, "/", flags | access, Mode::empty())?;
         for (index, part) in parts.iter().enumerate() {
@@ -45,12 +46,11 @@ impl Directory {
         Ok(Directory { descriptor })
     }
 
-    /// To work in it.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// Names in the directory that a switch prepared, of those with this prefix.
+    /// The names in the directory that begin with this, `.` and `..` among them where it is empty or a dot.
     pub(crate) fn names(&self, beginning: &str) -> io::Result<Vec<OsString>> {
         use std::os::unix::ffi::OsStrExt;
         let mut names = Vec::new();
@@ -154,11 +154,13 @@ fn link(here: &Path, directory: &Path, absent: &mut bool) -> Result<Option<PathB
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {
-    path.components()
-        .filter_map(|component| match component {
-            Component::Normal(part) => Some(part.to_owned()),
-            Component::ParentDir => Some("..".into()),
-            _ => None,
-        })
-        .collect()
+    let mut parts = VecDeque::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(part) => parts.push_back(part.to_owned()),
+            Component::ParentDir => parts.push_back("..".into()),
+            _ => {}
+        }
+    }
+    parts
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::TransactionError;
-use crate::intent::{Reload, Step};
+use crate::intent::{Reload, ReloadError, Reloader, Step};
 use crate::journal::{Journal, JournalHeader, Record};
 use crate::lock::LockedDirectories;
 use crate::store::{JournalStatus, Store};
@@ -14,7 +14,6 @@ use crate::writer::{Direction, Writer};
 /// A file that was left as it is because it is not a version of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Which.
     pub path: PathBuf,
     /// Where the version before the switch is kept.
     pub backup: Option<PathBuf>,
@@ -33,7 +32,6 @@ pub struct Failed {
     pub reason: String,
 }
 
-/// What was put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
     /// Files that were changed back, each once.
@@ -43,11 +41,10 @@ pub struct RolledBack {
     /// Files that the system refused to change back; `recover` tries again.
     pub failures: Vec<Failed>,
     /// Reloads that failed, and why. Their programs may still use the files of the switch.
-    pub reload_failures: Vec<(Reload, String)>,
+    pub reload_failures: Vec<(Reload, ReloadError)>,
 }
 
 impl RolledBack {
-    /// Whether every file is as before, and every reload succeeded.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.failures.is_empty() && self.reload_failures.is_empty()
@@ -60,7 +57,7 @@ pub(crate) fn roll_back(
     journal: &mut Journal,
     begun: &JournalHeader,
     held: &LockedDirectories,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+    reload: &mut Reloader<'_>,
 ) -> RolledBack {
     let verified = journal.history().is_verified();
     // A rollback continues if the journal cannot be written, unless the journal says that a crash is to be completed.
@@ -77,8 +74,7 @@ pub(crate) fn roll_back(
     back.end(journal, |left| Record::RolledBack { left })
 }
 
-/// The way back.
-pub(crate) struct Rollback<'a> {
+struct Rollback<'a> {
     writer: Writer<'a>,
     begun: &'a JournalHeader,
     reloaded: BTreeSet<usize>,
@@ -87,8 +83,8 @@ pub(crate) struct Rollback<'a> {
 }
 
 impl<'a> Rollback<'a> {
-    /// From the versions of a switch. The reloads of these stages are repeated.
-    pub(crate) fn new(
+    /// `reloaded`: the stages whose reloads may have happened, and are repeated.
+    fn new(
         store: &'a Store,
         begun: &'a JournalHeader,
         held: &'a LockedDirectories,
@@ -98,15 +94,16 @@ impl<'a> Rollback<'a> {
         Rollback { writer, begun, reloaded, store, done: RolledBack::default() }
     }
 
-    /// Puts back the stages from this one to the first: of each its files, then the reloads that were
-    /// begun. After each stage everything serves, and that has to hold on the way back too. All files
+    /// Puts back the stages from this one to the first: of each its files, then the reloads that were begun.
+    ///
+    /// After each stage everything serves, and that has to hold on the way back too. All files
     /// first and then all reloads was rejected: in between, servers and clients would not fit together.
     /// If the system refuses a file, the earlier stages stay, everything serves with them, and `recover`
     /// continues there (docs/decisions/0043).
-    pub(crate) fn go(&mut self, furthest: usize, reload: &mut dyn FnMut(&Reload) -> Result<(), String>) {
+    fn go(&mut self, furthest: usize, reload: &mut Reloader<'_>) {
         for stage in (0..=furthest).rev() {
             for step in self.begun.steps.iter().filter(|step| step.stage == stage).rev() {
-                if let Err(error) = self.take(step) {
+                if let Err(error) = self.put_back(step) {
                     self.fail(&step.path, &error);
                 }
             }
@@ -116,8 +113,8 @@ impl<'a> Rollback<'a> {
             }
             if self.reloaded.contains(&stage) {
                 for again in self.begun.reloads[stage].iter().rev() {
-                    if let Err(reason) = reload(again) {
-                        self.done.reload_failures.push((again.clone(), reason));
+                    if let Err(why) = reload(again) {
+                        self.done.reload_failures.push((again.clone(), why));
                     }
                 }
             }
@@ -125,26 +122,25 @@ impl<'a> Rollback<'a> {
     }
 
     /// Removes the prepared versions and journals the end, if all went well.
-    pub(crate) fn end(
-        mut self,
-        journal: &mut Journal,
-        record: impl Fn(Vec<PathBuf>) -> Record,
-    ) -> RolledBack {
+    fn end(mut self, journal: &mut Journal, record: impl Fn(Vec<PathBuf>) -> Record) -> RolledBack {
         if self.done.failures.is_empty() {
             let left = self.done.left.iter().map(|left| left.path.clone()).collect();
-            let ended = self
-                .writer
-                .discard()
-                .and_then(|()| self.writer.remove_directories())
-                .and_then(|()| journal.append(&record(left)));
-            if let Err(error) = ended {
+            if let Err(error) = self.clean_up(journal, &record(left)) {
                 self.fail(journal.path(), &error);
             }
         }
         self.done
     }
 
-    fn take(&mut self, step: &Step) -> Result<(), TransactionError> {
+    fn clean_up(&self, journal: &mut Journal, last: &Record) -> Result<(), TransactionError> {
+        self.writer.discard()?;
+        self.writer.remove_directories()?;
+        journal.append(last)
+    }
+
+    /// Puts one file back by one step. A file that is back already, from a rollback that was cut off, stays; one that is
+    /// none of the switch's versions is left, and noted once.
+    fn put_back(&mut self, step: &Step) -> Result<(), TransactionError> {
         let path = step.path.as_path();
         if self.done.left.iter().any(|left| left.path == path) {
             return Ok(());
@@ -179,10 +175,6 @@ impl<'a> Rollback<'a> {
     }
 }
 
-// Ends what a crash interrupted: a verified switch is completed, any other is put back. A switch in progress is left
-// alone.
-
-/// How an interrupted switch was ended.
 #[derive(Debug)]
 pub enum Ending {
     /// It was verified, and is in force.
@@ -193,43 +185,39 @@ pub enum Ending {
     Undone(RolledBack),
     /// It had touched nothing; its prepared versions are removed.
     Nothing,
-    /// It is at work, and left alone.
     Running,
-    /// It could not be ended.
     Failed(TransactionError),
 }
 
-/// A switch that `recover` did not end.
+/// A switch that had not ended when [`recover`] found it.
 #[derive(Debug)]
 pub struct Recovered {
-    /// Its name.
     pub id: String,
-    /// How it is now.
     pub ending: Ending,
 }
 
-/// Ends every interrupted switch, the newest first. Can itself be interrupted and repeated.
+/// Ends what a crash interrupted, the newest switch first: one that was verified is completed, any other is put back, and
+/// one that is at work is left alone. It asks nothing, and can itself be interrupted and repeated.
 ///
 /// # Errors
 /// When the store cannot be read; what a single switch meets is in its ending.
-pub fn recover(
-    store: &Store,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
-) -> Result<Vec<Recovered>, TransactionError> {
+pub fn recover(store: &Store, reload: &mut Reloader<'_>) -> Result<Vec<Recovered>, TransactionError> {
     let mut recovered = Vec::new();
     for id in store.ids()?.into_iter().rev() {
-        if let Some(ending) = end(store, &id, reload).unwrap_or_else(|error| Some(Ending::Failed(error))) {
-            recovered.push(Recovered { id, ending });
+        match recover_one(store, &id, reload) {
+            Ok(Some(ending)) => recovered.push(Recovered { id, ending }),
+            Ok(None) => {}
+            Err(error) => recovered.push(Recovered { id, ending: Ending::Failed(error) }),
         }
     }
     Ok(recovered)
 }
 
 /// Ends one switch; `None` if it had ended.
-fn end(
+fn recover_one(
     store: &Store,
     id: &str,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+    reload: &mut Reloader<'_>,
 ) -> Result<Option<Ending>, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
         JournalStatus::Running => return Ok(Some(Ending::Running)),
@@ -245,23 +233,23 @@ fn end(
     writer.discard_forward()?;
     if journal.history().is_verified() {
         writer.discard()?;
-        let until = journal.history().awaits().map(str::to_owned);
-        journal.append(&until.map_or(Record::Committed, |until| Record::Awaiting { until }))?;
+        let last = journal.history().ending();
+        journal.append(&last)?;
         return Ok(Some(Ending::Committed));
     }
     if journal.history().is_undoing() {
-        return Ok(Some(Ending::Undone(undo(store, &mut journal, &begun, &locked, reload))));
+        return Ok(Some(Ending::Undone(finish_undo(store, &mut journal, &begun, &locked, reload))));
     }
     Ok(Some(Ending::RolledBack(roll_back(store, &mut journal, &begun, &locked, reload))))
 }
 
-/// Completes an undo that was journalled.
-pub(crate) fn undo(
+/// Puts everything back after the undo was journalled, by whoever began it or by [`recover`].
+pub(crate) fn finish_undo(
     store: &Store,
     journal: &mut Journal,
     begun: &JournalHeader,
     held: &LockedDirectories,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+    reload: &mut Reloader<'_>,
 ) -> RolledBack {
     let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
     back.go(begun.reloads.len() - 1, reload);

@@ -1,8 +1,6 @@
-//! State of a switch, for people.
-
 use std::fmt;
 
-/// How far a switch is.
+/// How far a switch is. Its journal says so, and a lock on the journal whether a process works on it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// In force.
@@ -15,16 +13,12 @@ pub enum State {
     Undone,
     /// Interrupted: `recover` ends it.
     Unfinished,
-    /// At work now.
     Running,
-    /// Its journal cannot be read.
     Damaged,
-    /// Its journal was written by a later version.
     Newer,
 }
 
 impl State {
-    /// Every state.
     pub const ALL: [State; 8] = [
         State::Committed,
         State::Awaiting,

@@ -1,4 +1,5 @@
-//! The store of switches: `STATE/switches/ID/journal` and `…/backup/HASH`, readable by their owner only.
+//! The store of switches: `STATE/switches/ID/journal` and `…/backup/HASH`, readable by their owner only; and what it lists
+//! of each. Beside a journal stand the notes of the caller, which go with the switch.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -8,9 +9,8 @@ use std::{fs, io};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use samehost_system::{NotPrivate, private};
+use samehost_system::{NotPrivate, clock, private};
 
-use crate::entry::{Entry, is_id, name_of_now};
 use crate::error::{TransactionError, at, refused};
 use crate::journal::{History, Journal, JournalHeader, Record};
 use crate::paths::Directory;
@@ -23,29 +23,93 @@ const BACKUP: &str = "backup";
 /// Notes beside a journal: the state of the watcher, what is left to do later, and how long requests took before.
 const NOTES: &[&str] = &["watch", "finish", "times"];
 
-/// Where switches are kept.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
 }
 
+/// A switch as the store lists it. One whose journal cannot be read is listed too, with what can be found out about it:
+/// the state [`State::Damaged`] or [`State::Newer`], the time from its id, and the files that its journal may be about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub id: String,
+    /// When it began, RFC 3339, UTC.
+    pub started_at: String,
+    pub state: State,
+    pub process: u32,
+    /// The user's words, without secrets.
+    pub command: String,
+    pub summary: String,
+    /// The files, in the order in which they change.
+    pub files: Vec<PathBuf>,
+    /// Files that were not put back because somebody else had changed them. Their backups have to be compared by hand.
+    pub left: Vec<PathBuf>,
+    /// Deadline of the confirmation, RFC 3339, UTC.
+    pub awaits: Option<String>,
+    /// Why it was put back without a request, what confirmed it, or what is wrong with its journal.
+    pub reason: Option<String>,
+}
+
+impl Entry {
+    pub(crate) fn of(begun: JournalHeader, state: State, history: &History) -> Self {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for step in begun.steps {
+            if !files.contains(&step.path) {
+                files.push(step.path);
+            }
+        }
+        let JournalHeader { id, started_at, process, command, summary, .. } = begun;
+        let awaits = history.awaits().map(str::to_owned);
+        let reason = history.reason().map(str::to_owned);
+        let left = history.left().to_vec();
+        Entry { id, started_at, state, process, command, summary, files, left, awaits, reason }
+    }
+
+    /// An entry for a journal that cannot be read: the reason, and the files that it may be about.
+    pub(crate) fn unreadable(id: String, state: State, reason: String, files: Vec<PathBuf>) -> Self {
+        let started_at = begun_at(&id).unwrap_or_default();
+        let (command, summary, left, reason) = (String::new(), String::new(), Vec::new(), Some(reason));
+        Entry { id, started_at, state, process: 0, command, summary, files, left, awaits: None, reason }
+    }
+
+    /// Whether its journal cannot be read, so that it is unknown what remains to be done.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.state, State::Damaged | State::Newer)
+    }
+
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        let until = self.awaits.as_deref().map(str::parse::<jiff::Timestamp>);
+        match until {
+            Some(Ok(until)) => until <= jiff::Timestamp::now(),
+            // A deadline that cannot be read counts as passed: the switch is put back rather than left unconfirmed.
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
+    /// How long until the deadline of its confirmation, in seconds, negative after it; `None` where it awaits none.
+    #[must_use]
+    pub fn deadline_in_s(&self) -> Option<f64> {
+        let until: jiff::Timestamp = self.awaits.as_deref()?.parse().ok()?;
+        Some(until.duration_since(jiff::Timestamp::now()).as_secs_f64())
+    }
+}
+
 /// Result of looking at a journal without working on it.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// A process works on it.
     Running,
     /// It ended before anything was touched.
     Nothing,
-    /// What it says.
     There(Box<(JournalHeader, History)>),
 }
 
 /// Result of opening a switch for work.
 #[derive(Debug)]
 pub(crate) enum JournalStatus {
-    /// Its lock is ours now.
     Ours(Box<(Journal, JournalHeader)>),
-    /// Another process works on it.
     Running,
     /// It ended before anything was touched.
     Nothing,
@@ -59,12 +123,14 @@ impl Store {
     pub fn open(state: &Path) -> Result<Self, TransactionError> {
         let failed = at(state, "make the directory of switches");
         let root = state.join("switches");
-        // Checked before anything is created, too: the existing part of the path.
-        safe(state, &root)?;
-        for above in root.ancestors().collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_dir()) {
-            make(above).map_err(&failed)?;
+        // Before anything is made, the part of the path that exists; and after it, the whole.
+        check_private(state, &root)?;
+        let mut missing: Vec<&Path> = root.ancestors().collect();
+        missing.retain(|path| !path.is_dir());
+        for path in missing.into_iter().rev() {
+            make_directory(path).map_err(&failed)?;
         }
-        safe(state, &root)?;
+        check_private(state, &root)?;
         let found = fs::metadata(&root).map_err(&failed)?;
         let root = root.canonicalize().map_err(&failed)?;
         let store = Store { root };
@@ -82,7 +148,7 @@ impl Store {
     /// As [`Store::open`].
     pub fn existing(state: &Path) -> Result<Option<Self>, TransactionError> {
         let root = state.join("switches");
-        safe(state, &root)?;
+        check_private(state, &root)?;
         match root.canonicalize() {
             Ok(root) => Ok(Some(Store { root })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -97,7 +163,7 @@ impl Store {
         let root = state.canonicalize().ok()?.join("switches");
         let found = fs::symlink_metadata(&root).ok()?;
         let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-        (is_ours && found.mode() & 0o077 == 0).then_some(Store { root })
+        if is_ours && found.mode() & 0o077 == 0 { Some(Store { root }) } else { None }
     }
 
     /// All switches, the oldest first. Includes those whose journal cannot be read.
@@ -106,15 +172,17 @@ impl Store {
     /// When the store cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>, TransactionError> {
         let _guard = self.lock()?;
-        let entries = self.ids()?.into_iter().filter_map(|id| match self.peek(&id) {
-            Ok(None) => None,
-            Ok(Some((begun, state, history))) => Some(Entry::of(begun, state, &history)),
-            Err(error) => Some(self.unreadable(id, &error)),
-        });
-        Ok(entries.collect())
+        let mut entries = Vec::new();
+        for id in self.ids()? {
+            match self.peek(&id) {
+                Ok(None) => {}
+                Ok(Some((begun, state, history))) => entries.push(Entry::of(begun, state, &history)),
+                Err(error) => entries.push(self.unreadable(id, &error)),
+            }
+        }
+        Ok(entries)
     }
 
-    /// The entry of a switch whose journal cannot be read.
     fn unreadable(&self, id: String, error: &TransactionError) -> Entry {
         let (state, reason) = match error {
             TransactionError::Newer { what, .. } => (State::Newer, what.clone()),
@@ -125,23 +193,22 @@ impl Store {
         Entry::unreadable(id, state, reason, journal::salvage(&bytes))
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// Where the versions of a switch's files are kept.
     pub(crate) fn backups(&self, id: &str) -> PathBuf {
         self.root.join(id).join(BACKUP)
     }
 
-    /// Where a version of a file is kept.
     pub(crate) fn backup(&self, id: &str, digest: &Digest) -> PathBuf {
         self.root.join(id).join(BACKUP).join(digest.as_str())
     }
 
-    /// Stores a note beside a switch's journal, readable by its owner only.
+    /// Stores a note beside a switch's journal, readable by its owner only. It replaces one of the same name, and goes
+    /// when the switch is forgotten. Journals have a version and notes have none: whoever writes one reads what
+    /// earlier versions wrote.
     ///
     /// # Errors
     /// When there is no such switch, or the system refuses.
@@ -156,7 +223,7 @@ impl Store {
         system::sync(own.descriptor()).map_err(&failed)
     }
 
-    /// Contents of a note of [`Store::note`]; `None` if there is none.
+    /// Contents of a note of [`Store::note`]; `None` if there is none, or it cannot be read.
     #[must_use]
     pub fn noted(&self, id: &str, name: &str) -> Option<Vec<u8>> {
         fs::read(self.root.join(id).join(name)).ok()
@@ -176,11 +243,13 @@ impl Store {
         }
     }
 
-    /// The running switch of a process.
     pub(crate) fn run_by(&self, process: u32) -> Option<String> {
-        let mut entries = self.list().ok()?.into_iter();
-        let running = entries.find(|entry| entry.process == process && entry.state == State::Running);
-        running.map(|entry| entry.id)
+        for entry in self.list().ok()? {
+            if entry.process == process && entry.state == State::Running {
+                return Some(entry.id);
+            }
+        }
+        None
     }
 
     /// Creates a switch: its id, and its journal, empty and locked.
@@ -200,7 +269,6 @@ impl Store {
         }
     }
 
-    /// Makes the directory of a switch, with a journal that is locked.
     fn make(&self, id: &str, path: &Path) -> Result<OwnedFd, TransactionError> {
         let root = self.directory(&self.root)?;
         let failed = at(path, "make it");
@@ -214,7 +282,7 @@ impl Store {
         Ok(file)
     }
 
-    /// Stores these versions. They are on the disk when this returns.
+    /// Stores these versions in the backup, each under its hash and once. They are on the disk when this returns.
     pub(crate) fn keep<'a>(
         &self,
         id: &str,
@@ -236,7 +304,6 @@ impl Store {
         system::sync(directory.descriptor()).map_err(&failed)
     }
 
-    /// A version that was kept.
     pub(crate) fn kept(&self, id: &str, digest: &Digest) -> Result<Vec<u8>, TransactionError> {
         let path = self.backup(id, digest);
         let content = fs::read(&path).map_err(at(&path, "read the backup"))?;
@@ -275,14 +342,15 @@ impl Store {
         self.remove(&self.root.join(id))
     }
 
-    /// The ids of all switches, the oldest first.
     pub(crate) fn ids(&self) -> Result<Vec<String>, TransactionError> {
         let failed = at(&self.root, "list the switches");
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(&failed)? {
             let entry = entry.map_err(&failed)?;
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if let Some(name) = entry.file_name().to_str().filter(|name| is_directory && is_id(name)) {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if is_directory && is_id(name) {
                 ids.push(name.to_owned());
             }
         }
@@ -290,7 +358,7 @@ impl Store {
         Ok(ids)
     }
 
-    /// The journal goes first: a switch without a journal does not exist.
+    /// Removes a switch's directory. The journal goes first: a switch without a journal does not exist.
     fn remove(&self, path: &Path) -> Result<(), TransactionError> {
         let failed = at(path, "remove it");
         let own = match Directory::open(path) {
@@ -317,7 +385,6 @@ impl Store {
         system::remove_directory(root.descriptor(), name).map_err(&failed)
     }
 
-    /// Contents of a switch's journal, without working on it.
     pub(crate) fn see(&self, id: &str) -> Result<Seen, TransactionError> {
         let _guard = self.lock()?;
         self.known(id)?;
@@ -370,8 +437,9 @@ impl Store {
     }
 }
 
-/// Fails unless the directory of switches, there or to be made, is ours alone.
-fn safe(state: &Path, root: &Path) -> Result<(), TransactionError> {
+/// Fails unless the directory of switches, there or to be made, is ours alone. Root trusts what stands in its journals, so
+/// that nobody else may be able to hide or replace one (docs/decisions/0072).
+fn check_private(state: &Path, root: &Path) -> Result<(), TransactionError> {
     match private(root) {
         Ok(()) => Ok(()),
         Err(NotPrivate::Owner(user)) => {
@@ -393,7 +461,7 @@ fn gone(error: io::Error) -> io::Result<()> {
 }
 
 /// Creates a directory for its owner only. It is on the disk when this returns.
-fn make(path: &Path) -> io::Result<()> {
+fn make_directory(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     let parent = fs::File::open(parent)?;
     match system::make_directory(parent.as_fd(), name) {
@@ -402,7 +470,32 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Random bytes, in hexadecimal.
+/// Start of a switch according to its id: RFC 3339, UTC.
+fn begun_at(id: &str) -> Option<String> {
+    let time = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", id.get(..15)?).ok()?;
+    Some(clock::utc(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp()))
+}
+
+/// Whether this is the id of a switch. Directories with other names are not ours.
+pub(crate) fn is_id(name: &str) -> bool {
+    let shape = "00000000-000000-0000";
+    if name.len() != shape.len() {
+        return false;
+    }
+    name.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+        b'-' => byte == b'-',
+        _ => byte.is_ascii_digit() || byte.is_ascii_lowercase(),
+    })
+}
+
+/// Id of a switch that begins now: the time, UTC, to 1/65536 of a second, so that ids sort by age.
+pub(crate) fn name_of_now() -> String {
+    let now = jiff::Timestamp::now();
+    let fraction = i64::from(now.subsec_nanosecond()) * 65_536 / 1_000_000_000;
+    format!("{}-{fraction:04x}", now.strftime("%Y%m%d-%H%M%S"))
+}
+
+/// So many random bytes, in hexadecimal.
 pub(crate) fn random<const BYTES: usize>() -> Result<String, TransactionError> {
     let mut bytes = [0; BYTES];
     getrandom(&mut bytes[..], GetRandomFlags::empty())

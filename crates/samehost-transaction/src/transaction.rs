@@ -8,20 +8,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, stat, statx};
+use rustix::io::Errno;
 use samehost_system::clock;
 
 use crate::error::{TransactionError, at, refused};
-use crate::intent::{self, Intent, Reload, Step};
+use crate::intent::{self, Intent, Reloader, Step};
 use crate::journal::{Journal, JournalHeader, Record, SavedMetadata};
 use crate::lock::LockedDirectories;
 use crate::metadata::{Permissions, Times};
 use crate::put_back::{self, RolledBack};
 use crate::state::State;
-use crate::store::{Store, random};
+use crate::store::{Entry, Store, random};
 use crate::version::{Found, Regular, id_of_prepared, prepared_prefix};
 use crate::writer::{Direction, Writer};
 
 /// A transaction in progress. It holds its locks until it is committed, rolled back or dropped.
+///
 /// One that is dropped unfinished is ended by [`recover`](crate::recover()). It is the only code that
 /// writes users' files, often as root, so it is a crate that knows no service and has fewer than 4,000
 /// lines: one person can review all of it in a day. A folder of the switch with a check that nothing else
@@ -37,13 +39,63 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Its id in the store.
+    /// Locks, checks that each file is as `before` says and can be changed and put back, backs up, journals, and
+    /// prepares every version beside its file, so that a full disk or a missing permission shows here. No user file has
+    /// been touched when this returns.
+    ///
+    /// # Errors
+    /// [`TransactionError`]; nothing is left behind.
+    pub fn begin(store: &Store, intent: &Intent) -> Result<Self, TransactionError> {
+        let steps = intent::steps(intent)?;
+        let locked = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
+        uninterrupted(store, &locked, &steps)?;
+        let mut files = BTreeMap::new();
+        for step in &steps {
+            if !files.contains_key(&step.path) {
+                let mut kept = check(&locked, step)?;
+                if step.before.is_none() {
+                    kept.permissions.no_wider_than(readable_by(intent, &step.path)?);
+                }
+                files.insert(step.path.clone(), kept);
+            }
+        }
+        let (id, journal) = store.add()?;
+        let begun = JournalHeader {
+            version: JournalHeader::current_version(),
+            id: id.clone(),
+            token: match random::<8>() {
+                Ok(token) => token,
+                Err(error) => return Err(given_up(store, &id, error)),
+            },
+            process: std::process::id(),
+            started_at: clock::utc_now(),
+            command: intent.command.clone(),
+            summary: intent.summary.clone(),
+            directories: absent_directories(&locked, &steps),
+            steps,
+            reloads: intent.stages.iter().map(|stage| stage.reloads.clone()).collect(),
+            files,
+        };
+        let mut transaction = Transaction { store: store.clone(), journal, begun, held: locked };
+        match prepare(&mut transaction, intent) {
+            Ok(()) => Ok(transaction),
+            Err(error) => {
+                // If this fails too, the journal stays, and `recover` removes the rest.
+                let writer = Writer::new(store, &transaction.begun, &transaction.held);
+                match writer.discard().and_then(|()| writer.remove_directories()) {
+                    Ok(()) => Err(given_up(store, &id, error)),
+                    Err(_) => Err(error),
+                }
+            }
+        }
+    }
+
     #[must_use]
     pub fn id(&self) -> &str {
         &self.begun.id
     }
 
-    /// Where the previous version of a file is kept.
+    /// Where the version of a file before the switch is kept; `None` where the switch makes the file.
     #[must_use]
     pub fn backup(&self, path: &Path) -> Option<PathBuf> {
         self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest))
@@ -54,7 +106,10 @@ impl Transaction {
     /// # Errors
     /// When a file was changed by someone else meanwhile, or the system refuses; then roll back.
     pub fn write(&mut self, stage: usize) -> Result<(), TransactionError> {
-        let next = self.journal.history().furthest().map_or(0, |last| last + 1);
+        let next = match self.journal.history().furthest() {
+            Some(last) => last + 1,
+            None => 0,
+        };
         if stage != next || stage >= self.begun.reloads.len() {
             return Err(TransactionError::Plan(format!("stage {stage} is written where {next} is next")));
         }
@@ -75,6 +130,7 @@ impl Transaction {
     }
 
     /// Records that everything was found to serve: the point of no return.
+    ///
     /// After a crash this record decides. Before it the switch is put back, after it the switch is
     /// completed, in both cases by [`recover`](crate::recover()), which asks nothing. It is on the disk
     /// when this returns. Whoever puts a switch back after that says so by a record of its own
@@ -107,70 +163,13 @@ impl Transaction {
             self.verified()?;
         }
         Writer::new(&self.store, &self.begun, &self.held).discard()?;
-        let until = self.journal.history().awaits().map(str::to_owned);
-        self.journal.append(&until.map_or(Record::Committed, |until| Record::Awaiting { until }))
+        let last = self.journal.history().ending();
+        self.journal.append(&last)
     }
 
     /// Puts everything back, the last stage first: its files, then the reloads that were begun.
-    pub fn roll_back(mut self, reload: &mut dyn FnMut(&Reload) -> Result<(), String>) -> RolledBack {
+    pub fn roll_back(mut self, reload: &mut Reloader<'_>) -> RolledBack {
         put_back::roll_back(&self.store, &mut self.journal, &self.begun, &self.held, reload)
-    }
-}
-
-impl Transaction {
-    /// Locks, checks that each file is as `before` says and can be changed and put back, backs up, journals, and
-    /// prepares every version beside its file, so that a full disk or a missing permission shows here. No user file has
-    /// been touched when this returns.
-    ///
-    /// # Errors
-    /// [`TransactionError`]; nothing is left behind.
-    pub fn begin(store: &Store, intent: &Intent) -> Result<Self, TransactionError> {
-        begin(store, intent)
-    }
-}
-
-fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
-    let steps = intent::steps(intent)?;
-    let locked = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
-    uninterrupted(store, &locked, &steps)?;
-    let mut files = BTreeMap::new();
-    for step in &steps {
-        if !files.contains_key(&step.path) {
-            let mut kept = check(&locked, step)?;
-            if step.before.is_none() {
-                kept.permissions.no_wider_than(readable_by(intent, &step.path)?);
-            }
-            files.insert(step.path.clone(), kept);
-        }
-    }
-    let (id, journal) = store.add()?;
-    let begun = JournalHeader {
-        version: JournalHeader::current_version(),
-        id: id.clone(),
-        token: match random::<8>() {
-            Ok(token) => token,
-            Err(error) => return Err(given_up(store, &id, error)),
-        },
-        process: std::process::id(),
-        started_at: clock::utc_now(),
-        command: intent.command.clone(),
-        summary: intent.summary.clone(),
-        directories: absent_directories(&locked, &steps),
-        steps,
-        reloads: intent.stages.iter().map(|stage| stage.reloads.clone()).collect(),
-        files,
-    };
-    let mut transaction = Transaction { store: store.clone(), journal, begun, held: locked };
-    match prepare(&mut transaction, intent) {
-        Ok(()) => Ok(transaction),
-        Err(error) => {
-            // If this fails too, the journal stays, and `recover` removes the rest.
-            let writer = Writer::new(store, &transaction.begun, &transaction.held);
-            match writer.discard().and_then(|()| writer.remove_directories()) {
-                Ok(()) => Err(given_up(store, &id, error)),
-                Err(_) => Err(error),
-            }
-        }
     }
 }
 
@@ -180,7 +179,8 @@ fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionErro
     error
 }
 
-/// Backs up, journals, and prepares every version beside its file.
+/// Backs up, journals, makes missing directories, and prepares every version beside its file, in this order: what was made
+/// is named in the journal, so that `recover` finds it.
 fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), TransactionError> {
     let Transaction { store, journal, begun, held } = transaction;
     let changes: Vec<_> = intent.stages.iter().flat_map(|stage| &stage.changes).collect();
@@ -209,38 +209,42 @@ fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Res
         .retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting) || entry.is_unreadable());
     for step in steps {
         let path = &step.path;
-        let interrupted =
-            |id: String, hint: String| TransactionError::Interrupted { path: path.clone(), id, hint };
         if let Some(entry) = entries.iter().find(|entry| entry.files.contains(path)) {
-            if let Some(until) = &entry.awaits {
-                let (path, id, until) = (path.clone(), entry.id.clone(), until.clone());
-                return Err(TransactionError::Unconfirmed { path, id, until });
-            }
-            let hint = match (&entry.state, &entry.reason) {
-                (State::Newer, _) => "a newer samehost wrote its journal: end that one with it".into(),
-                (State::Damaged, Some(reason)) => format!(
-                    "its journal is damaged ({reason}): compare the file with those in {}, and move that directory away when it is settled",
-                    store.backups(&entry.id).display()
-                ),
-                _ => "end that one first: samehost switch --recover".into(),
-            };
-            return Err(interrupted(entry.id.clone(), hint));
+            return Err(unfinished(store, entry, path));
         }
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let Some(directory) = held.of(path) else { continue };
-        let left = directory.names(&prepared_prefix(name)).map_err(at(path, "look beside it"))?;
-        if let Some((id, left)) = left.iter().find_map(|left| Some((id_of_prepared(left)?, left))) {
+        for prepared in directory.names(&prepared_prefix(name)).map_err(at(path, "look beside it"))? {
+            let Some(id) = id_of_prepared(&prepared) else { continue };
             let hint = format!(
                 "whoever began it ends it with samehost switch --recover; if that knows nothing of it, remove {}",
-                path.with_file_name(left).display()
+                path.with_file_name(prepared).display()
             );
-            return Err(interrupted(id, hint));
+            return Err(TransactionError::Interrupted { path: path.clone(), id, hint });
         }
     }
     Ok(())
 }
 
-/// Checks that a file is as it was read, and can be changed and put back. Returns its metadata.
+/// The error for a file of a switch in the store that has not ended.
+fn unfinished(store: &Store, entry: &Entry, path: &Path) -> TransactionError {
+    let (path, id) = (path.to_owned(), entry.id.clone());
+    if let Some(until) = entry.awaits.clone() {
+        return TransactionError::Unconfirmed { path, id, until };
+    }
+    let hint = match (&entry.state, &entry.reason) {
+        (State::Newer, _) => "a newer samehost wrote its journal: end that one with it".into(),
+        (State::Damaged, Some(reason)) => format!(
+            "its journal is damaged ({reason}): compare the file with those in {}, and move that directory away when it is settled",
+            store.backups(&entry.id).display()
+        ),
+        _ => "end that one first: samehost switch --recover".into(),
+    };
+    TransactionError::Interrupted { path, id, hint }
+}
+
+/// Checks that a file is as it was read, and can be changed and put back. Returns its metadata, or those that a new file
+/// will get.
 fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
     let path = step.path.as_path();
     let failed = at(path, "read it");
@@ -250,7 +254,7 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
         hint: "nothing was changed: try again".into(),
     };
     let (Some(directory), Some(name)) = (held.of(path), path.file_name()) else {
-        return if step.before.is_none() { of_new(held, path) } else { Err(stale()) };
+        return if step.before.is_none() { metadata_of_new(held, path) } else { Err(stale()) };
     };
     can_make_files(path.parent().unwrap_or(path), directory.descriptor())?;
     let found = Found::at(directory.descriptor(), name).map_err(&failed)?;
@@ -258,11 +262,11 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
         Found::Other(kind) => {
             Err(refused(path, &format!("it is {kind}, and no file"), "name the file that is meant"))
         }
-        Found::Absent if step.before.is_none() => of_new(held, path),
+        Found::Absent if step.before.is_none() => metadata_of_new(held, path),
         Found::Regular(regular) if found.is(step.before.as_ref()) => {
-            file(path, directory.descriptor(), name, regular)?;
+            can_replace(path, directory.descriptor(), name, regular)?;
             let permissions = Permissions::of(&regular.file).map_err(&failed)?;
-            signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
+            refuse_signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
             Ok(SavedMetadata { permissions, times: Some(Times::of(&regular.stat)) })
         }
         _ => Err(stale()),
@@ -271,56 +275,56 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
 
 /// Mode of the file that a new file takes its text from, because the new one may hold a password.
 fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
-    let mut changes = intent.stages.iter().flat_map(|stage| &stage.changes);
-    let like = changes.find_map(|change| change.like.as_ref().filter(|_| change.path == path));
-    let Some(like) = like else { return Ok(0o777) };
-    std::fs::metadata(like).map(|found| found.mode()).map_err(at(like, "look at it"))
+    for change in intent.stages.iter().flat_map(|stage| &stage.changes) {
+        if let Some(like) = &change.like
+            && change.path == path
+        {
+            return Ok(std::fs::metadata(like).map_err(at(like, "look at it"))?.mode());
+        }
+    }
+    Ok(0o777)
 }
 
-/// Metadata of a file that does not exist yet.
-fn of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
-    let directory = path.ancestors().skip(1).find_map(|above| held.get(above));
-    let found = directory.map(|directory| fstat(directory.descriptor()));
-    let found = found.unwrap_or(Err(rustix::io::Errno::NOENT));
+fn metadata_of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
+    let found = match path.ancestors().skip(1).find_map(|above| held.get(above)) {
+        Some(directory) => fstat(directory.descriptor()),
+        None => Err(Errno::NOENT),
+    };
     let found = found.map_err(|error| at(path, "look at its directory")(error.into()))?;
     Ok(SavedMetadata { permissions: Permissions::of_new(&found), times: None })
 }
 
-/// Directories that the switch creates, outermost first.
+/// The directories that are missing above the files, outermost first.
 fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
-    let mut absent: Vec<PathBuf> = steps
-        .iter()
-        .flat_map(|step| step.path.ancestors().skip(1).take_while(|above| held.get(above).is_none()))
-        .map(Path::to_owned)
-        .collect();
+    let mut absent: Vec<PathBuf> = Vec::new();
+    for step in steps {
+        let above = step.path.ancestors().skip(1);
+        absent.extend(above.take_while(|above| held.get(above).is_none()).map(Path::to_owned));
+    }
     absent.sort();
     absent.dedup();
     absent
 }
 
-// Checks whether a file can be changed and put back exactly, before anything is touched. Permissions and free space
-// are not predicted here; preparing the versions tests them.
-
-/// What statfs calls overlayfs.
+/// OVERLAYFS_SUPER_MAGIC of linux/magic.h.
 const OVERLAY: u64 = 0x794c_7630;
 
 /// Refuses a directory in which files cannot be replaced.
 fn can_make_files(path: &Path, descriptor: BorrowedFd<'_>) -> Result<(), TransactionError> {
-    if let Some(flag) = flag(descriptor, OsStr::new("")) {
-        let (reason, hint) = (format!("the directory is {}", flag.0), flag.1.to_owned() + " ");
-        return Err(refused(path, &reason, &(hint + &path.display().to_string())));
+    if let Some((reason, hint)) = flag(descriptor, OsStr::new("")) {
+        return Err(refused(
+            path,
+            &format!("the directory is {reason}"),
+            &format!("{hint} {}", path.display()),
+        ));
     }
     #[allow(
         clippy::unnecessary_cast,
         clippy::cast_sign_loss,
         reason = "the type differs between architectures"
     )]
-    let overlay = fstatfs(descriptor).is_ok_and(|found| found.f_type as u64 == OVERLAY);
-    if !overlay {
-        return Ok(());
-    }
-    let is_ours = fstat(descriptor).is_ok_and(|own| stat("/").is_ok_and(|root| own.st_dev == root.st_dev));
-    if !is_ours {
+    let is_layered = matches!(fstatfs(descriptor), Ok(found) if found.f_type as u64 == OVERLAY);
+    if is_layered && !is_on_root(descriptor) {
         return Err(refused(
             path,
             "is a container's layered file system, and lost with the container",
@@ -330,12 +334,22 @@ fn can_make_files(path: &Path, descriptor: BorrowedFd<'_>) -> Result<(), Transac
     Ok(())
 }
 
-/// Refuses a file that cannot be replaced by another without losing something.
+/// Whether a directory is on the file system of `/`: inside of a container its layered file system is the place to work.
+fn is_on_root(directory: BorrowedFd<'_>) -> bool {
+    match (fstat(directory), stat("/")) {
+        (Ok(own), Ok(root)) => own.st_dev == root.st_dev,
+        _ => false,
+    }
+}
+
+/// Refuses a file that cannot be replaced by another without losing something. Permissions and free space are not
+/// predicted; preparing the versions tests them.
+///
 /// Replacing by a rename changes the inode: hard links would part, immutable and append-only files refuse
 /// it, a file that is a mount point cannot be replaced from here, and a seal or a signature would not fit
 /// the new content. Writing in place was rejected, because a kill would leave a part of a file. The
 /// refusal says what to try, such as `chattr -i` (docs/decisions/0046).
-pub(crate) fn file(
+fn can_replace(
     path: &Path,
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -353,8 +367,10 @@ pub(crate) fn file(
             "find them (find DIR -samefile FILE), and keep one, or edit by hand",
         ));
     }
-    let attributes = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
-        .map_or(StatxAttributes::empty(), |found| found.stx_attributes);
+    let attributes = match statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
+        Ok(found) => found.stx_attributes,
+        Err(_) => StatxAttributes::empty(),
+    };
     if attributes.contains(StatxAttributes::VERITY) {
         return Err(refused(
             path,
@@ -373,7 +389,7 @@ pub(crate) fn file(
 }
 
 /// Refuses files with a signature, which would not fit the new content.
-pub(crate) fn signed<'a>(
+fn refuse_signed<'a>(
     path: &Path,
     mut attributes: impl Iterator<Item = &'a String>,
 ) -> Result<(), TransactionError> {
@@ -387,7 +403,8 @@ pub(crate) fn signed<'a>(
     }
 }
 
-/// The attribute (chattr) that prevents a change, and the command that removes it.
+/// The attribute (chattr) that prevents a change, as an adjective, and the command that removes it; `None` where there is
+/// none, or the file system shows none.
 fn flag(directory: BorrowedFd<'_>, name: &OsStr) -> Option<(&'static str, &'static str)> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
     let found = statx(directory, name, flags, StatxFlags::empty()).ok()?.stx_attributes;

@@ -7,11 +7,10 @@
 use std::path::Path;
 
 use crate::error::TransactionError;
-use crate::intent::Reload;
+use crate::intent::Reloader;
 use crate::journal::{JournalHeader, Record};
 use crate::lock::LockedDirectories;
-use crate::put_back;
-use crate::put_back::RolledBack;
+use crate::put_back::{RolledBack, finish_undo};
 use crate::state::State;
 use crate::store::{JournalStatus, Store};
 use crate::writer::{self, Direction, Writer};
@@ -20,12 +19,8 @@ use crate::writer::{self, Direction, Writer};
 ///
 /// # Errors
 /// When there is no such switch, it is not in force, or one of its files was changed since; nothing was changed then.
-pub fn undo(
-    store: &Store,
-    id: &str,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
-) -> Result<RolledBack, TransactionError> {
-    put_back(store, id, None, reload)
+pub fn undo(store: &Store, id: &str, reload: &mut Reloader<'_>) -> Result<RolledBack, TransactionError> {
+    undo_because(store, id, None, reload)
 }
 
 /// Undoes a switch that awaits its confirmation; with the reason, for the journal.
@@ -36,16 +31,18 @@ pub fn take_back(
     store: &Store,
     id: &str,
     why: &str,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+    reload: &mut Reloader<'_>,
 ) -> Result<RolledBack, TransactionError> {
-    put_back(store, id, Some(why), reload)
+    undo_because(store, id, Some(why), reload)
 }
 
-fn put_back(
+/// Locks, checks every file, journals, prepares, and then puts back. Until the files are prepared nothing of them was
+/// touched, and the journal gets its last record again.
+fn undo_because(
     store: &Store,
     id: &str,
     why: Option<&str>,
-    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+    reload: &mut Reloader<'_>,
 ) -> Result<RolledBack, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
         JournalStatus::Running => return Err(running(id)),
@@ -66,24 +63,22 @@ fn put_back(
         journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
     }
-    Ok(put_back::undo(store, &mut journal, &begun, &locked, reload))
+    Ok(finish_undo(store, &mut journal, &begun, &locked, reload))
 }
 
 fn state(id: &str, state: State, hint: &'static str) -> TransactionError {
     TransactionError::State { id: id.to_owned(), state, hint }
 }
 
-/// That a switch is at work.
 pub(crate) fn running(id: &str) -> TransactionError {
     state(id, State::Running, "wait for it to end, and try again")
 }
 
-/// That a switch has touched nothing.
 pub(crate) fn nothing(id: &str) -> TransactionError {
     state(id, State::Unfinished, "it touched nothing: samehost switch --recover")
 }
 
-/// Whether a switch with this last record can be undone.
+/// Fails unless a switch with this last record can be undone.
 pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), TransactionError> {
     const GONE: &str = "nothing of it is left to undo";
     match last {
@@ -94,7 +89,7 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
     }
 }
 
-/// Every file must still be as the switch left it.
+/// Fails unless every file still is as the switch left it.
 fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
     let writer = Writer::new(store, begun, held);
     for step in &begun.steps {
@@ -111,14 +106,16 @@ pub(crate) fn changed(
     begun: &JournalHeader,
     path: &Path,
 ) -> Result<TransactionError, TransactionError> {
-    let later = store.list()?.into_iter().rfind(|entry| {
-        entry.id > begun.id
-            && matches!(entry.state, State::Committed | State::Awaiting)
-            && entry.files.iter().any(|file| file == path)
-    });
     let mut error = writer::changed(store, begun, path);
-    if let (TransactionError::Changed { hint, .. }, Some(later)) = (&mut error, later) {
-        *hint = format!("undo the later switch first: samehost switch --undo {}", later.id);
+    for entry in store.list()?.into_iter().rev() {
+        let is_later = entry.id > begun.id && matches!(entry.state, State::Committed | State::Awaiting);
+        if !is_later || !entry.files.iter().any(|file| file == path) {
+            continue;
+        }
+        if let TransactionError::Changed { hint, .. } = &mut error {
+            *hint = format!("undo the later switch first: samehost switch --undo {}", entry.id);
+        }
+        break;
     }
     Ok(error)
 }
@@ -144,7 +141,7 @@ pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError
             return Err(state(id, State::Running, "it is being put back, or not done yet"));
         }
         JournalStatus::Nothing => {
-            return Err(state(id, State::Unfinished, "it touched nothing: samehost switch --recover"));
+            return Err(nothing(id));
         }
         JournalStatus::Ours(ours) => *ours,
     };

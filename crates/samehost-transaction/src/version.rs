@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// SHA-256 of a content, in hexadecimal: by it a version of a file is known.
+///
 /// After a crash the journal says what was planned, not what is in the file. Trusting it alone was
 /// rejected, because that would overwrite what somebody edited meanwhile. A file that is none of the
 /// switch's versions is someone else's work and is left alone. So the journal holds hashes and never
@@ -22,7 +23,6 @@ use sha2::{Digest as _, Sha256};
 pub(crate) struct Digest(String);
 
 impl Digest {
-    /// Of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut text = String::with_capacity(64);
         for byte in Sha256::digest(bytes) {
@@ -32,7 +32,7 @@ impl Digest {
         Digest(text)
     }
 
-    /// The digits, usable as a file name.
+    /// 64 hexadecimal digits, usable as a file name.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -54,7 +54,6 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Of what stat tells.
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
     pub(crate) fn of(stat: &Stat) -> Self {
         Identity {
@@ -67,18 +66,15 @@ impl Identity {
     }
 }
 
-/// What stands at a path.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing.
     Absent,
     /// A regular file, opened and read.
     Regular(Box<Regular>),
-    /// Something other than a regular file.
+    /// Something other than a regular file, in words with an article.
     Other(&'static str),
 }
 
-/// A regular file that was read.
 #[derive(Debug)]
 pub(crate) struct Regular {
     pub(crate) file: OwnedFd,
@@ -89,7 +85,8 @@ pub(crate) struct Regular {
 }
 
 impl Found {
-    /// What is under a name in a directory. Links are not followed.
+    /// What is under a name in a directory. Links are not followed, and a pipe or a device that took the file's place
+    /// meanwhile does not hold the open up (`O_NONBLOCK`). The time of access stays where the kernel allows that.
     pub(crate) fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Self> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(Found::Absent),
@@ -128,7 +125,7 @@ impl Found {
         }
     }
 
-    /// Whether it is unchanged.
+    /// Whether the name still leads to the same inode with the same size and times as when it was looked at.
     pub(crate) fn still(&self, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
         match (self, statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
             (Found::Absent, Err(Errno::NOENT)) => Ok(true),
@@ -156,12 +153,11 @@ fn no_regular_file(stat: &Stat) -> Option<&'static str> {
 /// random bits: with a name that can be guessed a web server would hand out a configuration with its
 /// password. Root sees by the name that a user's switch is at work (docs/decisions/0041).
 const MARK: &str = ".samehost-";
-/// The length of a switch's id.
 const ID: usize = "20261121-104455-abcd".len();
-/// The longest name a file may have, in bytes.
+/// The longest name that a file may have, in bytes (NAME_MAX).
 const LONGEST_NAME: usize = 255;
 
-/// Prefix of the names of all prepared versions of a file.
+/// Prefix of the names of all prepared versions of a file, cut so that the whole name is not too long.
 pub(crate) fn prepared_prefix(name: &str) -> String {
     // Id, token of 16 letters, number of the step, a letter, and the separators.
     let room = LONGEST_NAME - MARK.len() - ID - 16 - 12;
@@ -172,9 +168,12 @@ pub(crate) fn prepared_prefix(name: &str) -> String {
     format!(".{}{MARK}", &name[..end])
 }
 
-/// Id of the switch that prepared a file of this name.
+/// Id of the switch that prepared a file of this name; `None` for any other file.
 pub(crate) fn id_of_prepared(name: &OsStr) -> Option<String> {
     let (_, end) = name.to_str()?.rsplit_once(MARK)?;
-    let ours = end.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    end.get(..ID).filter(|_| ours).map(str::to_owned)
+    let is_ours = end.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if !is_ours {
+        return None;
+    }
+    end.get(..ID).map(str::to_owned)
 }

@@ -18,16 +18,12 @@ use crate::store::Store;
 use crate::system;
 use crate::version::{Digest, Found, Regular, prepared_prefix};
 
-/// Which way a step is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// From before to after.
     Forward,
-    /// From after to before.
     Back,
 }
 
-/// Writes the files of a transaction.
 pub(crate) struct Writer<'a> {
     store: &'a Store,
     begun: &'a JournalHeader,
@@ -35,12 +31,11 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// For a transaction whose directories are held.
     pub(crate) fn new(store: &'a Store, begun: &'a JournalHeader, held: &'a LockedDirectories) -> Self {
         Writer { store, begun, held }
     }
 
-    /// What is at a file's path; nothing if its directory is gone.
+    /// What is at a file's path; [`Found::Absent`] too if its directory is gone.
     pub(crate) fn look(&self, path: &Path) -> Result<Found, TransactionError> {
         match (self.held.of(path), path.file_name()) {
             (Some(directory), Some(name)) => {
@@ -125,9 +120,11 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Removes the versions that were prepared for going forward.
     pub(crate) fn discard_forward(&self) -> Result<(), TransactionError> {
-        self.begun.steps.iter().try_for_each(|step| self.discard_one(step, Direction::Forward))
+        for step in &self.begun.steps {
+            self.discard_one(step, Direction::Forward)?;
+        }
+        Ok(())
     }
 
     /// Removes empty directories that the switch created.
@@ -142,7 +139,6 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The error for a file that is not a known version.
     pub(crate) fn changed(&self, path: &Path) -> TransactionError {
         changed(self.store, self.begun, path)
     }
@@ -157,17 +153,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Applies all metadata to a prepared version. One for the rollback that is missing is prepared again.
+    /// Makes a prepared version ready to take the file's place: applies all metadata, the times too where the whole switch
+    /// is back with this step. A version for the way back that is missing, or that somebody else touched, is prepared again
+    /// from the backup; one for the way forward is an error.
     fn ready(&self, step: &Step, direction: Direction, wanted: &Digest) -> Result<(), TransactionError> {
         let (directory, kept) = self.place_of(step)?;
         let name = self.prepared(step, direction)?;
         let failed = at(&step.path, "prepare its new version beside it");
-        let find = || Found::at(directory.descriptor(), &name).map_err(&failed);
-        let mut found = find()?;
+        let mut found = Found::at(directory.descriptor(), &name).map_err(&failed)?;
         let own = matches!(&found, Found::Regular(regular) if is_own(regular, wanted));
         if direction == Direction::Back && !own {
             self.prepare(step, direction, &self.store.kept(&self.begun.id, wanted)?)?;
-            found = find()?;
+            found = Found::at(directory.descriptor(), &name).map_err(&failed)?;
         }
         let regular = match found {
             Found::Regular(regular) if is_own(&regular, wanted) => regular,
@@ -186,22 +183,23 @@ impl<'a> Writer<'a> {
 
     fn place_of(&self, step: &Step) -> Result<(&'a Directory, &'a SavedMetadata), TransactionError> {
         let kept = self.begun.files.get(&step.path);
-        Option::zip(self.held.of(&step.path), kept)
-            .ok_or_else(|| at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into()))
+        match (self.held.of(&step.path), kept) {
+            (Some(directory), Some(kept)) => Ok((directory, kept)),
+            _ => Err(at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into())),
+        }
     }
 
-    /// The name of a prepared version.
     fn prepared(&self, step: &Step, direction: Direction) -> Result<OsString, TransactionError> {
-        let name = step.path.file_name().and_then(OsStr::to_str);
-        let name =
-            name.ok_or_else(|| TransactionError::Plan(format!("{} is not a name", step.path.display())))?;
+        let Some(name) = step.path.file_name().and_then(OsStr::to_str) else {
+            return Err(TransactionError::Plan(format!("{} is not a name", step.path.display())));
+        };
         let letter = if direction == Direction::Forward { 'n' } else { 'o' };
         let end = format!("{}-{}-{}{letter}", self.begun.id, self.begun.token, step.number);
         Ok(format!("{}{end}", prepared_prefix(name)).into())
     }
 }
 
-/// The error for a file that is not a version of the switch.
+/// The error for a file that is not a version of the switch. It names the backup, if the file existed before.
 pub(crate) fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> TransactionError {
     let backup = begun.original(path).map(|digest| store.backup(&begun.id, digest));
     let hint = if backup.is_some() {
@@ -217,7 +215,8 @@ fn is_there(directory: &Directory, name: &OsStr) -> bool {
     !matches!(statat(directory.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
-/// Whether this is what we prepared: other users cannot write to it, and it has no other name.
+/// Whether this is what we prepared: it is ours, has no other name through which somebody could write to it, and has the
+/// content that is wanted.
 fn is_own(prepared: &Regular, wanted: &Digest) -> bool {
     let ours = prepared.stat.st_uid == rustix::process::geteuid().as_raw();
     ours && prepared.stat.st_nlink == 1 && prepared.digest == *wanted

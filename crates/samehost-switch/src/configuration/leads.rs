@@ -1,10 +1,12 @@
-//! Values in files that lead to a service here, whatever reads them: each with its line, the service at its address, and what
-//! to write by hand where it is not moved. An editor's own words have the usual paths; those of this machine take their place.
+//! Values in files that lead to a service here, whatever reads them: each with its line, the service at its address,
+//! and what to write by hand where it is not moved. An editor's own words have the usual paths; those of this machine
+//! take their place.
 //!
 //! A value counts where its address has a listener on this machine. Values that say where the program itself listens, and
 //! the server's own file, are none (`samehost_edit::leads`).
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +17,7 @@ use samehost_scan::{described, services_at, socket_of};
 use samehost_services::Kind;
 use samehost_system::{User, lookup};
 
-use super::config_file::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
+use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
 use crate::place::is_local;
@@ -24,14 +26,13 @@ use crate::request::Direction;
 /// Longest file that is searched, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// A value that leads to a service here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) file: PathBuf,
     pub(crate) lead: Lead,
     /// The one of its endpoints that has a listener.
     pub(crate) endpoint: Endpoint,
-    /// Who listens there, as an index into the scan's services.
+    /// As an index into the scan's services.
     pub(crate) service: usize,
 }
 
@@ -39,13 +40,16 @@ impl Left {
     /// What it leads to, in words.
     pub(crate) fn leads(&self, scan: &Scan) -> String {
         let name = if self.lead.name.is_empty() { String::new() } else { format!(" {}", self.lead.name) };
-        let who =
-            scan.services.get(self.service).map_or_else(String::new, |service| described(scan, service));
+        let who = match scan.services.get(self.service) {
+            Some(service) => described(scan, service),
+            None => String::new(),
+        };
         format!("{}:{}:{name} leads to {}, {who}", shown(&self.file), self.lead.line, self.endpoint)
     }
 }
 
-/// The values of a text that lead to services here: over TCP, or with the other direction to their sockets.
+/// The values of a text that lead to services here: over TCP, or with the other direction to their sockets. Each address is
+/// looked up once, for a text may have thousands; texts over [`LONGEST`] and binary files have none.
 pub(crate) fn of_text(scan: &Scan, path: &Path, bytes: &[u8], to: Direction) -> Vec<Left> {
     if bytes.len() > LONGEST || bytes.contains(&0) {
         return Vec::new();
@@ -85,16 +89,20 @@ fn service_of(scan: &Scan, endpoint: &Endpoint, to: Direction) -> Option<usize> 
     if !is_wanted {
         return None;
     }
-    let there = services_at(scan, endpoint).first().copied();
-    there.or_else(|| service_in(scan, endpoint.path()?))
+    match services_at(scan, endpoint).first() {
+        Some(there) => Some(*there),
+        None => service_in(scan, endpoint.path()?),
+    }
 }
 
 /// The PostgreSQL whose socket is in a directory: its clients take that for a host.
 fn service_in(scan: &Scan, directory: &Path) -> Option<usize> {
-    let listening = scan.sockets.iter().filter(|socket| socket.is_listening() && socket.kind.is_unix());
-    for path in listening.filter_map(|socket| socket.local.path()) {
-        let is_its = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".s.PGSQL."));
-        if is_its && path.parent() == Some(directory) {
+    for socket in &scan.sockets {
+        let Some(path) = socket.local.path() else { continue };
+        if !socket.is_listening() || !socket.kind.is_unix() || path.parent() != Some(directory) {
+            continue;
+        }
+        if path.file_name().unwrap_or_default().to_string_lossy().starts_with(".s.PGSQL.") {
             return services_at(scan, &Endpoint::Unix(path.to_owned())).first().copied();
         }
     }
@@ -102,8 +110,16 @@ fn service_in(scan: &Scan, directory: &Path) -> Option<usize> {
 }
 
 fn is_listened_at(scan: &Scan, port: u16) -> bool {
-    let listening = scan.sockets.iter().filter(|socket| socket.is_listening() && socket.kind.is_tcp());
-    listening.filter_map(|socket| socket.local.inet()).any(|address| address.port() == port)
+    for socket in &scan.sockets {
+        if let Some(address) = socket.local.inet()
+            && address.port() == port
+            && socket.is_listening()
+            && socket.kind.is_tcp()
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a host is an address, `localhost`, or a name in the file of this machine's hosts. A word of somebody's text is
@@ -115,42 +131,50 @@ fn is_here(host: &str) -> bool {
     }
 }
 
+fn kind_of(scan: &Scan, left: &Left) -> Option<Kind> {
+    scan.services.get(left.service)?.kind
+}
+
 /// What to do about a value that stays.
 pub(crate) fn by_hand(scan: &Scan, left: &Left, to: Direction) -> String {
-    let kind = scan.services.get(left.service).and_then(|service| service.kind);
-    let words = match to {
+    let mut words = match to {
         Direction::Unix => to_unix(scan, left),
         Direction::Tcp => to_tcp(scan, left),
     };
-    let how = kind
-        .filter(|kind| kind.protocol().is_some())
-        .map_or_else(String::new, |kind| format!(". Each client's words: samehost how {}", kind.name()));
-    let run = match (to, &left.endpoint, socket(scan, left)) {
-        (Direction::Unix, Endpoint::Tcp { port, .. }, Some(path)) => {
-            format!(". Without an edit: samehost run --map {port}={path} -- PROGRAM")
-        }
-        _ => String::new(),
-    };
-    format!("{words}{how}{run}")
+    if let Some(kind) = kind_of(scan, left)
+        && kind.protocol().is_some()
+    {
+        words += &format!(". Each client's words: samehost how {}", kind.name());
+    }
+    if let (Direction::Unix, Endpoint::Tcp { port, .. }) = (to, &left.endpoint)
+        && let Some(path) = socket(scan, left)
+    {
+        words += &format!(". Without an edit: samehost run --map {port}={path} -- PROGRAM");
+    }
+    words
 }
 
 /// The socket of the server that a value leads to: the one at which it listens.
 fn socket(scan: &Scan, left: &Left) -> Option<String> {
     let Endpoint::Tcp { port, .. } = left.endpoint else { return None };
-    socket_of(scan, left.service, Some(port)).ok().flatten().map(|path| shown(&path))
+    let path = socket_of(scan, left.service, Some(port)).ok()??;
+    Some(shown(&path))
+}
+
+fn directory_of(path: &str) -> String {
+    Path::new(path).parent().map(shown).unwrap_or_default()
 }
 
 fn to_unix(scan: &Scan, left: &Left) -> String {
-    let kind = scan.services.get(left.service).and_then(|service| service.kind);
     let Some(path) = socket(scan, left) else {
         return "The server listens on no Unix socket yet: have it listen on one first".to_owned();
     };
     let name = &left.lead.name;
-    let directory = Path::new(&path).parent().map_or_else(|| path.clone(), shown);
-    let is_php = left.file.extension().is_some_and(|extension| extension == "php");
+    let directory = directory_of(&path);
+    let is_php = left.file.extension() == Some(OsStr::new("php"));
     let is_variable = !is_php
         && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit());
-    let protocol = kind.and_then(Kind::protocol);
+    let protocol = kind_of(scan, left).and_then(Kind::protocol);
     let words = match (protocol, left.lead.form) {
         // PEAR's MDB2, which webmails use.
         (Some(Protocol::Postgres | Protocol::Mysql), LeadForm::Url)
@@ -183,10 +207,17 @@ fn to_unix(scan: &Scan, left: &Left) -> String {
 /// The port at which the server of a socket listens as well, the usual one first.
 fn port(scan: &Scan, left: &Left) -> Option<u16> {
     let service = scan.services.get(left.service)?;
-    let usual = service.kind.map_or(&[][..], |kind| &kind.descriptor().ports);
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let addresses = sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet());
-    addresses.map(|address| address.port()).min_by_key(|port| (!usual.contains(port), *port))
+    let mut ports: Vec<u16> = Vec::new();
+    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        if let (true, Some(address)) = (socket.kind.is_tcp(), socket.local.inet()) {
+            ports.push(address.port());
+        }
+    }
+    let usual: &[u16] = match service.kind {
+        Some(kind) => &kind.descriptor().ports,
+        None => &[],
+    };
+    ports.into_iter().min_by_key(|port| (!usual.contains(port), *port))
 }
 
 fn to_tcp(scan: &Scan, left: &Left) -> String {
@@ -224,7 +255,10 @@ impl<'a> Leading<'a> {
     }
 
     fn at(&self, refusal: &Refusal) -> &[Left] {
-        self.lines.get(&(refusal.file.clone(), refusal.line)).map_or(&[], Vec::as_slice)
+        match self.lines.get(&(refusal.file.clone(), refusal.line)) {
+            Some(lines) => lines,
+            None => &[],
+        }
     }
 
     /// An editor's words for a line that it refuses, with the places of the server to which the line leads.
@@ -245,8 +279,7 @@ impl<'a> Leading<'a> {
 
 /// Words with the places of this machine's server in place of the usual ones.
 fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
-    let kind = scan.services.get(left.service).and_then(|service| service.kind);
-    let Some(kind) = kind else { return by_hand.to_owned() };
+    let Some(kind) = kind_of(scan, left) else { return by_hand.to_owned() };
     let mut words = by_hand.to_owned();
     if let (Endpoint::Unix(_), Some(own)) = (&left.endpoint, port(scan, left)) {
         for usual in &kind.descriptor().ports {
@@ -262,20 +295,13 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
         words = words.replace(usual, &path);
         if kind.protocol() == Some(Protocol::Postgres) {
             // Clients of PostgreSQL name the directory of the socket.
-            let [usual, own] =
-                [usual, &path].map(|path| Path::new(path).parent().map(shown).unwrap_or_default());
-            words = words.replace(&usual, &own);
+            words = words.replace(&directory_of(usual), &directory_of(&path));
         }
     }
     words
 }
 
-// A file or a directory that no editor reads, and whose lines lead to services here all the same: which lines, to whom, and
-// what helps without an editor.
-
-/// How deep a directory is searched.
 const DEEPEST: usize = 3;
-/// How many files and directories are looked at.
 const MOST: usize = 600;
 /// Files with settings, by the ends of their names.
 const ENDS: &[&str] = &[
@@ -283,7 +309,6 @@ const ENDS: &[&str] = &[
     "settings", "inc", "py", "rb", "js", "lua", "local",
 ];
 
-/// Directories with what others wrote.
 const FOREIGN: &[&str] = &["vendor", "node_modules", "cache", "tests", "test", "tmp", "docs"];
 
 /// The error for a target that no editor reads, with its lines that lead to services here; the same error where there are
@@ -317,7 +342,7 @@ pub(crate) fn of_configurations(configs: &[ConfigFile], scan: &Scan, to: Directi
         let Ok(bytes) = config.files().read(&config.file) else { continue };
         all.extend(of_text(scan, &config.file, &bytes, to));
     }
-    (!all.is_empty()).then(|| lines_of(&all, scan, to))
+    if all.is_empty() { None } else { Some(lines_of(&all, scan, to)) }
 }
 
 fn lines_of(all: &[Left], scan: &Scan, to: Direction) -> LeadingLines {

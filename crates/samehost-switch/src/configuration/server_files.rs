@@ -1,6 +1,6 @@
-//! Files that go with a running program. A server's configuration is the file on its command line, else the usual files of
-//! distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and passes on: such a file may
-//! belong to root alone and still be the application's. Pure except for reading /proc.
+//! Files that go with a running program. A server's configuration is the file on its command line, else the usual files
+//! of distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and
+//! passes on: such a file may belong to root alone and still be the application's. Pure except for reading /proc.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,17 +16,22 @@ use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::{decider, open, ownership};
 
-use super::config_file::ConfigFile;
+use super::ConfigFile;
 use crate::disk::{Disk, Reads};
+use crate::place::real;
 use crate::reload::{is_kind, master};
 
 /// Files in which a service may have its configuration, the most certain first. A command line is the process' own
 /// claim: it counts for root's processes, for those of the service's account or unit, and for the owner of that file.
 /// Files of this system count only for a process that sees the same files.
 pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
-    let usual = service.kind.map_or(&[][..], |kind| &kind.descriptor().main_files);
-    let named = named_by(scan, service).into_iter().chain(usual.iter().map(PathBuf::from));
-    named.filter(|path| is_for(scan, service, path)).collect()
+    let mut files: Vec<PathBuf> = Vec::new();
+    files.extend(named_by(scan, service));
+    if let Some(kind) = service.kind {
+        files.extend(kind.descriptor().main_files.iter().map(PathBuf::from));
+    }
+    files.retain(|path| is_for(scan, service, path));
+    files
 }
 
 /// The file that a service's command line names.
@@ -34,9 +39,11 @@ pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
     named(service.kind?, scan.process(service.pid?)?)
 }
 
-/// Whether a service is an application's own server.
 pub(crate) fn is_application(service: &Service) -> bool {
-    service.kind.is_some_and(|kind| kind.descriptor().application)
+    match service.kind {
+        Some(kind) => kind.descriptor().application,
+        None => false,
+    }
 }
 
 /// Reason why no file of this system can belong to a service; `None` if one can.
@@ -48,17 +55,24 @@ pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
 
 /// Whether a file of this system may be the configuration of a service.
 pub(crate) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
-    let owner = fs::metadata(path).map(|found| found.uid());
-    let trusted = owner.map_or_else(|_| Trusted::default(), |uid| Trusted::default().or(uid));
     let Some(pid) = service.pid else { return true };
-    let reader = service.kind.map_or(pid, |kind| reader(kind, pid));
+    let mut trusted = Trusted::default();
+    if let Ok(found) = fs::metadata(path) {
+        trusted = trusted.or(found.uid());
+    }
+    let reader = match service.kind {
+        Some(kind) => reader(kind, pid),
+        None => pid,
+    };
     may_be(scan, service, &trusted) && is_same_file(reader, path)
 }
 
 /// The process that reads the configuration: a master, where one reloads. Its workers may be in a chroot.
 fn reader(kind: Kind, pid: u32) -> u32 {
-    let master = kind.descriptor().reloads_by_master.then(|| master(kind, pid));
-    master.flatten().unwrap_or(pid)
+    if !kind.descriptor().reloads_by_master {
+        return pid;
+    }
+    master(kind, pid).unwrap_or(pid)
 }
 
 /// Whether a service may be what its program's name says.
@@ -83,7 +97,6 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
     }
 }
 
-/// The file that a command line names.
 fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
     // A title that a process set itself is one word with spaces.
     let words: Vec<&str> =
@@ -100,9 +113,12 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
 /// file is in a directory above it (an included part); else the only one at all. The order of several means nothing.
 pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     let kind = config.kind()?;
-    let services: Vec<&Service> = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
-    let sound: Vec<&Service> =
-        services.into_iter().filter(|service| is_for(scan, service, &config.file)).collect();
+    let mut sound: Vec<&Service> = Vec::new();
+    for service in &scan.services {
+        if is_kind(service, kind) && is_for(scan, service, &config.file) {
+            sound.push(service);
+        }
+    }
     let mut below = Vec::new();
     for service in &sound {
         let Some(main) = of(scan, service).into_iter().next() else { continue };
@@ -113,10 +129,12 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
             below.push(*service);
         }
     }
-    only(&below).or_else(|| only(&sound))
+    match only(&below) {
+        Some(pid) => Some(pid),
+        None => only(&sound),
+    }
 }
 
-/// The process of the only service of a list.
 fn only(services: &[&Service]) -> Option<u32> {
     match services {
         [service] => service.pid,
@@ -138,8 +156,13 @@ pub(crate) fn share_a_port(scan: &Scan, one: &Service, other: &Service) -> bool 
 
 /// Where a service listens over TCP, each with its network namespace.
 fn ports(scan: &Scan, service: &Service) -> Vec<(u64, SocketAddr)> {
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
+    let mut ports = Vec::new();
+    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        if let Some(address) = socket.local.inet() {
+            ports.push((socket.network_namespace, address));
+        }
+    }
+    ports
 }
 
 /// All files of a web server's configuration, as the command that checks it would read them, with their texts. They are
@@ -173,22 +196,21 @@ fn is_roots(path: &Path) -> bool {
     matches!(decider(path), Ok(None))
 }
 
-fn real(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
 /// Files in a unit's `EnvironmentFile=` that root alone wrote, with symbolic links resolved; none if the unit is not
 /// understood.
 fn named_below(root: &Path, unit: &str) -> Vec<PathBuf> {
     let Some(path) = places(root, unit).into_iter().find(|path| path.exists()) else { return Vec::new() };
     let disk = Disk::of(&path, Reads::RootsServer, None);
-    let named = environment_files(root, &path, unit, &disk).unwrap_or_default();
-    named
-        .into_iter()
-        .filter(|one| is_roots(&one.named_in))
-        .flat_map(|one| glob(&disk, one.pattern.as_os_str().as_bytes()).unwrap_or_default())
-        .map(|path| real(&path))
-        .collect()
+    let mut files = Vec::new();
+    for named in environment_files(root, &path, unit, &disk).unwrap_or_default() {
+        if !is_roots(&named.named_in) {
+            continue;
+        }
+        for path in glob(&disk, named.pattern.as_os_str().as_bytes()).unwrap_or_default() {
+            files.push(real(&path));
+        }
+    }
+    files
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use samehost_scan::{Trusted, described};
 use samehost_services::Kind;
 use samehost_system::User;
 
-use super::config_file::{ConfigFile, ConfigFileError, at_path, file};
 use super::server_files::{self, share_a_port};
+use super::{ConfigFile, ConfigFileError, at_path, file};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
 use crate::reload::is_kind;
@@ -40,7 +40,8 @@ pub(crate) fn configs(
 }
 
 /// The service with a name. The order of several means nothing: services that no other user can have put there are
-/// preferred, then those of this network namespace. If different ones remain, the user has to choose.
+/// preferred, then those of this network namespace. If different ones remain, the user has to choose: a guess would switch
+/// somebody else's server.
 fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError> {
     let kind = Kind::called(name);
     let mut found: Vec<&Service> = Vec::new();
@@ -55,8 +56,10 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
         found = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
     }
     let found = preferred(found, |service| server_files::may_be(scan, service, &Trusted::default()));
-    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
-    let found = preferred(found, |service| own.is_none_or(|own| service.network_namespace == own));
+    let mut found = found;
+    if let Some(own) = scan.network_namespaces.iter().find(|space| space.own) {
+        found = preferred(found, |service| service.network_namespace == own.inode);
+    }
     let different = different(scan, &found);
     match different[..] {
         [] => Err(ConfigFileError::Unknown(name.to_owned())),
@@ -65,8 +68,9 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
             let described: Vec<String> = different.iter().map(|service| described(scan, service)).collect();
             let mut files: Vec<String> = Vec::new();
             for service in &different {
-                let own = server_files::of(scan, service);
-                files.extend(own.iter().find(|path| path.exists()).map(|path| shown(path)));
+                if let Some(path) = first_there(scan, service) {
+                    files.push(shown(&path));
+                }
             }
             files.dedup();
             let files = if files.is_empty() { String::new() } else { format!(" ({})", files.join(", ")) };
@@ -80,13 +84,16 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
     }
 }
 
+fn first_there(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    server_files::of(scan, service).into_iter().find(|path| path.exists())
+}
+
 /// The services that have a property; all where none has it.
 fn preferred(services: Vec<&Service>, has_it: impl Fn(&Service) -> bool) -> Vec<&Service> {
     let with: Vec<&Service> = services.iter().copied().filter(|service| has_it(service)).collect();
     if with.is_empty() { services } else { with }
 }
 
-/// One of each; a service may have several processes.
 fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
     let mut found: Vec<&Service> = Vec::new();
     for service in services {
@@ -108,17 +115,18 @@ fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
         || share_a_port(scan, one, other)
 }
 
-/// Whether both have a value, and the same.
 fn are_equal<T: PartialEq>([one, other]: [Option<T>; 2]) -> bool {
     one.is_some() && one == other
 }
 
-/// The directory in which an application works.
 fn directory(service: &Service) -> Option<PathBuf> {
-    let directory = fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
-    server_files::is_application(service).then_some(directory)
+    if !server_files::is_application(service) {
+        return None;
+    }
+    fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()
 }
 
+/// The configurations of a named service: its own, and those of the clients that talk to it over TCP.
 fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let found = meant(name, scan)?;
     let candidates = server_files::of(scan, found);
@@ -128,9 +136,15 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigF
     }
     // Clients over TCP have the address in a configuration of their own.
     let at = scan.services.iter().position(|service| std::ptr::eq(service, found));
-    let over_tcp = scan.connections.iter().filter(|one| one.service == at && one.kind.is_tcp());
-    let pids: Vec<u32> =
-        over_tcp.filter_map(|one| scan.sockets.get(one.client)?.pids.first().copied()).collect();
+    let mut pids: Vec<u32> = Vec::new();
+    for connection in &scan.connections {
+        if connection.service != at || !connection.kind.is_tcp() {
+            continue;
+        }
+        if let Some(socket) = scan.sockets.get(connection.client) {
+            pids.extend(socket.pids.first());
+        }
+    }
     for path in configurations(scan, &pids) {
         for config in at_path(&path, reader)? {
             if configs.iter().all(|other: &ConfigFile| other.file != config.file) {
@@ -152,41 +166,48 @@ const ABOVE: usize = 2;
 /// Usual directories of sites, beside those that nginx names.
 const SITES: &[&str] = &["/var/www", "/srv/www", "/srv", "/usr/share/nginx"];
 
-/// Configurations, or directories of applications, of these processes.
+/// Configurations, or directories of applications, of these processes: the file on the command line, files in the working
+/// directory and above it, and, for PHP, the sites that a web server here serves. Paths that cannot be read as a
+/// configuration are left out.
 #[must_use]
 pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
     for process in pids.iter().filter_map(|pid| scan.process(*pid)) {
-        let own = of_service(scan, process);
-        found.extend(own.as_deref().and_then(php_ini));
-        found.extend(own);
+        if let Some(own) = of_service(scan, process) {
+            found.extend(php_ini(&own));
+            found.insert(own);
+        }
         let directory = fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
-        let directories: Vec<&Path> =
-            directory.ancestors().take(ABOVE + 1).filter(|path| path.components().count() > 1).collect();
-        found.extend(directories.into_iter().find(|path| has_any(path)).map(Path::to_owned));
+        for directory in directory.ancestors().take(ABOVE + 1) {
+            let is_root = directory.components().count() <= 1;
+            if !is_root && has_any(directory) {
+                found.insert(directory.to_owned());
+                break;
+            }
+        }
         if process.name.starts_with("php") || process.name.starts_with("apache") {
             found.extend(roots(scan).into_iter().filter(|path| has_any(path)));
         }
     }
-    // Paths that cannot be read as a configuration are left out.
     found.retain(|path| at_path(path, None).is_ok());
     found.into_iter().collect()
 }
 
 /// The configuration of a service that is itself a client: nginx.
 fn of_service(scan: &Scan, process: &Process) -> Option<PathBuf> {
-    let family = [process.pid, process.parent];
-    let service =
-        scan.services.iter().find(|service| service.pid.is_some_and(|pid| family.contains(&pid)))?;
-    server_files::of(scan, service).into_iter().find(|path| path.exists())
+    let family = [Some(process.pid), Some(process.parent)];
+    let service = scan.services.iter().find(|service| family.contains(&service.pid))?;
+    first_there(scan, service)
 }
 
 /// The php.ini beside the file of a PHP-FPM, if it names a server of sessions.
 fn php_ini(file: &Path) -> Option<PathBuf> {
+    if !file.ends_with("php-fpm.conf") {
+        return None;
+    }
     let path = server_files::folder(file).join("php.ini");
-    let config = ConfigFile::at(&path, None).ok()?.filter(|_| file.ends_with("php-fpm.conf"))?;
-    config.read().ok().filter(|found| !found.reading.settings.is_empty())?;
-    Some(path)
+    let read = ConfigFile::at(&path, None).ok()??.read().ok()?;
+    if read.reading.settings.is_empty() { None } else { Some(path) }
 }
 
 fn has_any(directory: &Path) -> bool {
@@ -196,15 +217,19 @@ fn has_any(directory: &Path) -> bool {
 /// Directories that are served here: those in `root` lines of nginx, their parents (`public/`), and usual places.
 fn roots(scan: &Scan) -> Vec<PathBuf> {
     let disk = Disk::default();
-    let mut roots: Vec<PathBuf> =
-        SITES.iter().flat_map(|site| disk.list(Path::new(site)).unwrap_or_default()).collect();
+    let mut roots: Vec<PathBuf> = Vec::new();
+    for site in SITES {
+        roots.extend(disk.list(Path::new(site)).unwrap_or_default());
+    }
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for file in nginx.flat_map(|service| server_files::of(scan, service)) {
         let folder = server_files::folder(&file);
-        let included = ["conf.d", "sites-enabled", "http.d"]
-            .iter()
-            .flat_map(|name| disk.list(&folder.join(name)).unwrap_or_default());
-        for path in included.chain([file.clone()]) {
+        let mut files = Vec::new();
+        for name in ["conf.d", "sites-enabled", "http.d"] {
+            files.extend(disk.list(&folder.join(name)).unwrap_or_default());
+        }
+        files.push(file.clone());
+        for path in files {
             let text = Disk::of(&path, Reads::Application, None).read(&path).unwrap_or_default();
             for line in String::from_utf8_lossy(&text).lines() {
                 let Some(root) = line.trim().strip_prefix("root ") else { continue };

@@ -9,7 +9,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::configuration::server_files;
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
@@ -19,12 +19,9 @@ use crate::plan::hop::Hop;
 /// Maximum number of files that a configuration may include.
 const MOST: usize = 1024;
 
-/// A line that names the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Who reads it, and where it is.
     pub(crate) found: String,
-    /// What to do about it.
     pub(crate) remedy: String,
 }
 
@@ -57,14 +54,20 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
 
 /// The bytes of Apache's files that these moves change.
 fn edits_of(hops: &[Hop]) -> Vec<Edit> {
-    let of_apache = hops.iter().filter(|hop| hop.config.kind() == Some(Kind::Apache));
-    let edits = of_apache.filter_map(|hop| {
+    let mut all = Vec::new();
+    for hop in hops {
         let (config, goal) = (&hop.config, Goal::client(hop.to.clone()));
-        config.editor.edit(&config.file, &config.files(), &hop.setting, &goal).ok()
-    });
-    edits.flatten().collect()
+        if config.kind() != Some(Kind::Apache) {
+            continue;
+        }
+        if let Ok(edits) = config.editor.edit(&config.file, &config.files(), &hop.setting, &goal) {
+            all.extend(edits);
+        }
+    }
+    all
 }
 
+/// The client lines of a server's configuration that an editor reads, other than those that move.
 fn by_editor(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
     let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
         return Vec::new();
@@ -106,8 +109,10 @@ impl Apache {
     fn of(scan: &Scan, service: &Service, process: &Process) -> Option<Self> {
         let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
         let usual = ["/etc/apache2", "/etc/httpd"].map(PathBuf::from);
-        let given = samehost_services::word_after(&words, "-d");
-        let root = given.or_else(|| usual.into_iter().find(|path| path.is_dir()))?;
+        let root = match samehost_services::word_after(&words, "-d") {
+            Some(given) => given,
+            None => usual.into_iter().find(|path| path.is_dir())?,
+        };
         let main = match samehost_services::word_after(&words, "-f") {
             Some(path) => root.join(path),
             None => {
@@ -115,12 +120,12 @@ impl Apache {
                 usual.into_iter().find(|path| path.is_file())?
             }
         };
-        server_files::is_for(scan, service, &main).then_some(Apache { root, main })
+        if server_files::is_for(scan, service, &main) { Some(Apache { root, main }) } else { None }
     }
 }
 
-/// Lines of Apache are searched as text, following includes: also those that its editor refuses. Those that are edited
-/// are left out.
+/// Lines of Apache that connect to the address. They are searched as text, following includes in any order: also lines that
+/// the editor refuses count, because their programs will connect all the same. Those that these moves edit are left out.
 fn apache(
     scan: &Scan,
     service: &Service,
@@ -152,7 +157,9 @@ fn apache(
             if let Some(pattern) = argument(line, &["Include", "IncludeOptional"]) {
                 waiting.extend(included(&disk, &root, pattern));
             }
-            if let Some(by_hand) = moved(line, endpoint, to).filter(|_| !is_edited) {
+            if let Some(by_hand) = moved(line, endpoint, to)
+                && !is_edited
+            {
                 found.push(Named {
                     found: format!(
                         "{} {} names {endpoint}: {}:{}: {line}",
@@ -172,17 +179,21 @@ fn apache(
     found
 }
 
-/// Argument of a line with one of these directives.
 fn argument<'a>(line: &'a str, names: &[&str]) -> Option<&'a str> {
     let (name, rest) = line.split_once(char::is_whitespace)?;
-    let is_one = names.iter().any(|one| one.eq_ignore_ascii_case(name));
-    is_one.then(|| rest.trim().trim_matches('"'))
+    if !names.iter().any(|one| one.eq_ignore_ascii_case(name)) {
+        return None;
+    }
+    Some(rest.trim().trim_matches('"'))
 }
 
 fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
     let path = root.join(pattern);
     // A directory stands for all files in it.
-    disk.list(&path).unwrap_or_else(|_| glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default())
+    match disk.list(&path) {
+        Ok(files) => files,
+        Err(_) => glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default(),
+    }
 }
 
 /// Directives with which Apache connects. The URL in others (`ProxyPassReverse`, `<Proxy>`) is a name.

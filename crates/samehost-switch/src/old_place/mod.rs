@@ -1,6 +1,6 @@
-//! Who still uses the place that a server leaves in the last stages of a switch. They are deferred while anybody else still uses
-//! that place, or a client needs a restart that this program does not make. If the stages before make something serve
-//! at both places, only those are performed; otherwise there is no switch.
+//! Who still uses the place that a server leaves in the last stages of a switch. They are deferred while anybody else
+//! still uses that place, or a client needs a restart that this program does not make. If the stages before make
+//! something serve at both places, only those are performed; otherwise there is no switch.
 
 pub(crate) mod elsewhere;
 
@@ -25,8 +25,9 @@ use crate::request::SwitchRequest;
 const SHORTEST: Duration = Duration::from_millis(500);
 
 impl Plan {
-    /// Observes who else uses the places that this plan would close. Returns the plan; if somebody does, its last
-    /// stages are deferred, or it is barred.
+    /// Observes who else uses the places that this plan would close, and returns the plan. If somebody does, its last
+    /// stages are deferred, where the stages before make something serve at both places; else it is barred. Others keep
+    /// their address: a client that nobody knew of is not cut off by somebody else's switch (docs/decisions/0069).
     #[must_use]
     pub fn look_who_stays(
         self,
@@ -35,48 +36,51 @@ impl Plan {
         look: Look<'_>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Self {
-        let mut notes = Vec::new();
-        let mut in_use = None;
-        for (at, stage) in self.stages.iter().enumerate() {
+        let mut plan = self;
+        for at in 0..plan.stages.len() {
+            let leaves = plan.stages[at].leaves.clone();
             // Several servers share the time.
             let shortest = request.observe.min(SHORTEST);
-            let period = (request.observe / stage.leaves.len().max(1) as u32).max(shortest);
+            let period = (request.observe / leaves.len().max(1) as u32).max(shortest);
             let one = SwitchRequest { observe: period, ..request.clone() };
-            let mut found = Vec::new();
-            for leaving in &stage.leaves {
-                let (reasons, more) = reasons(leaving, &self.hops, &one, scan, look, is_interrupted);
-                found.extend(reasons.into_iter().map(|why| (leaving.clone(), why)));
-                notes.extend(more);
+            let (mut to_wait, mut to_bar) = (Vec::new(), Vec::new());
+            let mut all_may_wait = true;
+            for leaving in &leaves {
+                let (reasons, note) = reasons(leaving, &plan.hops, &one, scan, look, is_interrupted);
+                plan.findings.note(note);
+                for why in reasons {
+                    all_may_wait &= may_wait(leaving, request);
+                    to_bar.push(barring(leaving, request, why.clone()));
+                    to_wait.push(why);
+                }
             }
-            if !found.is_empty() {
-                in_use = Some((at, found));
-                break;
+            if to_wait.is_empty() {
+                continue;
             }
+            if all_may_wait {
+                return plan.hold_back(at, to_wait);
+            }
+            plan.findings.add(to_bar);
+            return plan;
         }
-        let mut plan = self;
-        plan.findings.note(notes);
-        match in_use {
-            None => plan,
-            Some((at, found)) if found.iter().all(|(leaving, _)| may_wait(leaving, request)) => {
-                plan.hold_back(at, found.into_iter().map(|(_, why)| why).collect())
-            }
-            Some((_, found)) => {
-                plan.findings.add(found.into_iter().map(|(leaving, why)| barring(&leaving, request, why)));
-                plan
-            }
-        }
+        plan
     }
 
-    /// The plan with the stages from this one on deferred.
+    /// The plan with the stages from this one on deferred, and with notes that say what stays open for that.
     #[must_use]
     pub(crate) fn hold_back(mut self, at: usize, reasons: Vec<SwitchObstacle>) -> Self {
         let later = self.stages.split_off(at);
-        let left: Vec<&Endpoint> =
-            later.iter().flat_map(|stage| &stage.leaves).map(|leaving| &leaving.from).collect();
-        self.findings.notes.retain(|note| !left.iter().any(|from| *note == moves_away(from)));
-        self.findings.note(left.into_iter().map(|from| {
-            format!("{from} stays open; when nobody uses it any more: samehost switch --finish ID")
-        }));
+        let leaves: Vec<&Leaving> = later.iter().flat_map(|stage| &stage.leaves).collect();
+        for leaving in &leaves {
+            let obsolete = moves_away(&leaving.from);
+            self.findings.notes.retain(|note| *note != obsolete);
+        }
+        for leaving in &leaves {
+            let from = &leaving.from;
+            self.findings.note([format!(
+                "{from} stays open; when nobody uses it any more: samehost switch --finish ID"
+            )]);
+        }
         self.findings.add(reasons);
         Plan { later, ..self }
     }
@@ -96,7 +100,6 @@ fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) 
     why
 }
 
-/// A reason to keep the old place.
 fn reason_to_keep(found: String, remedy: impl Into<String>) -> SwitchObstacle {
     SwitchObstacle { bars: false, ..bar(ObstacleCode::StillUsed, found, remedy) }
 }
@@ -131,16 +134,18 @@ fn reasons(
     let watch = Watch { endpoint: &leaving.from, hops, period: request.observe, look, is_interrupted };
     let seen = watch.for_the_period();
     reasons.extend(used(leaving, &seen, request.observe));
-    let note = (leaving.moved && !leaving.can_wait && seen.unnamed > 0).then(|| {
-        format!(
+    let mut note = None;
+    if leaving.moved && !leaving.can_wait && seen.unnamed > 0 {
+        note = Some(format!(
             "{} connections to {} came and went within {} s: whose they were was not to be seen, and everybody who uses it has to move",
-            seen.unnamed, leaving.from, request.observe.as_secs_f32()
-        )
-    });
+            seen.unnamed,
+            leaving.from,
+            request.observe.as_secs_f32()
+        ));
+    }
     (reasons, note)
 }
 
-/// Reasons to keep an address, from what was observed.
 pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let from = &leaving.from;
     let mut reasons = Vec::new();
@@ -159,8 +164,9 @@ pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<Swit
     reasons
 }
 
-/// Reasons to keep an address that was still used after its clients had moved.
-pub(crate) fn still_used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
+/// Reasons to keep an address that was still used after its clients had moved: who should have moved counts as everybody
+/// else.
+fn still_used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let alone = Leaving { moved: false, ..leaving.clone() };
     let all = Seen { others: seen.others.union(&seen.movers).cloned().collect(), ..seen.clone() };
     used(&alone, &all, period)
@@ -183,15 +189,30 @@ pub(crate) fn still_in_use(
     reasons
 }
 
-// Who uses an address beside the clients that a switch moves, observed over a period: open connections with the
-// processes that hold them, and short ones, which the kernel reports when they close. Changes nothing.
+/// Clients still connected over TCP to a service that these moves took clients away from, each with its address once.
+pub(crate) fn still_tcp(hops: &[Hop], scan: &Scan) -> Vec<String> {
+    let mut found = Vec::new();
+    for hop in hops {
+        let services = services_at(scan, &hop.setting.endpoint);
+        for connection in &scan.connections {
+            let Some(service) = connection.service else { continue };
+            if !services.contains(&service) || !connection.kind.is_tcp() {
+                continue;
+            }
+            let Some(process) = scan.holder(connection.client) else { continue };
+            let text = format!("{} {} → {}", process.name, process.pid, hop.setting.endpoint);
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
 
-/// Interval between two looks.
 const STEP: Duration = Duration::from_millis(50);
-/// Maximum wait for a quiet period, in periods.
+/// Longest wait for a quiet period, in periods.
 const PATIENCE: u32 = 4;
 
-/// What was seen of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Who is connected and does not move, by name: `apache2 4711 (www-data)`.
@@ -203,7 +224,6 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Adds what another look saw.
     fn add(&mut self, other: Seen) {
         self.others.extend(other.others);
         self.movers.extend(other.movers);
@@ -211,10 +231,8 @@ impl Seen {
     }
 }
 
-/// A way to look at this machine.
 pub(crate) type Look<'a> = &'a dyn Fn() -> Option<Scan>;
 
-/// An address that is watched.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -226,7 +244,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Who is connected in the period; the clients that are to move still are too.
+    /// Who is connected in the period: open connections with the processes that hold them, and short ones, which the kernel
+    /// reports when they close. The clients that are to move still are there too.
     pub(crate) fn for_the_period(&self) -> Seen {
         let mut port = Port::open(self.endpoint);
         let mut seen = self.connected();
@@ -269,20 +288,22 @@ impl Watch<'_> {
         seen
     }
 
-    /// Who is connected at this moment.
     fn connected(&self) -> Seen {
-        (self.look)().map_or_else(Seen::default, |scan| connected(&scan, self.endpoint, self.hops))
+        match (self.look)() {
+            Some(scan) => connected(&scan, self.endpoint, self.hops),
+            None => Seen::default(),
+        }
     }
 }
 
-/// Who holds a connection to an address in a scan.
+/// Who is connected to an address, by a scan: those that the moves concern apart from all others. This program and what it
+/// starts are not counted, for its own logins come there too.
 pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen {
     let mut seen = Seen::default();
     let services = services_at(scan, endpoint);
     for connection in &scan.connections {
-        if !connection.service.is_some_and(|at| services.contains(&at))
-            || !is_at(scan, connection.server, endpoint)
-        {
+        let Some(service) = connection.service else { continue };
+        if !services.contains(&service) || !is_at(scan, connection.server, endpoint) {
             continue;
         }
         // A connection that nobody holds is about to close, and is counted then.
@@ -303,33 +324,34 @@ pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen 
 /// Whether the accepted end of a connection is at the port of an endpoint; a service may have several ports.
 fn is_at(scan: &Scan, server: usize, endpoint: &Endpoint) -> bool {
     let Some(local) = scan.sockets.get(server).map(|socket| &socket.local) else { return false };
-    match endpoint {
-        Endpoint::Tcp { port, .. } => local.inet().is_some_and(|local| local.port() == *port),
-        Endpoint::Unix(path) => local.path().is_some_and(|local| real(local) == real(path)),
+    match (endpoint, local.inet(), local.path()) {
+        (Endpoint::Tcp { port, .. }, Some(local), _) => local.port() == *port,
+        (Endpoint::Unix(path), _, Some(local)) => real(local) == real(path),
         _ => false,
     }
 }
 
 /// Whether a process takes part in a move: one of the clients found, their siblings, or their children.
 fn is_mover(hop: &Hop, process: &Process) -> bool {
-    hop.client.identities.iter().any(|client| {
-        let known = [client.pid, client.parent].into_iter().flatten().filter(|pid| *pid > 1);
-        let family: Vec<u32> = known.collect();
-        family.contains(&process.pid) || family.contains(&process.parent)
-    })
+    for client in &hop.client.identities {
+        for known in [client.pid, client.parent].into_iter().flatten() {
+            // Everybody descends from the first process.
+            if known > 1 && (process.pid == known || process.parent == known) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
-/// The connections to one port of this network namespace.
 struct Port {
     number: u16,
     endings: Option<Endings>,
     /// Those that were open at the start: that one of them ends does not mean that somebody connects now.
     before: BTreeSet<Ends>,
-    /// Those that were reported as closed.
     closed: BTreeSet<Ends>,
 }
 
-/// The addresses of server and client.
 type Ends = (SocketAddr, SocketAddr);
 
 impl Port {
@@ -360,14 +382,16 @@ impl Port {
     }
 }
 
-/// The connections to a port that are open now.
 fn connections(port: u16) -> Vec<Ends> {
     let found = Diag::open().and_then(|mut diag| diag.activity()).unwrap_or_default();
-    let at_port = found.iter().filter(|one| one.counters.is_some()).filter_map(|one| {
-        let (local, peer) = (one.local.inet()?, one.peer.inet()?);
-        (local.port() == port).then_some((local, peer))
-    });
-    at_port.collect()
+    let mut open = Vec::new();
+    for socket in found {
+        let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet()) else { continue };
+        if socket.counters.is_some() && local.port() == port {
+            open.push((local, peer));
+        }
+    }
+    open
 }
 
 #[cfg(test)]

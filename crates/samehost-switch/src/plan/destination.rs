@@ -1,5 +1,6 @@
 //! Where a connection goes: the endpoint at which its service listens already, else the one that it will have.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -8,19 +9,17 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, UNIX_PATH_MAX};
 use samehost_scan::{accounts_of, services_at, socket_of};
-use samehost_services::{Descriptor, Kind, UnixSocket};
+use samehost_services::UnixSocket;
 use samehost_system::mounts;
 use samehost_system::ownership::View;
 
 use super::occupant::{Occupant, occupant};
 use super::server::Server;
-use crate::configuration::config_file::ParsedConfig;
+use crate::configuration::ParsedConfig;
 use crate::findings::bar;
 use crate::request::SwitchRequest;
 
-/// Where a connection goes.
 pub(crate) struct Place {
-    /// The endpoint.
     pub(crate) endpoint: Endpoint,
     /// Whether the service listens there now.
     pub(crate) listens: bool,
@@ -51,24 +50,30 @@ pub(crate) fn unix_place(
     if let Some(path) = present(around, server, setting, port)? {
         return Ok((Place { endpoint: Endpoint::Unix(path), listens: true }, None));
     }
-    let known = server.kind.map(Kind::descriptor);
-    if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
-        return Err(bar(ObstacleCode::Server, format!("it cannot listen on a Unix socket: {why}"), ""));
+    let mut wanted = request.socket.clone();
+    if let Some(kind) = server.kind {
+        let known = kind.descriptor();
+        if let UnixSocket::Never(why) = known.unix() {
+            return Err(bar(ObstacleCode::Server, format!("it cannot listen on a Unix socket: {why}"), ""));
+        }
+        if wanted.is_none() && Path::new(&known.socket).is_absolute() {
+            wanted = Some(PathBuf::from(&known.socket));
+        }
     }
-    let usual = known.map(|known| PathBuf::from(&known.socket)).filter(|path| path.is_absolute());
-    let Some(path) = request.socket.clone().or(usual) else {
+    let Some(mut path) = wanted else {
         return Err(bar(
             ObstacleCode::Server,
             format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
             "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
         ));
     };
-    let named = server.named.as_ref();
-    let path = named.map_or(path.clone(), |(config, setting)| config.editor.socket(setting, &path));
+    if let Some((config, line)) = &server.named {
+        path = config.editor.socket(line, &path);
+    }
     let (path, note) = free(around, server, setting, path, port)?;
     let (users, groups) = match server.service(scan) {
         Some(service) => samehost_scan::users(scan, service),
-        None => (server.kind.map_or_else(Vec::new, accounts_of), Vec::new()),
+        None => (server.kind.map(accounts_of).unwrap_or_default(), Vec::new()),
     };
     if let Some((found, remedy)) = unfit(&path, &users, &groups) {
         return Err(bar(ObstacleCode::SocketPath, found, remedy));
@@ -101,9 +106,12 @@ fn present(
         }
         Err(_) => None,
     };
-    // The path on the command line is for one server; another one of the same switch keeps the socket that it has.
-    let is_for_another = request.socket.as_ref().is_none_or(|wanted| taken.contains(&wanted.as_path()));
-    Ok(present.filter(|_| is_for_another))
+    match &request.socket {
+        // It is to have the path on the command line, and not the one that it has.
+        Some(wanted) if !taken.contains(&wanted.as_path()) => Ok(None),
+        // That path is for one server; another one of the same switch keeps the socket that it has.
+        _ => Ok(present),
+    }
 }
 
 /// The socket at which the same site listens, of a server that has several: its configuration says so, or the user does,
@@ -114,14 +122,23 @@ fn of_the_same_site(
     setting: &Setting,
     service: usize,
 ) -> Option<PathBuf> {
-    let listens = |path: &Path| services_at(around.scan, &Endpoint::Unix(path.into())).contains(&service);
     let wanted = around.request.socket.as_deref().filter(|path| !around.taken.contains(path));
     let Ok(((config, line), _)) = server.line(around.scan, setting) else {
-        return wanted.filter(|path| listens(path)).map(Path::to_owned);
+        let wanted = wanted?;
+        return if listens(around.scan, service, wanted) { Some(wanted.to_owned()) } else { None };
     };
-    let all = config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default();
-    let mut paths = all.iter().filter_map(Endpoint::path).filter(|path| listens(path));
-    paths.find(|path| wanted.is_none_or(|wanted| wanted == *path)).map(Path::to_owned)
+    for endpoint in config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default() {
+        let Some(path) = endpoint.path() else { continue };
+        let is_wanted = wanted.is_none() || wanted == Some(path);
+        if is_wanted && listens(around.scan, service, path) {
+            return Some(path.to_owned());
+        }
+    }
+    None
+}
+
+fn listens(scan: &Scan, service: usize, path: &Path) -> bool {
+    services_at(scan, &Endpoint::Unix(path.to_owned())).contains(&service)
 }
 
 /// The port that replaces a socket: the existing one, or the one that the server will have.
@@ -131,13 +148,19 @@ pub(crate) fn tcp_place(
     setting: &Setting,
 ) -> Result<Place, SwitchObstacle> {
     let scan = around.scan;
-    let found = server.service(scan);
-    let sockets =
-        found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
-    let mut addresses: Vec<std::net::SocketAddr> =
-        sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet()).collect();
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    let mut usual: &[u16] = &[];
+    if let Some(found) = server.service(scan) {
+        for socket in found.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+            if socket.kind.is_tcp() {
+                addresses.extend(socket.local.inet());
+            }
+        }
+        if let Some(kind) = found.kind {
+            usual = &kind.descriptor().ports;
+        }
+    }
     // The usual port first, and IPv4 first, as most clients use it.
-    let usual = found.and_then(|service| service.kind).map_or(&[][..], |kind| &kind.descriptor().ports);
     addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
     let Some(address) = addresses.first() else {
         return new_port(around, server, setting);
@@ -154,9 +177,13 @@ pub(crate) fn tcp_place(
 /// change then.
 fn new_port(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Result<Place, SwitchObstacle> {
     let Surroundings { request, scan, configurations, .. } = around;
-    let usual = server.kind.and_then(|kind| kind.descriptor().ports.first().copied());
-    let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
-    let found = match request.address.clone().or(usual) {
+    let mut wanted = request.address.clone();
+    if let (None, Some(kind)) = (&wanted, server.kind)
+        && let Some(port) = kind.descriptor().ports.first()
+    {
+        wanted = Some(Endpoint::Tcp { host: "127.0.0.1".into(), port: *port });
+    }
+    let found = match wanted {
         Some(endpoint) => match occupant(scan, configurations, server, &endpoint) {
             None => return Ok(Place { endpoint, listens: false }),
             Some(occupant) => format!("{endpoint} is not free: {occupant}"),
@@ -194,19 +221,24 @@ fn free(
     let Some(found) = occupant(scan, configurations, server, &Endpoint::Unix(path.clone())) else {
         return Ok((path, None));
     };
-    let keeps_its_name = server.named.as_ref().is_some_and(|(config, line)| {
-        // PostgreSQL names its socket by its port.
-        config.editor.socket(line, Path::new("/x/y")) != Path::new("/x/y")
-    });
     let is_asked_for = request.socket.is_some();
     if is_asked_for
-        || keeps_its_name
+        || names_its_socket(server)
         || occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())).is_some()
     {
         return Err(not_free(&path, &found));
     }
     let note = format!("{} is not free ({found}): {} is proposed instead", path.display(), by_port.display());
     Ok((by_port, Some(note)))
+}
+
+/// Whether the server decides what its socket is called: PostgreSQL names it by its port.
+fn names_its_socket(server: &Server) -> bool {
+    let path = Path::new("/x/y");
+    match &server.named {
+        Some((config, line)) => config.editor.socket(line, path) != path,
+        None => false,
+    }
 }
 
 /// Whether the server's own configuration has its site listen at a path, loaded or not.
@@ -227,7 +259,8 @@ fn not_free(path: &Path, occupant: &Occupant) -> SwitchObstacle {
     )
 }
 
-/// Reason not to use a path as a new socket of a server with these users and groups; `None` if it is suitable.
+/// Reason not to use a path as a new socket of a server with these users and groups, with the remedy; `None` if it is
+/// suitable. A socket has the rights of its directory: who may write there could put one of his own in its place.
 fn unfit(path: &Path, users: &[u32], groups: &[u32]) -> Option<(String, String)> {
     let text = path.display();
     let length = path.as_os_str().len();

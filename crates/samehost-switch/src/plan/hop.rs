@@ -1,5 +1,5 @@
-//! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where that listens
-//! or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
+//! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where
+//! that listens or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
 
 use std::path::Path;
 
@@ -8,35 +8,28 @@ use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
-use samehost_services::Kind;
 
-use super::client::application::Revalidation;
+use super::client::Revalidation;
 use super::client::identity::ClientIdentity;
 use super::client::{ClientSide, Wanted};
 use super::destination::{Surroundings, tcp_place, unix_place};
 use super::server::{Server, ServerLine};
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::leads::Leading;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, in_one_line, shown};
 use crate::place::{is_local, is_loopback, same_port};
 use crate::request::{Direction, SwitchRequest};
 
-/// A connection that moves.
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     /// The configuration that names it.
     pub(crate) config: ConfigFile,
-    /// What is written there.
     pub(crate) setting: Setting,
-    /// Where it goes.
     pub(crate) to: Endpoint,
-    /// The server that it reaches.
     pub(crate) server: Server,
     /// The line of the server's configuration that has to change first.
     pub(crate) server_line: Option<ServerLine>,
-    /// Who connects.
     pub(crate) client: ClientSide,
-    /// What a login showed.
     pub(crate) login: Option<String>,
 }
 
@@ -48,7 +41,7 @@ pub(crate) struct Moves {
     pub(crate) findings: Findings,
 }
 
-/// One connection that moves, and what was read to find it.
+/// What was found of one connection that moves.
 struct Found {
     hop: Hop,
     /// The server's own configuration, where that was not among those that the user named.
@@ -161,12 +154,12 @@ fn listeners(
         let listens = read.reading.settings.iter().filter(|setting| setting.role == Role::Listens);
         let listens: Vec<&Setting> = listens.collect();
         if listens.iter().any(|setting| matches!(setting.endpoint, Endpoint::Unix(_))) {
-            notes.extend(request.close_tcp.then(|| {
-                format!(
+            if request.close_tcp {
+                notes.push(format!(
                     "--close-tcp closes nothing here: {} has a socket already, and only a switch that gives it one closes its port. When nobody uses the port any more, close it there",
                     read.config.file.display()
-                )
-            }));
+                ));
+            }
             continue;
         }
         for setting in listens {
@@ -195,8 +188,12 @@ fn hop(
     hops: &[Hop],
 ) -> Result<Found, SwitchObstacle> {
     let server = Server::find(request, scan, configurations, &config, &setting)?;
-    let others = hops.iter().filter(|hop| !same_port(&hop.setting.endpoint, &setting.endpoint));
-    let taken: Vec<&Path> = others.filter_map(|hop| hop.to.path()).collect();
+    let mut taken: Vec<&Path> = Vec::new();
+    for other in hops {
+        if !same_port(&other.setting.endpoint, &setting.endpoint) {
+            taken.extend(other.to.path());
+        }
+    }
     let around = Surroundings { request, scan, configurations, taken: &taken };
     let (place, another_path) = match request.to {
         Direction::Unix => unix_place(&around, &server, &setting)?,
@@ -218,12 +215,13 @@ fn hop(
     notes.extend(another_path);
     let hop = Hop { config, setting, to: place.endpoint, server, server_line, client, login: None };
     notes.extend(note_on_php(&hop));
-    let obstacles =
-        if is_client && request.to == Direction::Unix { blockers(request, scan, &hop) } else { Vec::new() };
+    let mut obstacles = Vec::new();
+    if is_client && request.to == Direction::Unix {
+        obstacles = blockers(request, scan, &hop);
+    }
     Ok(Found { hop, read, findings: Findings { obstacles, notes } })
 }
 
-/// The note on a reload that is there for PHP's cache.
 fn note_on_php(hop: &Hop) -> Option<String> {
     let Some(Revalidation::Never { master, place, .. }) = &hop.client.revalidation else { return None };
     Some(format!(
@@ -232,12 +230,16 @@ fn note_on_php(hop: &Hop) -> Option<String> {
     ))
 }
 
-/// Obstacles from the scan's blockers for a move, before anything is tried.
+/// Obstacles from the scan's blockers for a move, before anything is tried. What a login decides bars nothing yet, and
+/// what a page decides bars only where no page is asked for (`decided_by`); the rest is for the switch to say, unless
+/// it blocks.
 fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     let pids: Vec<u32> = hop.client.identities.iter().filter_map(ClientIdentity::present).collect();
-    let service = hop.server.service;
-    let mut all = service.map_or_else(Vec::new, |at| obstacles(scan, at, &hop.setting.endpoint, &pids));
+    let mut all = match hop.server.service {
+        Some(at) => obstacles(scan, at, &hop.setting.endpoint, &pids),
+        None => Vec::new(),
+    };
     // A proxy that does not run, or whose server does not, loses the address all the same.
     if all.iter().all(|obstacle| obstacle.code != ObstacleCode::ClientAddress)
         && let (Some(proxy), Some(server)) = (hop.config.kind(), hop.server.kind)
@@ -251,8 +253,12 @@ fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstac
         if is_ours || is_note {
             continue;
         }
-        let is_address_lost = obstacle.code == ObstacleCode::ClientAddress;
-        let remedy = is_address_lost.then(|| address_remedy(hop)).flatten().unwrap_or(obstacle.remedy);
+        let mut remedy = obstacle.remedy;
+        if obstacle.code == ObstacleCode::ClientAddress
+            && let Some(shorter) = address_remedy(hop)
+        {
+            remedy = shorter;
+        }
         let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && request.has_page);
         found.push(SwitchObstacle {
             code: obstacle.code,
@@ -270,7 +276,24 @@ fn address_remedy(hop: &Hop) -> Option<String> {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     let at = (hop.setting.line as usize).checked_sub(1)?;
-    // The innermost block around the line; directives of blocks around it count too, where it has none of its own.
+    if !block_around(&lines, at)?.iter().any(|line| sends_address(line)) {
+        return None;
+    }
+    let mut service = "the service";
+    let mut how = "it must not ask for 127.0.0.1 as the sender, as there is none".to_owned();
+    if let Some(kind) = hop.server.kind {
+        service = kind.label();
+        if let Some(setting) = &kind.descriptor().takes_address {
+            how = format!("it must not ask for 127.0.0.1 as the sender: {setting}");
+        }
+    }
+    Some(format!(
+        "X-Forwarded-For is sent already. Have {service} and its application trust it over the socket: {how}"
+    ))
+}
+
+/// The lines of the innermost block in braces around a line, by its index from 0; all of them where there is none.
+fn block_around<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
     let mut depth = 0_i32;
     let mut start = 0;
     for (index, line) in lines.iter().enumerate().take(at).rev() {
@@ -289,17 +312,7 @@ fn address_remedy(hop: &Hop) -> Option<String> {
             break;
         }
     }
-    if !lines.get(start..end)?.iter().any(|line| sends_address(line)) {
-        return None;
-    }
-    let service = hop.server.kind.map_or("the service", Kind::label);
-    let how = match hop.server.kind.and_then(|kind| kind.descriptor().takes_address.as_deref()) {
-        Some(setting) => format!("it must not ask for 127.0.0.1 as the sender: {setting}"),
-        None => "it must not ask for 127.0.0.1 as the sender, as there is none".to_owned(),
-    };
-    Some(format!(
-        "X-Forwarded-For is sent already. Have {service} and its application trust it over the socket: {how}"
-    ))
+    lines.get(start..end)
 }
 
 /// Whether a line of a proxy's configuration sends the client's address on.

@@ -1,6 +1,6 @@
-//! Plans a switch, one step after the other: what the user asked for, the connections that move as they were found (each with
-//! its server side and its client side), the stages with the files' new content, and what is in the way. Each step has what
-//! it needs from the steps before, and none imports from a later one. Only looks at the machine.
+//! Plans a switch, one step after the other: what the user asked for, the connections that move as they were found
+//! (each with its server side and its client side), the stages with the files' new content, and what is in the way.
+//! Each step has what it needs from the steps before, and none imports from a later one. Only looks at the machine.
 
 pub(crate) mod client;
 mod destination;
@@ -13,20 +13,20 @@ pub(crate) mod stages;
 use std::path::PathBuf;
 
 use samehost_model::scan::Scan;
-use samehost_model::{Endpoint, ObstacleCode, Redactor, Secret};
+use samehost_model::{ObstacleCode, Redactor, Secret};
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
 use self::obstacles::host;
-use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfig};
+use crate::configuration::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
-use crate::findings::{Findings, bar, in_file, in_one_line, shown};
-use crate::place::same_port;
+use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::reload::{ReloadCommand, ReloadWords};
 use crate::request::SwitchRequest;
 use stages::PlannedStage;
 
-/// What would be done.
+/// What a switch would do, and what is in the way. Nothing was changed for it, and nothing is but by
+/// [`apply`](crate::apply()).
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) hops: Vec<Hop>,
@@ -40,7 +40,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether something bars it.
     #[must_use]
     pub fn is_barred(&self) -> bool {
         self.findings.is_barred()
@@ -49,9 +48,10 @@ impl Plan {
     /// The commands of `--reload` that it does not run.
     #[must_use]
     pub fn unused<'a>(&self, reloads: &'a [ReloadWords]) -> Vec<&'a ReloadWords> {
-        let stages = self.stages.iter().chain(&self.later);
-        let planned: Vec<&ReloadCommand> =
-            stages.flat_map(|stage| &stage.reloads).map(|reload| &reload.command).collect();
+        let mut planned: Vec<&ReloadCommand> = Vec::new();
+        for stage in self.stages.iter().chain(&self.later) {
+            planned.extend(stage.reloads.iter().map(|reload| &reload.command));
+        }
         let mut unused = Vec::new();
         for words in reloads {
             if !planned.contains(&&ReloadCommand::Shell(words.command.clone())) {
@@ -85,24 +85,23 @@ impl Plan {
         barring.all(|obstacle| HARMLESS.contains(&obstacle.code))
     }
 
-    /// Adds notes.
     pub fn note(&mut self, notes: impl IntoIterator<Item = String>) {
         self.findings.note(notes);
     }
 
-    /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stages.iter().all(|stage| stage.changes.is_empty())
     }
 
-    /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is not read.
+    /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is
+    /// not read.
     #[must_use]
     pub fn passing(mut self, accepted: &[ObstacleCode]) -> Self {
-        let is_passed = accepted.contains(&ObstacleCode::Encryption);
-        for obstacle in self.findings.obstacles.iter_mut().filter(|one| one.code == ObstacleCode::Encryption)
-        {
-            obstacle.bars &= !is_passed;
+        if accepted.contains(&ObstacleCode::Encryption) {
+            for obstacle in &mut self.findings.obstacles {
+                obstacle.bars &= obstacle.code != ObstacleCode::Encryption;
+            }
         }
         self
     }
@@ -112,15 +111,13 @@ impl Plan {
     #[must_use]
     pub fn without_a_person(mut self, accepted: &[ObstacleCode]) -> Self {
         if !accepted.contains(&OTHER_FILES) {
-            let unnamed = self.unnamed.iter().map(|file| {
-                bar(
+            for file in &self.unnamed {
+                self.findings.add([bar(
                     OTHER_FILES,
                     format!("{} would change as well, and was not named", shown(file)),
                     format!("Name it too, or pass --accept {OTHER_FILES}"),
-                )
-            });
-            let unnamed: Vec<_> = unnamed.collect();
-            self.findings.add(unnamed);
+                )]);
+            }
         }
         for obstacle in &mut self.findings.obstacles {
             let is_passed = accepted.contains(&obstacle.code);
@@ -128,10 +125,8 @@ impl Plan {
         }
         self
     }
-}
 
-impl Plan {
-    /// What hides its secrets.
+    /// What hides its secrets in messages. Names of users and databases stay readable, though a password may be the same.
     pub(crate) fn redactor(&self) -> Redactor {
         let mut redactor = Redactor::new(&self.secrets);
         for hop in &self.hops {
@@ -149,15 +144,17 @@ fn secrets(configurations: &[ParsedConfig], hops: &[Hop]) -> Vec<Secret> {
     for read in configurations {
         let settings = &read.reading.settings;
         all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
-        all.extend(in_file(&read.config.files(), &read.config.file));
+        all.extend(read.config.secrets());
     }
     for hop in hops {
-        all.extend(hop.client.around.variable("PGPASSWORD").map(|given| given.value.clone()));
+        if let Some(given) = hop.client.around.variable("PGPASSWORD") {
+            all.push(given.value.clone());
+        }
     }
     all
 }
 
-/// Plans a switch.
+/// Plans a switch. What bars it does not keep the rest from being looked at: all that is in the way is told at once.
 ///
 /// # Errors
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
@@ -170,7 +167,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         match config.read() {
             Ok(parsed) => read.push(parsed),
             Err(refusal) => {
-                plan.secrets.extend(in_file(&config.files(), &config.file));
+                plan.secrets.extend(config.secrets());
                 plan.findings.add([bar(ObstacleCode::NotUnderstood, in_one_line(&refusal), refusal.by_hand)]);
                 unread.push(config);
             }
@@ -179,7 +176,6 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     let Moves { hops, configurations, findings } = hop::find(request, scan, read);
     plan.findings.merge(findings);
     plan.secrets.extend(secrets(&configurations, &hops));
-    // What bars it does not keep the rest from being looked at: all that is in the way is told at once.
     if !hops.is_empty() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
@@ -188,35 +184,14 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         let followed = stages::follow::follow(request, scan, &hops, &mut plan.stages);
         plan.findings.merge(followed);
         plan.unnamed = unnamed(&plan.stages, &named_files);
-        plan.findings.note(not_closed(request, &hops, &plan.stages));
     }
     let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
     plan.findings.merge(found);
     Ok(Plan { hops, ..plan })
 }
 
-/// What `--close-tcp` asks for and this plan does not do: a server that has its socket already is not changed.
-fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !request.close_tcp {
-        return notes;
-    }
-    for hop in hops {
-        let from = &hop.setting.endpoint;
-        let is_closed =
-            stages.iter().flat_map(|stage| &stage.leaves).any(|leaving| same_port(&leaving.from, from));
-        if is_closed || !matches!(from, Endpoint::Tcp { .. }) {
-            continue;
-        }
-        let server = hop.server.name.as_deref().unwrap_or("the server");
-        notes.push(format!(
-            "--close-tcp closes nothing here: {server} has its socket already, and its file is not changed. {from} stays open; when nobody uses it any more, close it in the server's own configuration"
-        ));
-    }
-    notes
-}
-
 /// The code of files that change though nobody named them.
+///
 /// With `--yes` only files that were named change, and `--accept other-files` passes the others. A
 /// server's own file is one of these where only the application's was named: it is somebody's decision
 /// that the server listens at another place, and an unattended switch says so in one word more

@@ -17,14 +17,13 @@ use samehost_system::{lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use super::server::Server;
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::shown;
 
 /// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// Who or what has an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Occupant {
     /// A program listens there, or will when its file is put back.
@@ -35,18 +34,10 @@ pub(crate) enum Occupant {
     },
     /// Another site or pool of the same process.
     #[error("{who} listens there for another of its sites")]
-    AnotherSite {
-        /// The process.
-        who: String,
-    },
+    AnotherSite { who: String },
     /// A configuration names it, whether or not its program runs.
     #[error("{name} ({place}) names it")]
-    Named {
-        /// The setting.
-        name: String,
-        /// File and line.
-        place: String,
-    },
+    Named { name: String, place: String },
     /// Somebody answers, and no process that can be seen from here.
     #[error("somebody listens there whom no process here shows")]
     Unseen,
@@ -56,6 +47,7 @@ pub(crate) enum Occupant {
 }
 
 /// Who has this address beside the server that is to take it; `None` where it is free.
+///
 /// Redis and memcached remove what they find at their socket's path, so a second Redis got the path of
 /// the first, whose clients then read and wrote its data, and the login that followed was called the
 /// proof. The kernel is asked by device and inode and by the bound name, for the plan and again right
@@ -68,24 +60,27 @@ pub(crate) fn occupant(
     server: &Server,
     endpoint: &Endpoint,
 ) -> Option<Occupant> {
-    listener(scan, server, endpoint).or_else(|| named(scan, configurations, server, endpoint))
+    let listener = listener(scan, server, endpoint);
+    if listener.is_some() { listener } else { named(scan, configurations, server, endpoint) }
 }
 
 /// Who listens at an address, or has bound its name; `None` where it is free or the server's own.
 pub(crate) fn listener(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
     match endpoint {
         Endpoint::Unix(path) => {
-            // The server may see another file under this name than we do.
             let root = ownership::root_of(server.pid);
-            at_path(scan, server, path, Path::new("/"))
-                .or_else(|| (root != Path::new("/")).then(|| at_path(scan, server, path, &root))?)
+            let found = at_path(scan, server, path, Path::new("/"));
+            if found.is_some() || root == Path::new("/") {
+                return found;
+            }
+            // The server may see another file under this name than we do.
+            at_path(scan, server, path, &root)
         }
         Endpoint::Tcp { host, port } => at_port(scan, server, host, *port),
         _ => None,
     }
 }
 
-/// A path below another root directory.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -96,12 +91,14 @@ fn place(root: &Path, path: &Path) -> Option<(u64, u64, PathBuf)> {
     Some((folder.dev(), folder.ino(), path.file_name()?.into()))
 }
 
+/// Who has a path below a root directory: a listener whose file this is, by device and inode; one that bound the name, also
+/// where its file has gone; or a file that is no socket.
 fn at_path(scan: &Scan, server: &Server, path: &Path, root: &Path) -> Option<Occupant> {
     let wanted = place(root, path);
     let file = std::fs::symlink_metadata(below(root, path)).ok();
     for socket in scan.sockets.iter().filter(|socket| has_name(socket)) {
-        let is_it = file.as_ref().is_some_and(|file| is_file_of(socket, file))
-            || wanted.is_some() && place_of(socket) == wanted;
+        let is_its_file = matches!(&file, Some(file) if is_file_of(socket, file));
+        let is_it = is_its_file || wanted.is_some() && place_of(socket) == wanted;
         if is_it && let Some(found) = another(scan, server, socket) {
             return Some(found);
         }
@@ -112,7 +109,7 @@ fn at_path(scan: &Scan, server: &Server, path: &Path, root: &Path) -> Option<Occ
     }
     let is_own = scan.sockets.iter().any(|socket| has_name(socket) && is_file_of(socket, &file));
     // Its holder may be in a process table that is not visible from here.
-    (!is_own && root == Path::new("/") && answers(path)).then_some(Occupant::Unseen)
+    if !is_own && root == Path::new("/") && answers(path) { Some(Occupant::Unseen) } else { None }
 }
 
 /// Whether a Unix socket takes connections or datagrams at a path. A connected one has its listener's name.
@@ -121,7 +118,10 @@ fn has_name(socket: &Socket) -> bool {
 }
 
 fn is_file_of(socket: &Socket, file: &Metadata) -> bool {
-    socket.file.is_some_and(|known| known.device == file.dev() && known.has_inode(file.ino()))
+    match socket.file {
+        Some(known) => known.device == file.dev() && known.has_inode(file.ino()),
+        None => false,
+    }
 }
 
 /// Where the name of a socket leads the process that bound it, also where its file has gone.
@@ -148,7 +148,10 @@ fn answers(path: &Path) -> bool {
 fn at_port(scan: &Scan, server: &Server, host: &str, port: u16) -> Option<Occupant> {
     let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
     let namespace = server.network.or(own);
-    let wanted: Vec<IpAddr> = host.parse().map_or_else(|_| lookup::addresses(host), |ip| vec![ip]);
+    let wanted = match host.parse::<IpAddr>() {
+        Ok(ip) => vec![ip],
+        Err(_) => lookup::addresses(host),
+    };
     for socket in &scan.sockets {
         let Some(local) = socket.local.inet() else { continue };
         let is_there = socket.kind.is_tcp()
@@ -174,12 +177,11 @@ fn overlap(wanted: IpAddr, local: SocketAddr) -> bool {
 pub(crate) fn stranger(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
     for at in services_at(scan, endpoint) {
         let service = scan.services.get(at)?;
-        let is_stranger = holders_of(scan, service).iter().any(|holder| {
-            !server.has_process(holder.pid)
-                && (server.was_anothers(holder) || is_another_program(scan, server, holder.pid))
-        });
-        if is_stranger {
-            return Some(Occupant::Listens { who: described(scan, service) });
+        for holder in holders_of(scan, service) {
+            let is_strange = server.was_anothers(&holder) || is_another_program(scan, server, holder.pid);
+            if is_strange && !server.has_process(holder.pid) {
+                return Some(Occupant::Listens { who: described(scan, service) });
+            }
         }
     }
     None
@@ -187,8 +189,8 @@ pub(crate) fn stranger(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Opt
 
 /// Whether a process runs another file than the server did. Of one that did not run, or was not visible, nothing is known.
 fn is_another_program(scan: &Scan, server: &Server, pid: u32) -> bool {
-    let Some(now) = scan.process(pid).and_then(|process| process.executable.as_deref()) else { return false };
-    let Some(before) = server.executable.as_deref() else { return false };
+    let Some(process) = scan.process(pid) else { return false };
+    let (Some(now), Some(before)) = (&process.executable, &server.executable) else { return false };
     before.trim_end_matches(" (deleted)") != now.trim_end_matches(" (deleted)")
 }
 
@@ -198,8 +200,8 @@ fn another(scan: &Scan, server: &Server, socket: &Socket) -> Option<Occupant> {
     if is_own && !server.has_several_sites() {
         return None;
     }
-    let at = scan.sockets.iter().position(|other| std::ptr::eq(other, socket));
-    let service = scan.services.iter().find(|service| at.is_some_and(|at| service.listeners.contains(&at)));
+    let at = scan.sockets.iter().position(|other| std::ptr::eq(other, socket))?;
+    let service = scan.services.iter().find(|service| service.listeners.contains(&at));
     let who = match (service, scan.process(socket.pids.first().copied().unwrap_or_default())) {
         (Some(service), _) => described(scan, service),
         (None, Some(process)) => format!("{} {}", process.name, process.pid),
@@ -267,7 +269,7 @@ fn known_files(scan: &Scan) -> Vec<PathBuf> {
 
 /// A listener of a configuration at an address. That of the very line that moves is no other's.
 fn line(read: &ParsedConfig, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
-    let own = server.named.as_ref().map(|(_, setting)| setting);
+    let own = server.named.as_ref().map(|(_, line)| line);
     for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Listens) {
         if Some(setting) == own || !is_same_place(&setting.endpoint, endpoint) {
             continue;
@@ -283,8 +285,8 @@ fn line(read: &ParsedConfig, server: &Server, endpoint: &Endpoint) -> Option<Occ
 fn is_same_place(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
         (Endpoint::Unix(one), Endpoint::Unix(other)) => {
-            one == other
-                || place(Path::new("/"), one).is_some_and(|at| place(Path::new("/"), other) == Some(at))
+            let (one_place, other_place) = (place(Path::new("/"), one), place(Path::new("/"), other));
+            one == other || (one_place.is_some() && one_place == other_place)
         }
         (Endpoint::Tcp { host: one, port: at }, Endpoint::Tcp { host: other, port }) => {
             let alike = match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {

@@ -2,7 +2,6 @@
 //! on.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use samehost_edit::{Role, Setting};
 use samehost_login::{Expected, Known};
@@ -13,8 +12,8 @@ use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders
 use samehost_services::Kind;
 use samehost_system::{lookup, peer, start_time};
 
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files::{self, share_a_port};
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{bar, in_one_line};
 use crate::place::same_port;
 use crate::request::SwitchRequest;
@@ -22,23 +21,19 @@ use crate::request::SwitchRequest;
 /// A line of a server's configuration, and the file that it is part of.
 pub(crate) type ServerLine = (ConfigFile, Setting);
 
-/// The server of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     /// Its service, as an index into the scan's services; `None` if the server does not run and only its configuration
     /// is known.
     pub(crate) service: Option<usize>,
-    /// Its process.
     pub(crate) pid: Option<u32>,
     /// What it is: as it was recognised, else as its configuration says.
     pub(crate) kind: Option<Kind>,
-    /// For people.
     pub(crate) name: Option<String>,
     /// Users that it may run as, beside root and the account that its package created.
     pub(crate) trusted: Trusted,
-    /// Its network namespace.
     pub(crate) network: Option<u64>,
-    /// Its program's file.
+    /// Its program's file, as the kernel shows it; `None` where it does not run or is not visible.
     pub(crate) executable: Option<String>,
     /// The processes that hold its listening sockets.
     pub(crate) holders: Vec<Known>,
@@ -63,7 +58,7 @@ impl Server {
             Role::Listens => Some((config.clone(), setting.clone())),
             _ => configurations.iter().find_map(|read| line_of(read, &setting.endpoint)),
         };
-        let trusted = trusted(request, setting, named.as_ref().map(|(config, _)| config.file.as_path()))?;
+        let trusted = trusted(request, setting, named.as_ref())?;
         let service = match service_at(scan, &setting.endpoint, setting.protocol, &trusted) {
             Ok(at) => Some(at),
             Err(Unserved::Nobody(_)) if named.is_some() => None,
@@ -75,37 +70,52 @@ impl Server {
             server.expected =
                 expected(setting.protocol, &server.trusted).but_none_of(server.others.iter().copied());
         }
-        server.kind = server.kind.or_else(|| named.as_ref().and_then(|(config, _)| config.kind()));
+        if let (None, Some((config, _))) = (server.kind, &named) {
+            server.kind = config.kind();
+        }
         Ok(Server { named, ..server })
     }
 
     /// A service of the scan, or a server of this protocol that does not run.
     pub(crate) fn of(scan: &Scan, service: Option<usize>, protocol: Protocol, trusted: Trusted) -> Self {
         let found = service.and_then(|at| scan.services.get(at));
-        let holders = found.map_or_else(Vec::new, |service| holders_of(scan, service));
-        let others = others(scan, found, &holders);
-        Server {
+        let mut server = Server {
             service,
-            pid: found.and_then(|service| service.pid),
-            kind: found.and_then(|service| service.kind),
-            name: found.map(|service| described(scan, service)),
-            network: found.map(|service| service.network_namespace),
-            executable: found.and_then(|service| scan.process(service.pid?)?.executable.clone()),
+            pid: None,
+            kind: None,
+            name: None,
+            network: None,
+            executable: None,
+            holders: Vec::new(),
+            others: Vec::new(),
             expected: match service {
                 Some(at) => expected_of(scan, at, protocol, &trusted),
                 None => expected(protocol, &trusted),
-            }
-            .but_none_of(others.iter().copied()),
-            holders,
-            others,
+            },
             trusted,
             named: None,
+        };
+        if let Some(found) = found {
+            server.pid = found.pid;
+            server.kind = found.kind;
+            server.name = Some(described(scan, found));
+            server.network = Some(found.network_namespace);
+            if let Some(process) = found.pid.and_then(|pid| scan.process(pid)) {
+                server.executable.clone_from(&process.executable);
+            }
+            server.holders = holders_of(scan, found);
         }
+        server.others = others(scan, found, &server.holders);
+        server.expected = server.expected.but_none_of(server.others.iter().copied());
+        server
     }
 
     /// Whether one process of it serves several sites or pools.
     pub(crate) fn has_several_sites(&self) -> bool {
-        self.kind.is_some_and(|kind| kind.descriptor().several_sites)
+        match self.kind {
+            Some(kind) => kind.descriptor().several_sites,
+            None => false,
+        }
     }
 
     /// Whether a process holds its sockets, or is a descendant of one that does.
@@ -118,7 +128,6 @@ impl Server {
         self.others.iter().any(|other| (other.pid, other.start) == (process.pid, process.start))
     }
 
-    /// Its service.
     pub(crate) fn service<'a>(&self, scan: &'a Scan) -> Option<&'a Service> {
         scan.services.get(self.service?)
     }
@@ -133,7 +142,8 @@ impl Server {
         match (&self.named, self.service(scan)) {
             (Some(named), _) => Ok((named.clone(), None)),
             (None, Some(service)) => {
-                own_line(scan, service, &setting.endpoint).map(|(line, read)| (line, Some(read)))
+                let (line, read) = own_line(scan, service, &setting.endpoint)?;
+                Ok((line, Some(read)))
             }
             (None, None) => Err(not_served(&Unserved::Nobody(setting.endpoint.clone()), setting)),
         }
@@ -144,11 +154,16 @@ impl Server {
 fn others(scan: &Scan, own: Option<&Service>, holders: &[Known]) -> Vec<Known> {
     let mut others = Vec::new();
     for service in &scan.services {
-        if own.is_some_and(|own| std::ptr::eq(own, service) || share_a_port(scan, own, service)) {
+        if let Some(own) = own
+            && (std::ptr::eq(own, service) || share_a_port(scan, own, service))
+        {
             continue;
         }
-        let theirs = holders_of(scan, service).into_iter();
-        others.extend(theirs.filter(|known| !holders.contains(known)));
+        for known in holders_of(scan, service) {
+            if !holders.contains(&known) {
+                others.push(known);
+            }
+        }
     }
     others
 }
@@ -167,12 +182,16 @@ fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
 
 /// The listener of a configuration at an endpoint.
 fn line_of(read: &ParsedConfig, endpoint: &Endpoint) -> Option<ServerLine> {
-    let listens =
-        |setting: &&Setting| setting.role == Role::Listens && same_port(&setting.endpoint, endpoint);
-    Some((read.config.clone(), read.reading.settings.iter().find(listens)?.clone()))
+    for setting in &read.reading.settings {
+        if setting.role == Role::Listens && same_port(&setting.endpoint, endpoint) {
+            return Some((read.config.clone(), setting.clone()));
+        }
+    }
+    None
 }
 
-/// The listener of a running service's own configuration.
+/// The listener of a running service's own configuration. A file of it that no editor understands is an obstacle:
+/// whether the line is in there is unknown then.
 fn own_line(
     scan: &Scan,
     service: &Service,
@@ -215,10 +234,11 @@ fn own_line(
 fn trusted(
     request: &SwitchRequest,
     setting: &Setting,
-    named: Option<&Path>,
+    named: Option<&ServerLine>,
 ) -> Result<Trusted, SwitchObstacle> {
     let mut trusted = Trusted::default();
-    for file in [Some(setting.file.as_path()), named].into_iter().flatten() {
+    let own_file = named.map(|(config, _)| &config.file);
+    for file in [Some(&setting.file), own_file].into_iter().flatten() {
         if let Ok(metadata) = std::fs::metadata(file) {
             trusted = trusted.or(metadata.uid());
         }

@@ -1,53 +1,49 @@
-//! Has running programs load a changed configuration: by systemd if it runs them, by a signal, or by a command of the
-//! user.
+//! What makes a running program load a changed configuration: systemd if it runs the program, a signal, or a command of the
+//! user. It is decided here, for a plan, and is data from then on: the journal has it as words, and what puts a switch back
+//! reads it from there. [`carry_out`] does it.
 
-mod command;
-mod evidence;
+pub(crate) mod carry_out;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::ffi::OsStr;
+use std::path::Path;
 
-use rustix::process::{Pid, kill_process};
+use rustix::process::Signal;
 use samehost_edit::Uptake;
+use samehost_model::Protocol;
 use samehost_model::scan::{Scan, Service};
-use samehost_model::{Protocol, Redactor};
 use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
-use samehost_system::{Identity, Run, peer};
+use samehost_system::{Identity, open, peer};
+use samehost_transaction::ReloadError;
 
-pub(crate) use command::{ReloadCommand, UnitVerb};
-use command::{ReloadSignal, Signalled};
-use evidence::{Before, Shown};
-
-/// Time limit for a reload: systemd's own limit for a start.
-const LIMIT: Duration = Duration::from_secs(90);
+/// How much of a process's title is read, in bytes.
+const LONGEST_TITLE: u64 = 4096;
 
 /// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadWords {
     /// The service that it is for; `None`: every one.
     pub kind: Option<Kind>,
-    /// The command, for sh.
     pub command: String,
 }
 
 impl ReloadWords {
-    /// Reads the option's text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let named = text.split_once('=').and_then(|(name, command)| Some((Kind::named(name)?, command)));
-        match named {
-            Some((kind, command)) => ReloadWords { kind: Some(kind), command: command.to_owned() },
-            None => ReloadWords { kind: None, command: text.to_owned() },
+        if let Some((name, command)) = text.split_once('=')
+            && let Some(kind) = Kind::named(name)
+        {
+            return ReloadWords { kind: Some(kind), command: command.to_owned() };
         }
+        ReloadWords { kind: None, command: text.to_owned() }
     }
 }
 
-/// What makes a program load its new configuration.
+/// What makes a program load its new configuration, as a plan has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReloadAction {
-    /// Nothing is needed, or possible; with a note.
+    /// Nothing is needed, or nothing can be done from here, which a note says.
     Nothing(Option<String>),
     Command(PlannedReload),
     /// Impossible without the user's command.
@@ -57,7 +53,6 @@ pub(crate) enum ReloadAction {
     },
 }
 
-/// A command with its description for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedReload {
     pub(crate) what: String,
@@ -70,7 +65,9 @@ impl ReloadAction {
     }
 }
 
-/// How the program of the configuration at this path loads a change.
+/// How the program of the configuration at this path loads a change. The user's own command comes first, then systemd where
+/// it runs the process, then the signal of the service. `pid` is the process that runs by the file, where that is known:
+/// without it no unit and no process is chosen, because another one of the same kind could be anybody's.
 pub(crate) fn reload_action(
     scan: &Scan,
     uptake: Uptake,
@@ -84,22 +81,17 @@ pub(crate) fn reload_action(
         Uptake::Restart(kind) => (Some(kind), None),
         Uptake::RestartUnit | Uptake::RestartApplication => (None, None),
     };
-    // A unit is restarted whatever it runs; its command is named by that.
-    let named = kind.or_else(|| runs_as(scan, pid?));
-    let given = words
-        .iter()
-        .find(|words| words.kind.is_some() && words.kind == named)
-        .or_else(|| words.iter().find(|words| words.kind.is_none()));
-    if let Some(words) = given {
+    if let Some(words) = words_for(scan, kind, pid, words) {
         let what = format!("run `{}`", words.command);
         return ReloadAction::command(what, ReloadCommand::Shell(words.command.clone()));
     }
     if uptake == Uptake::RestartUnit {
         return restart_unit(file);
     }
-    // If the process is unknown, the first one of this kind could be anybody's.
-    let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
-    if let Some(unit) = unit.filter(|_| systemd_runs()) {
+    if let Some(process) = pid.and_then(|pid| scan.process(pid))
+        && let Some(unit) = process.unit.clone()
+        && systemd_runs()
+    {
         let verb = if matches!(uptake, Uptake::Reload(_)) { UnitVerb::Reload } else { UnitVerb::Restart };
         let what = format!("systemctl {} {unit}", verb.name());
         return ReloadAction::command(what, ReloadCommand::Unit { verb, unit });
@@ -121,17 +113,31 @@ pub(crate) fn reload_action(
     }
 }
 
-/// The kind of service that a process is.
+/// The user's command for a service: the one for its kind, else the one for every kind. A unit is restarted whatever it
+/// runs, and its command is named by that.
+fn words_for<'a>(
+    scan: &Scan,
+    kind: Option<Kind>,
+    pid: Option<u32>,
+    words: &'a [ReloadWords],
+) -> Option<&'a ReloadWords> {
+    let named = match (kind, pid) {
+        (Some(kind), _) => Some(kind),
+        (None, Some(pid)) => runs_as(scan, pid),
+        (None, None) => None,
+    };
+    let for_it = words.iter().find(|words| words.kind.is_some() && words.kind == named);
+    if for_it.is_some() { for_it } else { words.iter().find(|words| words.kind.is_none()) }
+}
+
 pub(crate) fn runs_as(scan: &Scan, pid: u32) -> Option<Kind> {
     scan.services.iter().find(|service| service.pid == Some(pid))?.kind
 }
 
-/// The signal that reloads a kind of service.
 fn signal_of(kind: Kind) -> Option<ReloadSignal> {
     ReloadSignal::named(kind.descriptor().reload_signal.as_deref()?)
 }
 
-/// How a process that no unit runs loads a change.
 fn process_action(kind: Kind, uptake: Uptake, signal: Option<ReloadSignal>, pid: u32) -> ReloadAction {
     let found = match (signal, uptake) {
         (Some(signal), _) if kind.descriptor().reloads_by_master => match master(kind, pid) {
@@ -153,12 +159,20 @@ pub(crate) fn master(kind: Kind, pid: u32) -> Option<u32> {
     if runs_kind(parent, kind) {
         return Some(parent);
     }
-    peer::children(pid).into_iter().any(|child| runs_kind(child, kind)).then_some(pid)
+    for child in peer::children(pid) {
+        if runs_kind(child, kind) {
+            return Some(pid);
+        }
+    }
+    None
 }
 
 /// Whether a process runs a program of a kind, installed by root or its own user.
 fn runs_kind(pid: u32, kind: Kind) -> bool {
-    Identity::of(pid).is_some_and(|identity| runs(&identity, &files_of(kind)))
+    match Identity::of(pid) {
+        Some(identity) => runs(&identity, &files_of(kind)),
+        None => false,
+    }
 }
 
 fn signal_action(kind: Kind, signal: ReloadSignal, pid: u32) -> ReloadAction {
@@ -175,7 +189,7 @@ fn signal_action(kind: Kind, signal: ReloadSignal, pid: u32) -> ReloadAction {
         pid,
         start: identity.start,
         file: Some(path_of(&identity)),
-        title: Some(evidence::title(pid)),
+        title: Some(title(pid)),
     };
     let what = format!("kill -{} {pid} ({kind})", signal.name());
     ReloadAction::command(what, ReloadCommand::Signal(signalled))
@@ -215,7 +229,7 @@ fn restart_unit(file: &Path) -> ReloadAction {
     let unit = unit_of(file);
     let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");
     let is_below = |folders: &[&str]| folders.iter().any(|folder| file.starts_with(folder));
-    let is_container = file.extension().is_some_and(|end| end == "container");
+    let is_container = file.extension() == Some(OsStr::new("container"));
     if is_container && (!is_below(QUADLET) || file.starts_with(OF_USERS)) {
         let words = words.replace("systemctl ", "systemctl --user ");
         return ReloadAction::Nothing(Some(format!(
@@ -247,20 +261,26 @@ fn files_of(kind: Kind) -> Vec<&'static str> {
 
 /// Whether a process runs a file with such a name, installed by root or its own user.
 fn runs(identity: &Identity, names: &[&str]) -> bool {
-    let file = identity
-        .executable
-        .as_ref()
-        .and_then(|file| file.path.file_name())
-        .map(|name| name.to_string_lossy());
-    identity.runs_trusted_file() && file.is_some_and(|name| names.iter().any(|start| name.starts_with(start)))
+    let Some(file) = &identity.executable else { return false };
+    let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+    identity.runs_trusted_file() && names.iter().any(|start| name.starts_with(start))
 }
 
 /// Path of a process' executable, without the kernel's note that it was replaced.
 fn path_of(identity: &Identity) -> String {
-    let path = identity.executable.as_ref().map(|file| file.path.display().to_string());
-    // A process that is ending has none any more.
-    let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| "no program".to_owned());
-    path.trim_end_matches(" (deleted)").to_owned()
+    match &identity.executable {
+        Some(file) if !file.path.as_os_str().is_empty() => {
+            file.path.display().to_string().trim_end_matches(" (deleted)").to_owned()
+        }
+        // A process that is ending has none any more.
+        _ => "no program".to_owned(),
+    }
+}
+
+/// The command line of a process, which many servers replace by a title.
+fn title(pid: u32) -> String {
+    let title = open::proc_file(&format!("/proc/{pid}/cmdline"), LONGEST_TITLE).unwrap_or_default();
+    String::from_utf8_lossy(&title).trim_end_matches('\0').replace('\0', " ")
 }
 
 /// Whether a service of a kind runs here that may be this system's own.
@@ -271,132 +291,138 @@ fn any_of(scan: &Scan, kind: Kind) -> bool {
 
 /// Whether a service is of a kind, or of one that behaves like it.
 pub(crate) fn is_kind(service: &Service, kind: Kind) -> bool {
-    service.kind.is_some_and(|found| found.family() == kind.family())
+    match service.kind {
+        Some(found) => found.family() == kind.family(),
+        None => false,
+    }
 }
 
-/// Whether a user's interrupt stops a reload.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stops {
-    Yes,
-    No,
+/// What makes a program load its configuration, as a plan makes it and the journal keeps it in words. A journal outlives
+/// the version that wrote it, so the words are an interface: they are only made and read here, and every form since 0.1 is
+/// still read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadCommand {
+    /// Has systemd reload or restart a unit: `systemctl VERB -- UNIT`.
+    Unit { verb: UnitVerb, unit: String },
+    /// Has systemd read its units again, since this one changed, and restart it: `restart-unit UNIT`.
+    ChangedUnit(String),
+    /// Sends a signal to a process: `signal NAME PID START EXECUTABLE TITLE`.
+    Signal(Signalled),
+    /// A command of the user: `sh -c COMMAND`.
+    Shell(String),
+    /// Words that no version of samehost wrote since 0.1, run as they are.
+    Other(Vec<String>),
 }
 
-/// Runs a reload command of a journal to put something back. An interrupt does not stop it, its time limit does.
-///
-/// # Errors
-/// Why it failed, for people.
-pub fn reload(words: &[String]) -> Result<(), String> {
-    take(&ReloadCommand::from_words(words)?, &[], Stops::No)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnitVerb {
+    Reload,
+    Restart,
 }
 
-/// Runs a reload command, until the user interrupts it, and looks whether the program took it.
-/// A signal is a request: nginx's old workers still use what the next stage would take away. Going on as
-/// soon as the signal is sent was rejected, so the next stage starts from a known state. `reads`: the
-/// files that changed (docs/decisions/0038).
-///
-/// # Errors
-/// As [`reload`]; and where the program goes on as it was.
-pub(crate) fn reload_now(command: &ReloadCommand, reads: &[PathBuf]) -> Result<(), String> {
-    take(command, reads, Stops::Yes)
+/// A process that gets a signal, and what it ran when the command was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signalled {
+    pub(crate) signal: ReloadSignal,
+    pub(crate) pid: u32,
+    /// When the process started, in clock ticks since boot: numbers of processes are reused.
+    pub(crate) start: u64,
+    /// Its executable; absent in journals of earlier versions.
+    pub(crate) file: Option<String>,
+    /// Its title, by which a successor is known; absent likewise.
+    pub(crate) title: Option<String>,
 }
 
-fn take(command: &ReloadCommand, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
-    match command {
-        ReloadCommand::Signal(to) => send(to, reads, stops),
-        ReloadCommand::ChangedUnit(unit) => {
-            run("systemctl", &["daemon-reload".to_owned()], stops)?;
-            run("systemctl", &["restart", "--", unit].map(str::to_owned), stops)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadSignal {
+    Hup,
+    Usr1,
+    Usr2,
+    Term,
+}
+
+impl UnitVerb {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            UnitVerb::Reload => "reload",
+            UnitVerb::Restart => "restart",
         }
-        ReloadCommand::Unit { verb: UnitVerb::Reload, unit } => reload_unit(unit, reads, stops),
-        ReloadCommand::Unit { .. } | ReloadCommand::Shell(_) | ReloadCommand::Other(_) => {
-            match command.words().as_slice() {
-                [program, words @ ..] => run(program, words, stops),
-                [] => Ok(()),
+    }
+}
+
+impl ReloadSignal {
+    const ALL: [ReloadSignal; 4] =
+        [ReloadSignal::Hup, ReloadSignal::Usr1, ReloadSignal::Usr2, ReloadSignal::Term];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ReloadSignal::Hup => "HUP",
+            ReloadSignal::Usr1 => "USR1",
+            ReloadSignal::Usr2 => "USR2",
+            ReloadSignal::Term => "TERM",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+
+    pub(crate) fn signal(self) -> Signal {
+        match self {
+            ReloadSignal::Hup => Signal::HUP,
+            ReloadSignal::Usr1 => Signal::USR1,
+            ReloadSignal::Usr2 => Signal::USR2,
+            ReloadSignal::Term => Signal::TERM,
+        }
+    }
+}
+
+impl ReloadCommand {
+    pub(crate) fn words(&self) -> Vec<String> {
+        match self {
+            ReloadCommand::Unit { verb, unit } => {
+                vec!["systemctl".into(), verb.name().into(), "--".into(), unit.clone()]
             }
+            ReloadCommand::ChangedUnit(unit) => vec!["restart-unit".into(), unit.clone()],
+            ReloadCommand::Signal(to) => {
+                let mut words =
+                    vec!["signal".into(), to.signal.name().into(), to.pid.to_string(), to.start.to_string()];
+                words.extend(to.file.iter().chain(&to.title).cloned());
+                words
+            }
+            ReloadCommand::Shell(command) => vec!["sh".into(), "-c".into(), command.clone()],
+            ReloadCommand::Other(words) => words.clone(),
         }
     }
-}
 
-/// Has systemd reload a unit, and looks whether its main process took it.
-fn reload_unit(unit: &str, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
-    let before = main_pid(unit).map(|pid| Before::of(pid, false, reads));
-    run("systemctl", &["reload", "--", unit].map(str::to_owned), stops)?;
-    match before {
-        Some(before) => taken(before.wait(stops), unit, reads),
-        None => Ok(()),
+    /// Reads the words of a journal. Words of no known form are run as they are.
+    ///
+    /// # Errors
+    /// When they send a signal that is not known, or to what is not a process.
+    pub(crate) fn from_words(words: &[String]) -> Result<Self, ReloadError> {
+        let text: Vec<&str> = words.iter().map(String::as_str).collect();
+        Ok(match text.as_slice() {
+            ["signal", name, pid, start, more @ ..] if more.len() < 3 => ReloadCommand::Signal(Signalled {
+                signal: ReloadSignal::named(name)
+                    .ok_or_else(|| ReloadError(format!("`{name}` is not a signal that samehost sends")))?,
+                pid: pid.parse().map_err(|_| ReloadError(format!("`{pid}` is not a process number")))?,
+                start: start
+                    .parse()
+                    .map_err(|_| ReloadError(format!("`{start}` is not a time in clock ticks")))?,
+                file: more.first().map(|file| (*file).to_owned()),
+                title: more.get(1).map(|title| (*title).to_owned()),
+            }),
+            ["restart-unit", unit] => ReloadCommand::ChangedUnit((*unit).to_owned()),
+            ["systemctl", "reload", "--", unit] => {
+                ReloadCommand::Unit { verb: UnitVerb::Reload, unit: (*unit).to_owned() }
+            }
+            ["systemctl", "restart", "--", unit] => {
+                ReloadCommand::Unit { verb: UnitVerb::Restart, unit: (*unit).to_owned() }
+            }
+            ["sh", "-c", command] => ReloadCommand::Shell((*command).to_owned()),
+            _ => ReloadCommand::Other(words.to_vec()),
+        })
     }
-}
-
-fn main_pid(unit: &str) -> Option<u32> {
-    let words = ["show", "--property=MainPID", "--value", "--", unit].map(str::to_owned);
-    let ended = Run::new("systemctl", &words, LIMIT).run().ok()?;
-    ended.output.trim().parse().ok().filter(|pid| *pid > 1)
-}
-
-/// The process that gets a signal, or the one that took its place: PHP-FPM that runs as a daemon has another number after each
-/// reload.
-fn process(to: &Signalled) -> Result<Identity, String> {
-    let Signalled { pid, start, file, title, .. } = to;
-    if let Some(identity) = Identity::of(*pid).filter(|identity| identity.start == *start) {
-        return match file.as_ref().filter(|file| **file != path_of(&identity)) {
-            Some(file) if identity.executable.is_none() => Err(format!(
-                "process {pid} ran {file} and is ending: start its service, which then reads the files as they are"
-            )),
-            Some(file) => Err(format!(
-                "process {pid} runs {} by now, and not {file}: reload it yourself",
-                path_of(&identity)
-            )),
-            None => Ok(identity),
-        };
-    }
-    let names = file.as_ref().zip(title.as_ref());
-    let heir = names.and_then(|(file, title)| evidence::successor(file, title, *start));
-    heir.and_then(Identity::of).ok_or_else(|| {
-        format!(
-            "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
-        )
-    })
-}
-
-/// Sends a signal to a process, and waits until it took effect.
-fn send(to: &Signalled, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
-    let identity = process(to)?;
-    let pid = i32::try_from(identity.pid).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| format!("`{}` is not a process number", identity.pid))?;
-    let before = Before::of(identity.pid, to.signal == ReloadSignal::Usr2, reads);
-    kill_process(pid, to.signal.signal())
-        .map_err(|error| format!("signal {} to {}: {error}", to.signal.name(), identity.pid))?;
-    taken(before.wait(stops), &format!("{} ({})", path_of(&identity), identity.pid), reads)
-}
-
-/// Judges what a reload showed. Where nothing changed (a file is put back), a program that shows nothing is believed.
-fn taken(shown: Shown, who: &str, reads: &[PathBuf]) -> Result<(), String> {
-    match shown {
-        Shown::Taken | Shown::Unknown => Ok(()),
-        Shown::NotTaken if reads.is_empty() => Ok(()),
-        Shown::NotTaken => Err(format!(
-            "{who} did not take the change: it was told to reload, and goes on as it was. Its error log says why"
-        )),
-        Shown::Gone => Err(format!("{who} ended when it was told to reload, and nothing took its place")),
-    }
-}
-
-/// Runs a command and returns its output as the error if it fails.
-fn run(program: &str, words: &[String], stops: Stops) -> Result<(), String> {
-    let mut run = Run::new(program, words, LIMIT);
-    if program == "sh" {
-        run = run.of_the_operator();
-    }
-    if stops == Stops::No {
-        run = run.to_the_end();
-    }
-    let ended = run.run().map_err(|error| error.to_string())?;
-    if ended.status.success() {
-        return Ok(());
-    }
-    let words = words.join(" ");
-    let message = format!("`{program} {words}` failed ({}): {}", ended.status, ended.output);
-    Err(Redactor::default().message(&message))
 }
 
 #[cfg(test)]
@@ -432,25 +458,47 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_what_the_command_said() {
-        fn words(text: &str) -> [String; 3] {
-            ["sh", "-c", text].map(str::to_owned)
+    fn words_of_a_journal_are_read_as_they_were_written() {
+        fn signalled(file: Option<&str>, title: Option<&str>) -> ReloadCommand {
+            ReloadCommand::Signal(Signalled {
+                signal: ReloadSignal::Usr2,
+                pid: 27165,
+                start: 188_237,
+                file: file.map(str::to_owned),
+                title: title.map(str::to_owned),
+            })
         }
-        let error = reload(&words("echo no such unit >&2; exit 3")).unwrap_err();
-        assert!(error.contains("no such unit") && error.contains('3'), "{error}");
-        assert!(reload(&words("exit 0")).is_ok());
-        let gone = ["signal", "HUP", "1", "0"].map(str::to_owned);
-        assert!(reload(&gone).unwrap_err().contains("is gone"));
-    }
-
-    #[test]
-    fn a_process_is_reloaded_that_still_runs_the_same_program() {
-        let own = Identity::of(std::process::id()).unwrap();
-        let words = ["signal", "USR1", &own.pid.to_string(), &own.start.to_string(), "/usr/sbin/nginx"];
-        let error = reload(&words.map(str::to_owned)).unwrap_err();
-        assert!(error.contains("and not /usr/sbin/nginx"), "{error}");
-        assert!(!runs(&own, &files_of(Kind::Nginx)));
-        let name = path_of(&own).rsplit('/').next().unwrap().to_owned();
-        assert!(runs(&own, &[&name]));
+        fn words(words: &[&str]) -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        }
+        for (command, expected) in [
+            // Journals of 0.1 have the first form, and the later ones the others.
+            (signalled(None, None), &["signal", "USR2", "27165", "188237"][..]),
+            (
+                signalled(Some("/usr/sbin/php-fpm8.2"), Some("php-fpm: master")),
+                &["signal", "USR2", "27165", "188237", "/usr/sbin/php-fpm8.2", "php-fpm: master"],
+            ),
+            (
+                ReloadCommand::Unit { verb: UnitVerb::Reload, unit: "nginx.service".into() },
+                &["systemctl", "reload", "--", "nginx.service"],
+            ),
+            (
+                ReloadCommand::Unit { verb: UnitVerb::Restart, unit: "app.service".into() },
+                &["systemctl", "restart", "--", "app.service"],
+            ),
+            (ReloadCommand::ChangedUnit("app.service".into()), &["restart-unit", "app.service"]),
+            (ReloadCommand::Shell("signal HUP 1".into()), &["sh", "-c", "signal HUP 1"]),
+            (
+                ReloadCommand::Other(words(&["systemctl", "reload", "nginx"])),
+                &["systemctl", "reload", "nginx"],
+            ),
+            (ReloadCommand::Other(Vec::new()), &[]),
+        ] {
+            assert_eq!(command.words(), words(expected));
+            assert_eq!(ReloadCommand::from_words(&words(expected)), Ok(command));
+        }
+        for wrong in [["signal", "KILL", "1", "0"], ["signal", "HUP", "self", "0"]] {
+            assert!(ReloadCommand::from_words(&words(&wrong)).is_err(), "{wrong:?}");
+        }
     }
 }

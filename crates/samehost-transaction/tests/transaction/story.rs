@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use samehost_transaction::{Reload, State, Transaction, TransactionError, confirm, recover, take_back, undo};
+use samehost_transaction::{
+    Reload, ReloadError, State, Transaction, TransactionError, confirm, recover, take_back, undo,
+};
 
 use crate::scene::Scene;
 
@@ -102,8 +104,8 @@ fn rolled_back() {
     let (before, names) = (scene.look(), scene.names());
     let mut transaction = Transaction::begin(&store, &scene.intent()).unwrap();
     write_all(&mut transaction);
-    let back =
-        transaction.roll_back(&mut |reload| if reload.what == "site" { Err("no".into()) } else { Ok(()) });
+    let back = transaction
+        .roll_back(&mut |reload| if reload.what == "site" { Err(ReloadError("no".into())) } else { Ok(()) });
     assert_eq!(back.files.len(), 3);
     assert_eq!(back.reload_failures.len(), 1);
     assert!(back.left.is_empty() && back.failures.is_empty(), "{back:?}");

@@ -16,7 +16,7 @@ use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, Identity as Present, as_user, open, ownership, start_time};
 
 use super::pools::{self, Worker};
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
 use crate::place::real;
 use crate::reload::unit_of;
@@ -30,15 +30,14 @@ pub(crate) struct ClientIdentity {
     pub(crate) parent: Option<u32>,
     /// When those two started, because process numbers are reused.
     started: [Option<u64>; 2],
-    /// Who it is.
     pub(crate) identity: Identity,
     /// For people: `php-fpm (www-data)`.
     pub(crate) name: String,
 }
 
 impl ClientIdentity {
-    /// One of its processes that is still running, and not another process with the same number. One that has ended and that its
-    /// parent has not waited for yet, as a worker during a reload, has no view of files and network any more.
+    /// One of its processes that is still running, and not another process with the same number. One that has ended and
+    /// that its parent has not waited for yet, as a worker during a reload, has no view of files and network any more.
     pub(crate) fn present(&self) -> Option<u32> {
         for (pid, start) in [self.pid, self.parent].into_iter().zip(self.started) {
             let (Some(pid), Some(start)) = (pid, start) else { continue };
@@ -50,7 +49,6 @@ impl ClientIdentity {
         None
     }
 
-    /// An account without a known process.
     pub(crate) fn account(name: &str, account: &Account) -> Self {
         let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
         ClientIdentity { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
@@ -82,7 +80,10 @@ impl ClientIdentity {
             }
             None => {
                 let identity = Identity { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
-                let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
+                let user = match &process.user {
+                    Some(user) => user.clone(),
+                    None => identity.uid.to_string(),
+                };
                 (identity, user)
             }
         };
@@ -110,22 +111,18 @@ impl<'a> From<&'a Process> for Candidate<'a> {
     }
 }
 
-/// PHP's own server, whose master starts workers on demand.
 pub(super) const PHP_FPM: &str = "php-fpm";
-/// Programs that run PHP for each request.
 const PHP: &[&str] = &[PHP_FPM, "php-cgi", "lsphp", "frankenphp"];
 /// Web servers that run PHP if it is loaded; otherwise they pass requests to one of those.
 const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
-/// Names of PHP's libraries in a process' memory map.
 const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"];
-/// How much of a memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
-/// How long connections to a service are observed for a login, if no suitable client is connected.
+/// How long connections to a service are observed for a login, where no suitable client is connected.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
-/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does needs
-/// no such person. With notes on processes that were skipped, and why.
+/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does
+/// needs no such person. With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
@@ -141,25 +138,34 @@ pub(crate) fn client_identities(
         return (found, notes);
     }
     let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
-    let talking = talking.map(Candidate::from).collect();
-    let found = fitting(scan, config, talking, reader, &mut notes);
+    let found = fitting(scan, config, talking.map(Candidate::from).collect(), reader, &mut notes);
     if !found.is_empty() {
         return (found, notes);
     }
     // Connections that come and go.
-    let waited_for = service.filter(|_| !wait.is_zero());
-    let talking = waited_for.map(|at| talkers(scan, at, wait)).unwrap_or_default();
+    let mut talking = Vec::new();
+    if let (Some(service), false) = (service, wait.is_zero()) {
+        talking = talkers(scan, service, wait);
+    }
     let found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
     (found, notes)
 }
 
-/// Processes that hold a connection to a service now.
 fn holders(scan: &Scan, service: Option<usize>) -> Vec<u32> {
-    let connections = scan.connections.iter().filter(|one| service.is_some() && one.service == service);
-    let sockets = connections.filter_map(|connection| scan.sockets.get(connection.client));
-    sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
+    let mut holders = Vec::new();
+    for connection in &scan.connections {
+        if service.is_none() || connection.service != service {
+            continue;
+        }
+        if let Some(socket) = scan.sockets.get(connection.client) {
+            holders.extend_from_slice(&socket.pids);
+        }
+    }
+    holders
 }
 
+/// Those of the candidates that may be taken for clients, one for each user and view; with notes on the others. An account
+/// alone is taken of what only mounts a socket: the next container sees the directory, and who it runs as decides.
 fn fitting(
     scan: &Scan,
     config: &ConfigFile,
@@ -173,17 +179,16 @@ fn fitting(
         let Candidate { process, will_start } = &candidate;
         let account = will_start.as_ref().map(|worker| &worker.account);
         if let Some(why) = unfit(process, account, &config.file, reader) {
-            let user = match will_start {
-                Some(worker) => worker.name.clone(),
-                None => process.user.clone().unwrap_or_else(|| process.uid.to_string()),
+            let user = match (will_start, &process.user) {
+                (Some(worker), _) => worker.name.clone(),
+                (None, Some(user)) => user.clone(),
+                (None, None) => process.uid.to_string(),
             };
-            let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
-            notes.push(note);
+            notes.push(format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid));
             continue;
         }
         let Some(mut client) = ClientIdentity::of(scan, &candidate) else { continue };
         if config.editor.mounts() {
-            // The socket's directory is what the next one sees; who it runs as decides, on this machine's own files.
             (client.pid, client.parent) = (None, None);
         }
         let Identity { uid, gid, groups } = client.identity.clone();
@@ -227,7 +232,7 @@ fn candidates<'a>(
             let units = handing_over(scan, &config.file);
             let mut inside = Vec::new();
             for process in &scan.processes {
-                let is_handed = process.unit.as_deref().is_some_and(|unit| units.contains(unit));
+                let is_handed = matches!(&process.unit, Some(unit) if units.contains(unit.as_str()));
                 // Not every shell in the directory: only processes that talk to the service, or serve themselves.
                 let is_client = holders.contains(&process.pid) || serves(scan, process);
                 if is_handed || (is_client && works_in(process.pid, folder)) {
@@ -297,21 +302,27 @@ fn fpm<'a>(
 
 /// Whether a process is the main one of a service, or one of its workers.
 fn is_of_main(process: &Process, main: Option<u32>) -> bool {
-    main.is_some_and(|pid| process.pid == pid || process.parent == pid)
+    match main {
+        Some(pid) => process.pid == pid || process.parent == pid,
+        None => false,
+    }
 }
 
-/// Whether a process or its parent is a service.
 fn serves(scan: &Scan, process: &Process) -> bool {
-    let own = [process.pid, process.parent];
-    scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
+    let own = [Some(process.pid), Some(process.parent)];
+    scan.services.iter().any(|service| own.contains(&service.pid))
 }
 
-/// Whether a web server has PHP loaded.
 fn has_php(pid: u32) -> bool {
     let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
     let text = String::from_utf8_lossy(&maps);
-    let mut names = text.lines().filter_map(|line| line.rsplit_once('/')).map(|(_, name)| name);
-    names.any(|name| PHP_LIBRARIES.iter().any(|library| name.starts_with(library)))
+    for line in text.lines() {
+        let Some((_, name)) = line.rsplit_once('/') else { continue };
+        if PHP_LIBRARIES.iter().any(|library| name.starts_with(library)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Working processes of these programs, without those that are parents of others.
@@ -325,37 +336,40 @@ pub(super) fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Proc
 /// process' name decides.
 fn is_one_of(process: &Process, programs: &[&str]) -> bool {
     let file = program(process);
-    let is =
-        |name: &str| is_program(file, name) || (file.starts_with(name) && is_program(&process.name, name));
-    programs.iter().any(|name| is(name))
+    for name in programs {
+        if is_program(file, name) || (file.starts_with(name) && is_program(&process.name, name)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Name of the executable that a process runs; if it is not visible, the name of the process.
 fn program(process: &Process) -> &str {
-    let path = process.executable.as_deref().map(|path| path.trim_end_matches(" (deleted)"));
-    path.and_then(|path| path.rsplit('/').next()).unwrap_or(&process.name)
+    let Some(path) = &process.executable else { return &process.name };
+    let path = path.trim_end_matches(" (deleted)");
+    match path.rsplit_once('/') {
+        Some((_, name)) => name,
+        None => path,
+    }
 }
 
 /// Whether a name is a program's, possibly with a version (`php-fpm8.2`, `apache2`), `d` or `-server` at its end.
 fn is_program(name: &str, program: &str) -> bool {
-    name.strip_prefix(program).is_some_and(|rest| {
-        matches!(rest, "" | "d" | "-server") || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-    })
+    let Some(rest) = name.strip_prefix(program) else { return false };
+    matches!(rest, "" | "d" | "-server") || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// Whether a process' working directory is this directory, by its real path, or below it.
 pub(super) fn works_in(pid: u32, folder: &Path) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+    match std::fs::read_link(format!("/proc/{pid}/cwd")) {
+        Ok(directory) => directory.starts_with(folder),
+        Err(_) => false,
+    }
 }
 
-// Decides whether a process may be taken for the client of a configuration. Its name is its own claim; its user, its
-// program and its namespaces come from the kernel. Processes that could not read the configuration are not used, so
-// that another customer's process neither learns its content nor influences the result.
-
-/// Who has to be able to read the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
-    /// The process.
+enum Reader {
     Itself,
     /// The process, or the one that started it and passes the content on: a master to its workers, the system manager
     /// to its units.
@@ -367,18 +381,17 @@ const ANYONE: u32 = 65_534;
 
 /// Reason not to take a process for a client; `None` if it may be one. With an account: for a process that it will
 /// start as that user.
-pub(super) fn unfit(
-    process: &Process,
-    will_be: Option<&Account>,
-    file: &Path,
-    reader: Reader,
-) -> Option<String> {
+///
+/// Its name is its own claim; its user, its program and its namespaces come from the kernel. Processes that could not read
+/// the configuration are not used, so that another customer's process neither learns its content nor influences the
+/// result.
+fn unfit(process: &Process, will_be: Option<&Account>, file: &Path, reader: Reader) -> Option<String> {
     let Some(mut status) = status::read(process.pid) else { return Some("it has ended".into()) };
     if let Some(account) = will_be {
         let Account { uid, gid, groups } = account.clone();
         status = Status { uid, gid, groups, capabilities: 0, ..status };
     }
-    let of_container = process.container.as_ref().is_some_and(|container| !container.foreign);
+    let of_container = matches!(&process.container, Some(container) if !container.foreign);
     // Without root, no other user's view can be taken.
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -386,16 +399,18 @@ pub(super) fn unfit(
     if !is_of_the_system(process.pid) {
         return Some("an ordinary user made its namespaces, and what it sees in there".into());
     }
-    if !may_read(process.pid, &status, file) {
-        let is_handed = reader == Reader::OrItsMaster
-            && (process.unit.is_some() || status::read(process.parent).is_some_and(|master| master.uid == 0));
-        if !is_handed && !process.unit.as_deref().is_some_and(|unit| hands_over(unit, file)) {
-            return Some(format!("its user may not read {}", file.display()));
-        }
+    if !may_read(process.pid, &status, file) && !is_handed(process, file, reader) {
+        return Some(format!("its user may not read {}", file.display()));
     }
     // In a container of the system, and where it is not visible, the executable is not judged.
-    let program = Executable::of(process.pid).filter(|_| !of_container)?;
-    let owner = std::fs::metadata(file).map_or(0, |found| found.uid());
+    if of_container {
+        return None;
+    }
+    let program = Executable::of(process.pid)?;
+    let owner = match std::fs::metadata(file) {
+        Ok(found) => found.uid(),
+        Err(_) => 0,
+    };
     // A user's own program is acceptable for a file that was given to that user; a file for everyone was given to
     // nobody.
     let is_own = program.owner == status.uid && (owner == status.uid || !may_anyone_read(file));
@@ -410,6 +425,18 @@ pub(super) fn unfit(
     ))
 }
 
+/// Whether a process gets the content of a file from somebody who may read it: from a master that belongs to root, from the
+/// system manager, or by `EnvironmentFile=` of its unit.
+fn is_handed(process: &Process, file: &Path, reader: Reader) -> bool {
+    if reader == Reader::OrItsMaster {
+        let has_master = matches!(status::read(process.parent), Some(master) if master.uid == 0);
+        if process.unit.is_some() || has_master {
+            return true;
+        }
+    }
+    matches!(&process.unit, Some(unit) if hands_over(unit, file))
+}
+
 fn may_anyone_read(file: &Path) -> bool {
     can_open(&Account { uid: ANYONE, gid: ANYONE, groups: Vec::new() }, file)
 }
@@ -421,8 +448,10 @@ fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
     }
     // With another root directory the path leads elsewhere, so the file's own permissions decide.
     let has_own_root = ownership::root_of(Some(pid)) != Path::new("/");
-    let found = std::fs::metadata(file);
-    has_own_root && found.is_ok_and(|found| status.may(4, found.mode(), found.uid(), found.gid()))
+    match std::fs::metadata(file) {
+        Ok(found) if has_own_root => status.may(4, found.mode(), found.uid(), found.gid()),
+        _ => false,
+    }
 }
 
 fn can_open(account: &Account, file: &Path) -> bool {

@@ -1,49 +1,57 @@
 //! The client side of a hop: who connects because of a configuration, the application that this is, and what it has beside
-//! its files. All of it is seen before anything is tried; whether a login succeeds is for the pre-flight to say.
+//! its files. All of it is seen before anything is tried; whether a login succeeds is for the login to say.
+//!
+//! Who may be logged in as is not therefore the application: its connections are known by processes, now and after a
+//! restart. For PHP they are behind a master of PHP-FPM: what its pools hand to PHP, and how PHP takes a change of one
+//! of its files, is read here too.
 
-pub(crate) mod application;
 pub(crate) mod identity;
 pub(crate) mod pools;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use samehost_edit::formats::php_fpm::HandedKind;
-use samehost_edit::{LIBPQ_WORDS, Library, Setting};
+use samehost_edit::formats::php_fpm::{Handed, HandedKind, handed, keeps_environment};
+use samehost_edit::formats::php_ini::directive;
+use samehost_edit::{Files, LIBPQ_WORDS, Library, Overlay, Setting, Uptake};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Protocol, Secret};
-use samehost_system::{lookup, open};
+use samehost_services::Kind;
+use samehost_system::identity::stat_field;
+use samehost_system::proc::pids;
+use samehost_system::{lookup, open, peer};
 
-use self::application::{Application, Master, Revalidation, Variables, application, masters, revalidation};
-use self::identity::{A_MOMENT, ClientIdentity, client_identities};
-use crate::configuration::config_file::ConfigFile;
-use crate::configuration::server_files::process_of;
+use self::identity::{
+    A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs, works_in,
+};
+use self::pools::{fpm_config, pools_of};
+use crate::configuration::ConfigFile;
+use crate::configuration::server_files::{self, process_of};
 use crate::findings::{bar, place};
+use crate::place::real;
 
-/// The client side of a hop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientSide {
     /// The process that runs by the configuration.
     pub(crate) process: Option<u32>,
-    /// Who connects.
     pub(crate) identities: Vec<ClientIdentity>,
     /// By which processes its connections are known.
     pub(crate) application: Application,
-    /// The masters of PHP-FPM that run it.
     pub(crate) masters: Vec<Master>,
     /// How it takes a change of its file, where it is PHP.
     pub(crate) revalidation: Option<Revalidation>,
-    /// What it has beside the configuration.
     pub(crate) around: Around,
 }
 
-/// Which clients of a configuration are looked for.
+/// Which clients of a configuration are looked for, and for what. Who only asks what the application does waits for nobody,
+/// and needs none of what a login needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
-    /// None: the configuration listens, and who connects to it is not in it.
+    /// Nobody: the configuration listens, and who connects to it is not in it.
     Nobody,
-    /// The user of this name, whoever connects.
     User(&'a str),
     /// Somebody to log in as, who is waited for where nobody is connected.
     ToLogIn,
@@ -90,7 +98,6 @@ impl ClientSide {
     }
 }
 
-/// The account that the user named for the application.
 fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     match lookup::account(user) {
         Some(account) => Ok(ClientIdentity::account(user, &account)),
@@ -102,25 +109,23 @@ fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     }
 }
 
-// What a client has beside its configuration: the library by which it connects, what its environment says of libpq, and
-// the connections that it has open.
-
-/// How much of a process's environment is read, in bytes.
+/// How much of a process's environment, of its memory map and of its title is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;
-/// How much of a process's memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
 /// libpq's variables beside those that are words of a connection.
 const OF_LOGIN: &[&str] = &["PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICEFILE", "PGSYSCONFDIR", "HOME"];
 
-/// What a client has beside its configuration.
+/// What a client has beside its configuration: the library by which it connects, what its environment says of libpq,
+/// and the connections that it has open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
     pub(crate) library: Library,
+    /// Variables of its environment, the first of each name.
     pub(crate) given: Vec<Given>,
+    /// Its connections over TCP to the service that moves.
     pub(crate) open: Vec<OpenConnection>,
 }
 
-/// A variable of its environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) name: String,
@@ -130,17 +135,14 @@ pub(crate) struct Given {
     pub(crate) place: String,
 }
 
-/// A connection over TCP to the service that moves.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenConnection {
-    /// The client's port.
     pub(crate) port: u16,
     pub(crate) pid: u32,
     pub(crate) name: String,
 }
 
 impl Around {
-    /// What surrounds these clients, who connect to a service because of a setting.
     fn of(
         scan: &Scan,
         setting: &Setting,
@@ -164,7 +166,6 @@ impl Around {
         Around { library, given: given(masters, clients), open }
     }
 
-    /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&Given> {
         self.given.iter().find(|given| given.name == name)
     }
@@ -230,27 +231,31 @@ fn connections(
     found
 }
 
-/// The library that a process has loaded; of Node, the one that its project names.
+/// The library that a process has loaded, by its memory map; of Node, whose libraries are not mapped, the one that its
+/// project names alone.
 fn library_of(pid: u32) -> Library {
     let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
-    let mut files = maps.lines().filter_map(|line| line.split_once('/').map(|(_, path)| path));
-    let loaded = files.find_map(|path| {
+    for line in maps.lines() {
+        let Some((_, path)) = line.split_once('/') else { continue };
         let name = path.rsplit('/').next().unwrap_or(path);
         if name.starts_with("libpq.so") || name.starts_with("libpq-") {
-            return Some(Library::Libpq);
+            return Library::Libpq;
         }
-        path.contains("/asyncpg/").then_some(Library::Asyncpg)
-    });
-    loaded.unwrap_or_else(|| of_node(pid))
+        if path.contains("/asyncpg/") {
+            return Library::Asyncpg;
+        }
+    }
+    of_node(pid)
 }
 
 fn of_node(pid: u32) -> Library {
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    if program.file_name().is_none_or(|name| name != "node") {
+    if program.file_name() != Some(OsStr::new("node")) {
         return Library::Unknown;
     }
-    let project = open::read_in_root(pid, &works_in(pid).join("package.json"), 1 << 20).unwrap_or_default();
+    let project =
+        open::read_in_root(pid, &directory_of(pid).join("package.json"), 1 << 20).unwrap_or_default();
     let project = String::from_utf8_lossy(&project);
     match (project.contains("\"pg\""), project.contains("\"postgres\"")) {
         (true, false) => Library::NodePostgres,
@@ -259,7 +264,7 @@ fn of_node(pid: u32) -> Library {
     }
 }
 
-fn works_in(pid: u32) -> PathBuf {
+fn directory_of(pid: u32) -> PathBuf {
     std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| Path::new("/").to_owned())
 }
 
@@ -267,6 +272,265 @@ fn works_in(pid: u32) -> PathBuf {
 pub(crate) fn environment(pid: u32) -> Variables {
     let bytes = open::proc_file(&format!("/proc/{pid}/environ"), LARGEST_ENVIRONMENT).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let mut variables = Variables::new();
+    for pair in text.split('\0') {
+        if let Some((name, value)) = pair.split_once('=') {
+            variables.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    variables
+}
+
+const LONGEST_TITLE: u64 = 4096;
+
+/// The processes of an application, by which its connections are known. New ones come with each reload, and belong to it
+/// by the one that starts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Application {
+    /// Processes and their descendants.
+    pub(crate) families: Vec<u32>,
+    /// Masters of PHP-FPM, each with the name of the pool whose workers count.
+    pub(crate) pools: Vec<(u32, String)>,
+    /// The directory in which its processes work, where it takes its configuration by being started again.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Application {
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.families.iter().flat_map(|root| peer::family(*root)).collect();
+        if let Some(folder) = &self.folder {
+            // Our own logins are not the application's, in whatever directory this command was given.
+            let own = peer::family(std::process::id());
+            for at_work in at_work_in(folder) {
+                pids.extend(peer::family(at_work).into_iter().filter(|pid| !own.contains(pid)));
+            }
+        }
+        for (master, name) in &self.pools {
+            let title = format!("php-fpm: pool {name}");
+            pids.extend(peer::children(*master).into_iter().filter(|worker| title_of(*worker) == title));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+}
+
+/// The title that a process gave itself, or its command line.
+fn title_of(pid: u32) -> String {
+    let title = open::proc_file(&format!("/proc/{pid}/cmdline"), LONGEST_TITLE).unwrap_or_default();
+    String::from_utf8_lossy(&title).trim_end_matches(['\0', ' ']).to_owned()
+}
+
+/// The processes of the application that a configuration belongs to, given who will connect. Of PHP, those of the pool
+/// that serves the directory; where no web server names it, those of every pool, if one master has them all. `process`
+/// is the one that runs by the configuration itself, where that is known.
+pub(crate) fn application(
+    scan: &Scan,
+    config: &ConfigFile,
+    process: Option<u32>,
+    clients: &[ClientIdentity],
+) -> Application {
+    if let (Some(Kind::PhpFpm), Some(master)) = (config.kind(), process) {
+        return Application { families: vec![master], ..Application::default() };
+    }
+    if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
+        return php_behind_fpm(scan, server_files::folder(&config.file));
+    }
+    // A program that connects for a moment need not be connected when we look, and one that takes its file at its start
+    // has another number then: it is known by the directory in which it works, or by its unit. Whoever talks to the
+    // same service and may read the file can be logged in as, and is not therefore the application.
+    let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
+    let (mut folder, mut units) = (None, BTreeSet::new());
+    if starts_again {
+        folder = Some(real(server_files::folder(&config.file)));
+        units = handing_over(scan, &config.file);
+    }
+    let mut families = Vec::new();
+    for client in clients {
+        let process = client.pid.and_then(|pid| scan.process(pid));
+        let unit = process.and_then(|process| process.unit.as_deref());
+        let is_handed = matches!(unit, Some(unit) if units.contains(unit));
+        if let (Some(pid), Some(folder)) = (client.pid, &folder)
+            && !is_handed
+            && !works_in(pid, folder)
+        {
+            continue;
+        }
+        families.extend(client.pid);
+        // A supervisor's parent starts more than this application.
+        if let Some(parent) = client.parent.filter(|parent| *parent > 1) {
+            let parents_name = scan.process(parent).map(|process| &process.name);
+            if process.map(|process| &process.name) == parents_name {
+                families.push(parent);
+            }
+        }
+    }
+    Application { families, pools: Vec::new(), folder }
+}
+
+/// The processes of PHP behind PHP-FPM that serve files of a directory, or of the one above it (`public/`). Nothing where
+/// several masters could: whose connection it is could not be told.
+fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
+    for directory in directory.ancestors().take(2) {
+        let mut serving = Application::default();
+        for pool in pools_of(scan, directory) {
+            serving.pools.push((pool.master, pool.name));
+        }
+        if !serving.pools.is_empty() {
+            return serving;
+        }
+    }
+    let mut masters = BTreeSet::new();
+    for worker in of_programs(scan, &[PHP_FPM]) {
+        if worker.parent > 1 {
+            masters.insert(worker.parent);
+        }
+    }
+    if masters.len() > 1 {
+        return Application::default();
+    }
+    Application { families: masters.into_iter().collect(), ..Application::default() }
+}
+
+/// Processes that work in a directory or below it. Whoever does so at a terminal is a person.
+fn at_work_in(folder: &Path) -> Vec<u32> {
+    let mut found = pids();
+    found.retain(|pid| works_in(*pid, folder) && stat_field(*pid, 7).as_deref() == Some("0"));
+    found
+}
+
+/// After how many seconds PHP looks at a file again, where nothing says otherwise (opcache.revalidate_freq).
+const USUAL_REVALIDATION: u64 = 2;
+
+pub(crate) type Variables = BTreeMap<String, String>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Master {
+    pub(crate) pid: u32,
+    pub(crate) config: ConfigFile,
+    /// The pools that serve the application; empty where that is not known.
+    pub(crate) pools: Vec<String>,
+}
+
+impl Master {
+    /// What its pools hand to PHP: those that serve the application, where that is known.
+    pub(crate) fn handed(&self) -> Vec<Handed> {
+        self.of_its_pools(handed(&self.config.file, &self.config.files()))
+    }
+
+    /// What its pools hand to PHP when files have these texts.
+    pub(crate) fn handed_with(&self, changed: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<Handed> {
+        let files = self.config.files();
+        let mut texts = BTreeMap::new();
+        for Handed { file, .. } in handed(&self.config.file, &files) {
+            // A pool's file may be named by a link.
+            let Ok(real) = file.canonicalize() else { continue };
+            if let Some(text) = changed.get(&real) {
+                texts.insert(file, text.clone());
+            }
+        }
+        self.of_its_pools(handed(&self.config.file, &Overlay::new(&files, texts)))
+    }
+
+    /// Whether it gives PHP the environment that it was started with, which nobody can read.
+    pub(crate) fn keeps_environment(&self) -> bool {
+        keeps_environment(&self.config.file, &self.config.files())
+    }
+
+    /// Whether its pools hand on these values, in other files than those on disk; one that is empty is not handed on.
+    pub(crate) fn says(&self, files: &dyn Files, wanted: &Variables) -> bool {
+        for one in self.of_its_pools(handed(&self.config.file, files)) {
+            let HandedKind::Variable(name) = &one.what else { continue };
+            if let Some(new) = wanted.get(name)
+                && one.value.as_ref() != Some(new)
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn of_its_pools(&self, mut all: Vec<Handed>) -> Vec<Handed> {
+        all.retain(|one| self.pools.is_empty() || self.pools.contains(&one.pool));
+        all
+    }
+
+    /// A setting of PHP in its pools, else in the php.ini beside its configuration; with its place.
+    fn setting(&self, key: &str) -> Option<(String, String)> {
+        for one in self.handed() {
+            if one.what == HandedKind::Setting(key.to_owned())
+                && let Some(value) = one.value
+            {
+                return Some((value, place(&one.file, one.line)));
+            }
+        }
+        let files = self.config.files();
+        let ini = server_files::folder(&self.config.file).join("php.ini");
+        if !files.exists(&ini) {
+            return None;
+        }
+        let (value, file, line) = directive(&ini, &files, key)?;
+        Some((value, place(&file, line)))
+    }
+}
+
+/// The masters of PHP-FPM that run an application: those of its pools, else those of its clients.
+fn masters(scan: &Scan, application: &Application, clients: &[ClientIdentity]) -> Vec<Master> {
+    let mut wanted: Vec<(u32, Vec<String>)> = Vec::new();
+    for (master, pool) in &application.pools {
+        match wanted.iter_mut().find(|(known, _)| known == master) {
+            Some((_, pools)) => pools.push(pool.clone()),
+            None => wanted.push((*master, vec![pool.clone()])),
+        }
+    }
+    if wanted.is_empty() {
+        for client in clients {
+            for pid in [client.pid, client.parent].into_iter().flatten() {
+                wanted.push((pid, Vec::new()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (pid, pools) in wanted {
+        if let Some(config) = fpm_config(scan, pid) {
+            found.push(Master { pid, config, pools });
+        }
+    }
+    found
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Revalidation {
+    After(Duration),
+    /// It does not look again until this master is reloaded; with the master's configuration and the place of that setting.
+    Never {
+        master: u32,
+        file: PathBuf,
+        place: String,
+    },
+}
+
+/// How PHP of these masters takes a change of a file; `None` where it is not PHP's.
+fn revalidation(file: &Path, masters: &[Master]) -> Option<Revalidation> {
+    if file.extension() != Some(OsStr::new("php")) {
+        return None;
+    }
+    let mut longest = Duration::from_secs(USUAL_REVALIDATION);
+    for master in masters {
+        if let Some((value, place)) = master.setting("opcache.validate_timestamps")
+            && is_off(&value)
+            && !matches!(master.setting("opcache.enable"), Some((value, _)) if is_off(&value))
+        {
+            let file = master.config.file.clone();
+            return Some(Revalidation::Never { master: master.pid, file, place });
+        }
+        if let Some((value, _)) = master.setting("opcache.revalidate_freq") {
+            longest = longest.max(Duration::from_secs(value.parse().unwrap_or(0)));
+        }
+    }
+    Some(Revalidation::After(longest))
+}
+
+fn is_off(value: &str) -> bool {
+    ["0", "off", "no", "false", ""].contains(&value.to_ascii_lowercase().as_str())
 }

@@ -17,23 +17,21 @@ use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_system::{Account, User, accounts, identity, lookup};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
 use crate::place::same_port;
 
-/// The configuration by which a master of PHP-FPM runs.
 pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
-    let mut services = scan.services.iter().filter(|service| service.kind == Some(Kind::PhpFpm));
-    let service = services.find(|service| service.pid == Some(master))?;
+    let mut services = scan.services.iter();
+    let service =
+        services.find(|service| service.kind == Some(Kind::PhpFpm) && service.pid == Some(master))?;
     server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?)
 }
 
 /// A pool that serves a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// Its master.
     pub(crate) master: u32,
-    /// Its name.
     pub(crate) name: String,
 }
 
@@ -42,8 +40,8 @@ pub(crate) fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
     let mut found: Vec<Pool> = Vec::new();
     for endpoint in passes_for(scan, directory) {
         for at in services_at(scan, &endpoint) {
-            let service = scan.services.get(at).filter(|service| service.kind == Some(Kind::PhpFpm));
-            let Some(master) = service.and_then(|service| service.pid) else { continue };
+            let Some(service) = scan.services.get(at) else { continue };
+            let (Some(Kind::PhpFpm), Some(master)) = (service.kind, service.pid) else { continue };
             let Some(config) = fpm_config(scan, master) else { continue };
             let Ok(reading) = config.editor.read(&config.file, &config.files()) else { continue };
             for setting in reading.settings.iter().filter(|setting| setting.role == Role::Listens) {
@@ -82,25 +80,27 @@ fn passes_for(scan: &Scan, directory: &Path) -> Vec<Endpoint> {
 /// Whether a block names a directory or something below it.
 fn names(block: &str, directory: &Path) -> bool {
     let directory = directory.display().to_string();
-    block.match_indices(&directory).any(|(at, found)| {
+    for (at, found) in block.match_indices(&directory) {
         let rest = &block[at + found.len()..];
-        rest.is_empty() || rest.starts_with(['/', ';', '"', '\'', ' '])
-    })
+        if rest.is_empty() || rest.starts_with(['/', ';', '"', '\'', ' ']) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The texts between the braces of blocks of this name.
 fn blocks<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(name) {
-        let is_word = text[..at]
-            .chars()
-            .next_back()
-            .is_none_or(|before| before.is_whitespace() || "{};".contains(before));
+        let before = &text[..at];
+        let is_word =
+            before.is_empty() || before.ends_with(char::is_whitespace) || before.ends_with(['{', '}', ';']);
         let rest = &text[at + name.len()..];
-        let Some(open) = rest.find(['{', ';']).filter(|open| is_word && rest[*open..].starts_with('{'))
-        else {
+        let Some(open) = rest.find(['{', ';']) else { continue };
+        if !is_word || !rest[open..].starts_with('{') {
             continue;
-        };
+        }
         let mut depth = 0_usize;
         for (length, letter) in rest[open..].char_indices() {
             match letter {
@@ -142,8 +142,8 @@ fn endpoints(value: &str, texts: &[String]) -> Vec<Endpoint> {
             let rest = &text[at + "upstream".len()..];
             let Some((name, body)) = rest.split_once('{') else { continue };
             if name.trim() == value {
-                let body = body.split_once('}').map_or(body, |(body, _)| body);
-                found.extend(values(body, "server").into_iter().filter_map(endpoint));
+                let end = body.find('}').unwrap_or(body.len());
+                found.extend(values(&body[..end], "server").into_iter().filter_map(endpoint));
             }
         }
     }
@@ -160,9 +160,7 @@ fn endpoint(value: &str) -> Option<Endpoint> {
     }
 }
 
-/// A worker that there will be.
 pub(crate) struct Worker {
-    /// Whose it will be.
     pub(crate) account: Account,
     /// For people: `www-data, pool www, which has no process now`.
     pub(crate) name: String,
@@ -171,13 +169,14 @@ pub(crate) struct Worker {
 /// Workers that a master will start for pools without any; with notes on pools that remain unknown.
 pub(crate) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) -> Vec<Worker> {
     let Some(config) = fpm_config(scan, master.pid) else { return Vec::new() };
-    let running: Vec<(u32, u32)> = scan
-        .processes
-        .iter()
-        .filter(|process| process.parent == master.pid)
-        .filter_map(|worker| identity::Identity::of(worker.pid))
-        .map(|worker| (worker.uid, worker.gid))
-        .collect();
+    let mut running: Vec<(u32, u32)> = Vec::new();
+    for process in &scan.processes {
+        if process.parent == master.pid
+            && let Some(worker) = identity::Identity::of(process.pid)
+        {
+            running.push((worker.uid, worker.gid));
+        }
+    }
     let mut found = Vec::new();
     for pool in runs_as(&config.file, &config.files()) {
         let Some(account) = account(&pool) else { continue };
@@ -205,7 +204,11 @@ fn account(pool: &RunsAs) -> Option<Account> {
         Err(_) => lookup::account(&pool.user)?,
     };
     if let Some(group) = &pool.group {
-        let own = std::mem::replace(&mut account.gid, group.parse().ok().or_else(|| accounts::group(group))?);
+        let gid = match group.parse() {
+            Ok(gid) => gid,
+            Err(_) => accounts::group(group)?,
+        };
+        let own = std::mem::replace(&mut account.gid, gid);
         // The list contains the user's own group, which the pool's group replaces.
         if let Some(at) = account.groups.iter().rposition(|one| *one == own) {
             account.groups.remove(at);

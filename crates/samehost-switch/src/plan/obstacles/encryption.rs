@@ -2,9 +2,10 @@
 //! the environment, or in the program's code; the last shows in the present connection alone, by the server's own word
 //! (`pg_stat_ssl`).
 //!
-//! A trial login of ours asks for nothing of that and succeeds, and the application failed at its next restart. That the
-//! present connection has TLS is not a reason by itself: libpq takes TLS over TCP wherever the server has it (`prefer`), and goes
-//! without over a socket. So the library decides (`samehost_edit::Library`); where it is not known, a person does.
+//! A trial login of ours asks for nothing of that and succeeds, and the application failed at its next restart. That
+//! the present connection has TLS is not a reason by itself: libpq takes TLS over TCP wherever the server has it
+//! (`prefer`), and goes without over a socket. So the library decides (`samehost_edit::Library`); where it is not
+//! known, a person does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use samehost_edit::{Files, Library, OverSocket, Word, parameter};
 use samehost_login::postgres::{FoundPassword, OwnFiles, PasswordPlace};
 use samehost_login::{Credentials, Encrypted};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, ObstacleCode, Protocol};
+use samehost_model::{Endpoint, ObstacleCode, Protocol, Secret};
 use samehost_system::User;
 use samehost_system::diag::Diag;
 use samehost_system::identity::is_shared_with;
@@ -25,6 +26,7 @@ use crate::plan::client::identity::ClientIdentity;
 use crate::plan::hop::Hop;
 
 /// The code of these obstacles, which `--accept` passes.
+///
 /// A trial login without TLS succeeded over the socket, and the application failed at its next restart,
 /// because it asks for TLS and PostgreSQL has none there. Barring wherever the present connection has TLS
 /// was rejected: Debian's PostgreSQL has it, and libpq takes it, so every sound switch of a Django site
@@ -35,12 +37,10 @@ const ENCRYPTION: ObstacleCode = ObstacleCode::Encryption;
 const MOST_FILES: usize = 300;
 const DEEPEST: u32 = 4;
 
-/// Directories whose files the project did not write.
 const FOREIGN: &[&str] = &["node_modules", ".git", ".next", "coverage", "test", "tests", "public"];
 const CLIENTS: &[&str] =
     &["pg", "pg-pool", "postgres", "typeorm", "sequelize", "knex", "drizzle-orm/node-postgres"];
 
-/// A word, and where it stands.
 struct Asked {
     word: Word,
     place: String,
@@ -153,7 +153,7 @@ pub(crate) fn in_code(hop: &Hop, encrypted: &[Encrypted]) -> Option<SwitchObstac
     if hop.to.path().is_none() || library.does_without_tls() || is_told {
         return None;
     }
-    let (who, tls) = encrypted.iter().find_map(|one| Some((holder(hop, one.port)?, &one.tls)))?;
+    let (who, tls) = first_held(hop, encrypted)?;
     let what_then = match sentence {
         Some(sentence) => format!("{} then fails: {sentence}", library.name()),
         None => "whether the program goes without is not known".to_owned(),
@@ -173,30 +173,49 @@ pub(crate) fn in_code(hop: &Hop, encrypted: &[Encrypted]) -> Option<SwitchObstac
     ))
 }
 
+/// The first of these connections that the application has: who of it, and with which TLS.
+fn first_held<'a>(hop: &Hop, encrypted: &'a [Encrypted]) -> Option<(String, &'a str)> {
+    for connection in encrypted {
+        if let Some(who) = holder(hop, connection.port) {
+            return Some((who, &connection.tls));
+        }
+    }
+    None
+}
+
 /// Who of the application has the connection from this port: as the scan saw it, or now.
 fn holder(hop: &Hop, port: u16) -> Option<String> {
     if let Some(open) = hop.client.around.open.iter().find(|open| open.port == port) {
         return Some(format!("{} {}", open.name, open.pid));
     }
     let pids = hop.client.application.pids();
-    let sockets = Diag::open().and_then(|mut diag| diag.connected(0)).unwrap_or_default();
-    let mut from = sockets.iter().filter(|socket| socket.local.inet().is_some_and(|at| at.port() == port));
-    let pid = from.find_map(|socket| holder_among(&pids, socket.inode))?;
-    let client =
-        hop.client.identities.iter().find(|client| client.pid == Some(pid) || client.parent == Some(pid));
-    Some(client.map_or_else(|| format!("process {pid}"), |client| format!("{} {pid}", client.name)))
+    for socket in Diag::open().and_then(|mut diag| diag.connected(0)).unwrap_or_default() {
+        let Some(address) = socket.local.inet() else { continue };
+        if address.port() != port {
+            continue;
+        }
+        let Some(pid) = holder_among(&pids, socket.inode) else { continue };
+        for client in &hop.client.identities {
+            if client.pid == Some(pid) || client.parent == Some(pid) {
+                return Some(format!("{} {pid}", client.name));
+            }
+        }
+        return Some(format!("process {pid}"));
+    }
+    None
 }
 
 /// What is known of a program that has no connection open, which would show whether its code asks for TLS: a line of its
 /// sources bars, and otherwise a note says that nothing was seen.
 pub(super) fn unseen(hops: &[Hop]) -> Findings {
     let mut findings = Findings::default();
-    for hop in hops.iter().filter(|hop| hop.to.path().is_some() && hop.setting.protocol == Protocol::Postgres)
-    {
+    for hop in hops {
         let library = hop.client.around.library;
-        let Some(sentence) = library.without_tls().filter(|_| hop.client.around.open.is_empty()) else {
+        let is_over_socket = hop.to.path().is_some() && hop.setting.protocol == Protocol::Postgres;
+        let Some(sentence) = library.without_tls() else { continue };
+        if !is_over_socket || !hop.client.around.open.is_empty() {
             continue;
-        };
+        }
         let name = &hop.setting.name;
         match line_with_tls(folder(&hop.config.file), &hop.config.files()) {
             Some((file, line)) => findings.add([bar(
@@ -220,8 +239,8 @@ pub(super) fn unseen(hops: &[Hop]) -> Findings {
     findings
 }
 
-/// The first line of a program of Node that asks for TLS, as it stands there without a condition: `ssl: {` or `ssl: true` in
-/// a file that names a client of PostgreSQL. `None` where none does, or the sources are not to be read.
+/// The first line of a program of Node that asks for TLS, as it stands there without a condition: `ssl: {` or `ssl:
+/// true` in a file that names a client of PostgreSQL. `None` where none does, or the sources are not to be read.
 ///
 /// It is asked only where no connection of the program is open, which would show it. What stands behind a condition or a
 /// variable is not judged.
@@ -254,7 +273,12 @@ fn line_of(text: &str) -> Option<u32> {
     if !CLIENTS.iter().any(|client| names(text, client)) {
         return None;
     }
-    (1..).zip(text.lines()).find(|(_, line)| asks_for_tls(line)).map(|(number, _)| number)
+    for (number, line) in (1..).zip(text.lines()) {
+        if asks_for_tls(line) {
+            return Some(number);
+        }
+    }
+    None
 }
 
 /// Whether a source names a package, in any quotes.
@@ -264,23 +288,19 @@ fn names(text: &str, client: &str) -> bool {
 
 fn asks_for_tls(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or(line);
-    code.match_indices("ssl").any(|(at, _)| {
-        let is_whole =
-            !code[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || "_.$".contains(before));
-        let Some(value) = code[at + 3..].trim_start().strip_prefix(':') else { return false };
+    for (at, _) in code.match_indices("ssl") {
+        let is_part =
+            code[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || "_.$".contains(before));
+        let Some(value) = code[at + 3..].trim_start().strip_prefix(':') else { continue };
         let value = value.trim_start();
-        let is_true = value.strip_prefix("true").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-        is_whole && (value.starts_with('{') || is_true)
-    })
+        let is_true =
+            matches!(value.strip_prefix("true"), Some(rest) if !rest.starts_with(char::is_alphanumeric));
+        if !is_part && (value.starts_with('{') || is_true) {
+            return true;
+        }
+    }
+    false
 }
-
-// The login of an application over one transport, completed as its library completes it: from its environment, its service
-// file and its password file, which is read by the host that the application will have. So a line for `127.0.0.1` is a
-// password over TCP and none over the socket, and `*` is one over both.
-//
-// Asking over both transports with one password was wrong both ways: with a line for the address alone the switch was called
-// good and the application had no password, and with `*` a sound switch was refused. The files are read with the
-// permissions of the application's user; where its process has mounts of its own, as it sees them, and only its own.
 
 /// A login, and where its password was found where the configuration has none.
 pub(crate) struct OwnLogin {
@@ -288,7 +308,14 @@ pub(crate) struct OwnLogin {
     pub(crate) found: Option<PasswordPlace>,
 }
 
-/// The login of a client of a move over an endpoint.
+/// The login of a client of a move over an endpoint, completed as its library completes it: from its environment, its
+/// service file and its password file, which is read by the host that the application will have. So a line for
+/// `127.0.0.1` is a password over TCP and none over the socket, and `*` is one over both.
+///
+/// Asking over both transports with one password was wrong both ways: with a line for the address alone the switch was
+/// called good and the application had no password, and with `*` a sound switch was refused. The files are read with
+/// the permissions of the application's user; where its process has mounts of its own, as it sees them, and only its
+/// own.
 pub(crate) fn own_login(hop: &Hop, client: &ClientIdentity, endpoint: &Endpoint) -> OwnLogin {
     let setting = &hop.setting;
     let own = Credentials {
@@ -303,15 +330,28 @@ pub(crate) fn own_login(hop: &Hop, client: &ClientIdentity, endpoint: &Endpoint)
         return OwnLogin { credentials: given_for_this(hop, own), found: None };
     }
     let files = own_files(hop, client);
-    let service = service(hop, &files);
-    let of_service = |key: &str| service.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
-    let variable = |name: &str| files.variable(name).map(str::to_owned);
-    let user = own.user.or_else(|| of_service("user")).or_else(|| variable("PGUSER"));
-    let user = user.or_else(|| User::of(client.identity.uid).name);
-    let database = own.database.or_else(|| of_service("dbname")).or_else(|| variable("PGDATABASE"));
-    let database = database.or_else(|| user.clone());
-    let password = own.password.or_else(|| of_service("password").map(samehost_model::Secret::new));
-    let mut credentials = Credentials { user, password, database };
+    let mut credentials = own;
+    // The service's words come after the configuration's, and before those of the environment.
+    for (name, value) in service(hop, &files) {
+        match name.as_str() {
+            "user" if credentials.user.is_none() => credentials.user = Some(value),
+            "dbname" if credentials.database.is_none() => credentials.database = Some(value),
+            "password" if credentials.password.is_none() => credentials.password = Some(Secret::new(value)),
+            _ => {}
+        }
+    }
+    if credentials.user.is_none() {
+        credentials.user = files.variable("PGUSER").map(str::to_owned);
+    }
+    if credentials.user.is_none() {
+        credentials.user = User::of(client.identity.uid).name;
+    }
+    if credentials.database.is_none() {
+        credentials.database = files.variable("PGDATABASE").map(str::to_owned);
+    }
+    if credentials.database.is_none() {
+        credentials.database.clone_from(&credentials.user);
+    }
     if credentials.password.is_some() {
         return OwnLogin { credentials, found: None };
     }
@@ -347,11 +387,9 @@ fn own_files(hop: &Hop, client: &ClientIdentity) -> OwnFiles {
         }
     }
     for word in &hop.setting.words {
-        let variable = match parameter(&word.name) {
-            "passfile" => "PGPASSFILE",
-            _ => continue,
-        };
-        variables.insert(variable.to_owned(), word.value.clone());
+        if parameter(&word.name) == "passfile" {
+            variables.insert("PGPASSFILE".to_owned(), word.value.clone());
+        }
     }
     let user = User::of(client.identity.uid);
     let files = OwnFiles::of_user(&user, variables);
@@ -365,8 +403,11 @@ fn own_files(hop: &Hop, client: &ClientIdentity) -> OwnFiles {
 
 /// What the service says that a move's configuration or its environment names.
 fn service(hop: &Hop, files: &OwnFiles) -> Vec<(String, String)> {
-    let mut words = hop.setting.words.iter().filter(|word| parameter(&word.name) == "service");
-    let name = words.next().map(|word| word.value.as_str()).or_else(|| files.variable("PGSERVICE"));
+    let named = hop.setting.words.iter().find(|word| parameter(&word.name) == "service");
+    let name = match named {
+        Some(word) => Some(word.value.as_str()),
+        None => files.variable("PGSERVICE"),
+    };
     name.and_then(|name| files.service(name)).unwrap_or_default()
 }
 

@@ -13,16 +13,18 @@ use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::services_at;
 use samehost_services::UnixSocket;
 
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::leads::{Left, by_hand, of_text};
 use crate::configuration::server_files;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, shown};
 use crate::place::real;
 use crate::plan::stages::PlannedStage;
 use crate::request::{Direction, SwitchRequest};
 
 /// How many lines a key that says nothing by itself (`host`) may be from what an editor read or refused,
-/// to be told with that. "Nothing to do" used to be the answer for a file whose lines no editor
+/// to be told with that.
+///
+/// "Nothing to do" used to be the answer for a file whose lines no editor
 /// understood, and people read that as done. So the text of every configuration is searched for values
 /// that lead here. Where what an editor understands is at its goal already, such a value gives status 5,
 /// and beside something that moves it bars nothing: status 1 for both would fail each later run of a
@@ -32,19 +34,20 @@ const NEAR: u32 = 12;
 /// Why a value that leads to a service is not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
-    /// What the program makes of it is not known.
     NotRead,
     /// The service cannot listen on a Unix socket, for this reason.
     NoSocket(&'static str),
 }
 
-/// Why this value is not moved.
 fn stays(left: &Left, scan: &Scan, to: Direction) -> Stays {
-    let kind = scan.services.get(left.service).and_then(|service| service.kind);
-    match kind.map(|kind| kind.descriptor().unix()) {
-        Some(UnixSocket::Never(why)) if to == Direction::Unix => Stays::NoSocket(why),
-        _ => Stays::NotRead,
+    if to == Direction::Unix
+        && let Some(service) = scan.services.get(left.service)
+        && let Some(kind) = service.kind
+        && let UnixSocket::Never(why) = kind.descriptor().unix()
+    {
+        return Stays::NoSocket(why);
     }
+    Stays::NotRead
 }
 
 /// The obstacles and notes for values that stay. They bar nothing by themselves: other lines of the file may move.
@@ -55,24 +58,25 @@ pub(super) fn findings(
     unread: &[ConfigFile],
     stages: &[PlannedStage],
 ) -> Findings {
-    let mut findings = Findings::default();
+    let (mut obstacles, mut notes) = (Vec::new(), Vec::new());
     for left in values(request, scan, read, unread, stages) {
+        let leads = left.leads(scan);
         match stays(&left, scan, request.to) {
             Stays::NoSocket(why) => {
-                findings.note([format!(
-                    "{}, which cannot listen on a Unix socket ({why}): it stays",
-                    left.leads(scan)
-                )]);
+                notes.push(format!("{leads}, which cannot listen on a Unix socket ({why}): it stays"));
             }
-            Stays::NotRead => findings.add([SwitchObstacle {
+            Stays::NotRead => obstacles.push(SwitchObstacle {
                 code: ObstacleCode::NotMoved,
                 bars: false,
-                found: format!("{}, and stays: what reads this value is not known", left.leads(scan)),
+                found: format!("{leads}, and stays: what reads this value is not known"),
                 remedy: by_hand(scan, &left, request.to),
-            }]),
+            }),
         }
     }
-    findings.note(mounted(scan, read));
+    notes.extend(mounted(scan, read));
+    let mut findings = Findings::default();
+    findings.add(obstacles);
+    findings.note(notes);
     findings
 }
 
@@ -140,29 +144,31 @@ fn of_file(
 }
 
 fn is_of(scan: &Scan, service: &Service, own: Option<u32>) -> bool {
-    let parent = service.pid.and_then(|pid| scan.process(pid)).map(|process| process.parent);
-    service.pid == own || parent == own
+    match service.pid.and_then(|pid| scan.process(pid)) {
+        Some(process) if Some(process.parent) == own => true,
+        _ => service.pid == own,
+    }
 }
 
-/// Lines of a file that these stages change.
 fn changed_lines(path: &Path, stages: &[PlannedStage]) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
-    for change in
-        stages.iter().flat_map(|stage| &stage.changes).filter(|change| real(&change.path) == real(path))
-    {
+    for change in stages.iter().flat_map(|stage| &stage.changes) {
+        if real(&change.path) != real(path) {
+            continue;
+        }
         let (before, after) =
             (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
         for one in similar::TextDiff::from_lines(before, after).iter_all_changes() {
-            if one.tag() == similar::ChangeTag::Delete {
-                lines.extend(one.old_index().map(|index| index as u32 + 1));
+            if let (similar::ChangeTag::Delete, Some(index)) = (one.tag(), one.old_index()) {
+                lines.insert(index as u32 + 1);
             }
         }
     }
     lines
 }
 
-/// What an editor spoke of in a configuration: as a setting, as a part of one, or as a refusal. Prepared once: a file may have
-/// thousands of settings.
+/// What an editor spoke of in a configuration: as a setting, as a part of one, or as a refusal. Prepared once: a file
+/// may have thousands of settings.
 struct Told {
     /// Lines of settings and refusals, by their real files.
     lines: HashMap<PathBuf, BTreeSet<u32>>,
@@ -194,7 +200,9 @@ impl Told {
         for setting in &parsed.reading.settings {
             let file = real_of(&setting.file);
             known.lines.entry(file.clone()).or_default().insert(setting.line);
-            known.names.extend(setting.name.rsplit(' ').next().map(str::to_owned));
+            if let Some(last) = setting.name.rsplit(' ').next() {
+                known.names.insert(last.to_owned());
+            }
             known.names.insert(setting.name.clone());
             if setting.role != Role::Connects {
                 continue;
@@ -211,16 +219,17 @@ impl Told {
 
     fn has(&self, left: &Left, file: &Path) -> bool {
         let lead = &left.lead;
-        let is_there = self.lines.get(file).is_some_and(|lines| lines.contains(&lead.line));
+        let is_there = matches!(self.lines.get(file), Some(lines) if lines.contains(&lead.line));
         if is_there || (!lead.name.is_empty() && self.names.contains(&lead.name)) {
             return true;
         }
-        let range = lead.line.saturating_sub(NEAR)..=lead.line.saturating_add(NEAR);
-        let is_near = |lines: &BTreeSet<u32>| lines.range(range.clone()).next().is_some();
-        is_general(lead)
-            && (self.refused.get(file).is_some_and(is_near)
-                || self.blocks.get(&(file.to_owned(), left.service)).is_some_and(is_near))
+        let around = [self.refused.get(file), self.blocks.get(&(file.to_owned(), left.service))];
+        is_general(lead) && around.into_iter().flatten().any(|lines| is_near(lines, lead.line))
     }
+}
+
+fn is_near(lines: &BTreeSet<u32>, line: u32) -> bool {
+    lines.range(line.saturating_sub(NEAR)..=line.saturating_add(NEAR)).next().is_some()
 }
 
 /// Whether a key says nothing of what it belongs to but by the lines around it: `host`.

@@ -1,5 +1,6 @@
-//! What is in the way of a planned switch, or worth a note: values that stay, values that go before those which are written,
-//! what a socket does not give, and the machine around the files. Changes nothing, and reads no plan but its hops and stages.
+//! What is in the way of a planned switch, or worth a note: values that stay, values that go before those which are
+//! written, what a socket does not give, and the machine around the files. Changes nothing, and reads no plan but its
+//! hops and stages.
 
 pub(crate) mod encryption;
 pub(crate) mod host;
@@ -8,12 +9,14 @@ mod overrides;
 mod second_reader;
 
 use samehost_edit::Role;
+use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 
 use super::hop::Hop;
 use super::stages::PlannedStage;
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::Findings;
+use crate::place::same_port;
 use crate::request::SwitchRequest;
 
 /// What is in the way of these hops and stages, given the configurations that were understood and those that were not.
@@ -25,11 +28,15 @@ pub(crate) fn find(
     hops: &[Hop],
     stages: &[PlannedStage],
 ) -> Findings {
-    let mut findings = left::findings(request, scan, configurations, unread, stages);
+    let mut findings = Findings::default();
+    findings.note(not_closed(request, hops, stages));
+    findings.merge(left::findings(request, scan, configurations, unread, stages));
     if hops.is_empty() {
         if !configurations.iter().any(|read| read.has_role(Role::Connects)) {
             // Nothing moves, and these lead to services here: that is no "nothing to do".
-            findings.obstacles.iter_mut().for_each(|obstacle| obstacle.bars = true);
+            for obstacle in &mut findings.obstacles {
+                obstacle.bars = true;
+            }
         }
         return findings;
     }
@@ -44,4 +51,25 @@ pub(crate) fn find(
         findings.merge(host::look(scan, hops, stages));
     }
     findings
+}
+
+/// What `--close-tcp` asks for and this plan does not do: a server that has its socket already is not changed.
+fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !request.close_tcp {
+        return notes;
+    }
+    for hop in hops {
+        let from = &hop.setting.endpoint;
+        let mut leaves = stages.iter().flat_map(|stage| &stage.leaves);
+        let is_closed = leaves.any(|leaving| same_port(&leaving.from, from));
+        if is_closed || !matches!(from, Endpoint::Tcp { .. }) {
+            continue;
+        }
+        let server = hop.server.name.as_deref().unwrap_or("the server");
+        notes.push(format!(
+            "--close-tcp closes nothing here: {server} has its socket already, and its file is not changed. {from} stays open; when nobody uses it any more, close it in the server's own configuration"
+        ));
+    }
+    notes
 }

@@ -21,7 +21,7 @@ use super::super::client::environment;
 use crate::configuration::server_files::{self, environment_files_of, hands_over, texts_of};
 use crate::disk::{Disk, Reads};
 use crate::findings::{bar, place, shown};
-use crate::plan::client::application::Variables;
+use crate::plan::client::Variables;
 use crate::plan::client::pools::fpm_config;
 use crate::plan::hop::Hop;
 use crate::plan::stages::PlannedStage;
@@ -46,6 +46,7 @@ pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> V
     found
 }
 
+/// The values that go before those of one move's file, wherever they are set.
 fn of_hop(
     scan: &Scan,
     hop: &Hop,
@@ -67,10 +68,10 @@ fn of_hop(
     for master in &hop.client.masters {
         for one in master.handed_with(&written(stages)) {
             let HandedKind::Variable(name) = &one.what else { continue };
-            let value = one.value.unwrap_or_else(|| "a value that is computed".to_owned());
-            if moved.get(name).is_some_and(|new| *new != value) {
+            let value = one.value.as_deref().unwrap_or("a value that is computed");
+            if differs(moved, name, value) {
                 let who = format!("pool {} of PHP-FPM {}", one.pool, master.pid);
-                add(name, &value, &who, &place(&one.file, one.line));
+                add(name, value, &who, &place(&one.file, one.line));
             }
         }
     }
@@ -79,14 +80,19 @@ fn of_hop(
     }
     for process in processes(scan, hop) {
         let environment = environment(process.pid);
-        if is_loaded_from(file, &environment)
-            || process.unit.as_deref().is_some_and(|unit| hands_over(unit, &hop.setting.file))
-            || process.unit.as_deref().is_some_and(|unit| changes_unit(stages, unit))
+        if is_loaded_from(file, &environment) {
+            continue;
+        }
+        if let Some(unit) = &process.unit
+            && (hands_over(unit, &hop.setting.file) || changes_unit(stages, unit))
         {
             continue;
         }
         for (name, new) in moved {
-            let Some(value) = environment.get(name).filter(|value| *value != new) else { continue };
+            let Some(value) = environment.get(name) else { continue };
+            if value == new {
+                continue;
+            }
             let who = format!("the environment of {} {}", process.name, process.pid);
             add(name, value, &who, &place_of(process, name));
         }
@@ -94,7 +100,6 @@ fn of_hop(
     found
 }
 
-/// The files that these stages write, with their last text.
 fn written(stages: &[PlannedStage]) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut texts = BTreeMap::new();
     for change in stages.iter().flat_map(|stage| &stage.changes) {
@@ -103,6 +108,14 @@ fn written(stages: &[PlannedStage]) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     texts
+}
+
+/// Whether a variable moves, and gets another value than this.
+fn differs(moved: &Variables, name: &str, value: &str) -> bool {
+    match moved.get(name) {
+        Some(new) => new != value,
+        None => false,
+    }
 }
 
 /// Notes on variables of the application's own environment that the file does not have, and that lead to the same place by
@@ -117,11 +130,7 @@ pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) ->
                     continue;
                 }
                 let found = leads(&format!("{name}={value}"));
-                let is_there = found
-                    .iter()
-                    .flat_map(|lead| &lead.endpoints)
-                    .any(|endpoint| *endpoint == hop.setting.endpoint);
-                if is_there {
+                if found.iter().any(|lead| lead.endpoints.contains(&hop.setting.endpoint)) {
                     notes.push(format!(
                         "the environment of {} {} has {name}, which leads to {} as well ({}): whether it goes before {} is not known",
                         process.name,
@@ -159,20 +168,20 @@ pub(super) fn unseen_environments(hops: &[Hop]) -> Vec<String> {
 /// started with: what is read there is none. A shell that started an application has an environment of its own.
 fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
     let pids: BTreeSet<u32> = hop.client.identities.iter().filter_map(|client| client.pid).collect();
-    let clients = pids.into_iter().filter_map(|pid| scan.process(pid));
-    clients
-        .filter(|process| {
-            fpm_config(scan, process.pid).is_none() && fpm_config(scan, process.parent).is_none()
-        })
-        .collect()
+    let mut readable = Vec::new();
+    for pid in pids {
+        let Some(process) = scan.process(pid) else { continue };
+        if fpm_config(scan, process.pid).is_none() && fpm_config(scan, process.parent).is_none() {
+            readable.push(process);
+        }
+    }
+    readable
 }
 
 /// Whether these stages change what a unit tells its processes.
 fn changes_unit(stages: &[PlannedStage], unit: &str) -> bool {
-    stages
-        .iter()
-        .flat_map(|stage| &stage.of)
-        .any(|(file, editor)| *editor == "systemd" && unit_of(file) == unit)
+    let mut changing = stages.iter().flat_map(|stage| &stage.of);
+    changing.any(|(file, editor)| *editor == "systemd" && unit_of(file) == unit)
 }
 
 /// Whether an environment has all of a file, as it is now: it came from there, and the next start brings the new values.
@@ -219,7 +228,7 @@ fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String
                 }
                 let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
                 let value = value.trim_end_matches(';').trim_matches(['"', '\'']);
-                if moved.get(name).is_some_and(|new| new != value) {
+                if differs(moved, name, value) {
                     found.push((name.to_owned(), value.to_owned(), place(&path, number as u32 + 1)));
                 }
             }
@@ -272,7 +281,7 @@ fn set_in(text: &str, moved: &Variables) -> Vec<(usize, String)> {
         for sign in ["=", ":"] {
             let Some((name, value)) = code.split_once(sign) else { continue };
             let (name, value) = (name.trim(), value.trim().trim_matches(['"', '\'']));
-            if moved.get(name).is_some_and(|new| new != value) && !value.contains('$') && !value.is_empty() {
+            if differs(moved, name, value) && !value.contains('$') && !value.is_empty() {
                 found.push((index + 1, name.to_owned()));
                 break;
             }
@@ -289,18 +298,18 @@ fn env_files(text: &str) -> Vec<String> {
         let code = line.trim();
         if let Some(value) = code.strip_prefix("env_file:") {
             is_list = value.trim().is_empty();
-            found.extend(
-                Some(value.trim().trim_matches(['[', ']', '"', '\'', ' ']).to_owned())
-                    .filter(|one| !one.is_empty()),
-            );
+            let only = value.trim().trim_matches(['[', ']', '"', '\'', ' ']);
+            if !only.is_empty() {
+                found.push(only.to_owned());
+            }
             continue;
         }
-        let item = code
-            .strip_prefix("- ")
-            .map(|item| item.trim_start_matches("path:").trim().trim_matches(['"', '\'']));
-        match item.filter(|_| is_list) {
-            Some(item) => found.push(item.to_owned()),
-            None => is_list = false,
+        match code.strip_prefix("- ") {
+            Some(item) if is_list => {
+                let item = item.trim_start_matches("path:").trim().trim_matches(['"', '\'']);
+                found.push(item.to_owned());
+            }
+            _ => is_list = false,
         }
     }
     found

@@ -1,8 +1,9 @@
-//! Programs beside the application that read the same file: those that have it in their command line, in their environment,
-//! or open. A companion in another language (a push daemon, a backup script) parses host and port by itself, and fails at its
-//! next start where it finds a socket; nobody thinks of it, because the application works.
+//! Programs beside the application that read the same file: those that have it in their command line, in their
+//! environment, or open. A companion in another language (a push daemon, a backup script) parses host and port by
+//! itself, and fails at its next start where it finds a socket; nobody thinks of it, because the application works.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use samehost_edit::Role;
@@ -61,10 +62,8 @@ pub(super) fn find(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<Sw
     for (file, moves) in &files {
         let known: BTreeSet<u32> = moves.iter().flat_map(|hop| known(hop)).collect();
         for pid in all.iter().filter(|pid| !known.contains(pid)) {
-            let Some((process, how)) = reads(*pid, file).and_then(|how| Some((process(*pid, &users)?, how)))
-            else {
-                continue;
-            };
+            let Some(how) = reads(*pid, file) else { continue };
+            let Some(process) = process(*pid, &users) else { continue };
             let is_its = known.contains(&process.parent) || is_of_the_application(&process, file);
             if !is_its && !is_onlooker(&process) {
                 found.push(as_obstacle(scan, &process, file, how, moves));
@@ -124,44 +123,56 @@ fn is_onlooker(process: &Process) -> bool {
 fn is_of_the_application(process: &Process, file: &Path) -> bool {
     let program = process.executable.as_deref().unwrap_or(&process.name);
     let name = program.rsplit('/').next().unwrap_or_default();
-    file.extension().is_some_and(|extension| extension == "php") && name.starts_with("php")
+    file.extension() == Some(OsStr::new("php")) && name.starts_with("php")
 }
 
+/// How a process comes to read a file; `None` where nothing shows that it does.
 fn reads(pid: u32, file: &Path) -> Option<Reads> {
     let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-    let is_it = |word: &str| {
-        let path = word.rsplit('=').next().unwrap_or(word);
-        path.len() > 1
-            && path.ends_with(file.file_name().and_then(|name| name.to_str()).unwrap_or("/"))
-            && real(&directory.join(path)) == file
-    };
-    let text_of = |name: &str| {
-        let bytes = open::proc_file(&format!("/proc/{pid}/{name}"), LARGEST_ENVIRONMENT).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    if text_of("cmdline").split('\0').skip(1).any(is_it) {
-        return Some(Reads::CommandLine);
+    for word in text_of(pid, "cmdline").split('\0').skip(1) {
+        if is_named(word, file, &directory) {
+            return Some(Reads::CommandLine);
+        }
     }
-    let text = text_of("environ");
-    // A shell leaves the last argument of its last command in `_`.
-    let mut values = text.split('\0').filter(|pair| !pair.starts_with("_=") && !pair.starts_with("OLDPWD="));
-    if values.any(|pair| pair.split_once('=').is_some_and(|(_, value)| is_it(value))) {
-        return Some(Reads::Environment);
+    for pair in text_of(pid, "environ").split('\0') {
+        let Some((name, value)) = pair.split_once('=') else { continue };
+        // A shell leaves the last argument of its last command in `_`.
+        if name != "_" && name != "OLDPWD" && is_named(value, file, &directory) {
+            return Some(Reads::Environment);
+        }
     }
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     for descriptor in descriptors.flatten().take(MOST_DESCRIPTORS) {
-        if std::fs::read_link(descriptor.path()).is_ok_and(|path| path == file) {
+        if matches!(std::fs::read_link(descriptor.path()), Ok(path) if path == file) {
             return Some(Reads::Open);
         }
     }
     None
 }
 
+/// Whether a word, or what is behind its last `=`, leads a process in this directory to a file.
+fn is_named(word: &str, file: &Path, directory: &Path) -> bool {
+    let path = word.rsplit('=').next().unwrap_or(word);
+    let name = file.file_name().and_then(OsStr::to_str).unwrap_or("/");
+    path.len() > 1 && path.ends_with(name) && real(&directory.join(path)) == file
+}
+
+fn text_of(pid: u32, name: &str) -> String {
+    let bytes = open::proc_file(&format!("/proc/{pid}/{name}"), LARGEST_ENVIRONMENT).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 fn as_obstacle(scan: &Scan, process: &Process, file: &Path, how: Reads, moves: &[&Hop]) -> SwitchObstacle {
-    let talks =
-        moves.iter().filter(|hop| talks_to(scan, process, hop)).map(|hop| hop.setting.endpoint.to_string());
-    let talks: Vec<String> = talks.collect();
-    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    let mut talks: Vec<String> = Vec::new();
+    for hop in moves {
+        if talks_to(scan, process, hop) {
+            talks.push(hop.setting.endpoint.to_string());
+        }
+    }
+    let user = match &process.user {
+        Some(user) => user.clone(),
+        None => process.uid.to_string(),
+    };
     let who = format!("{} {} ({user})", process.titled(), process.pid);
     let talking =
         if talks.is_empty() { String::new() } else { format!(", and talks to {}", talks.join(" and ")) };
@@ -183,12 +194,16 @@ fn as_obstacle(scan: &Scan, process: &Process, file: &Path, how: Reads, moves: &
 }
 
 fn talks_to(scan: &Scan, process: &Process, hop: &Hop) -> bool {
-    scan.connections.iter().any(|connection| {
-        let is_its =
-            scan.sockets.get(connection.client).is_some_and(|socket| socket.pids.contains(&process.pid));
-        is_its
-            && connection.kind.is_tcp()
-            && connection.service.is_some()
-            && connection.service == hop.server.service
-    })
+    for connection in &scan.connections {
+        let is_to_it = connection.service.is_some() && connection.service == hop.server.service;
+        if !is_to_it || !connection.kind.is_tcp() {
+            continue;
+        }
+        if let Some(socket) = scan.sockets.get(connection.client)
+            && socket.pids.contains(&process.pid)
+        {
+            return true;
+        }
+    }
+    false
 }

@@ -1,10 +1,10 @@
-//! What follows from a file that moves. Which of its variables move is read from the file before and after the stages (`.env`), by
-//! [`moved_by`].
+//! What follows from a file that moves. Which of its variables move is read from the file before and after the stages
+//! (`.env`), by [`moved_by`].
 //!
-//! A pool of PHP-FPM that sets the same variables goes before the file, and is changed with it as one transaction. Its file was named by
-//! nobody but its operator: without a person it changes only where it was named, or where `--accept other-files` says so, as every other
-//! file (decision 129). What cannot be written there stays an obstacle. To take the line out instead was rejected: a pool's variable is
-//! there on purpose, often so that the file may lack it.
+//! A pool of PHP-FPM that sets the same variables goes before the file, and is changed with it as one transaction. Its
+//! file was named by nobody but its operator: without a person it changes only where it was named, or where `--accept
+//! other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle. To take
+//! the line out instead was rejected: a pool's variable is there on purpose, often so that the file may lack it.
 //!
 //! The program that reads the file has to load the change: by a reload, or by a restart that only a person can make.
 
@@ -17,11 +17,12 @@ use samehost_model::ObstacleCode;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
+use samehost_transaction::FileChange;
 
-use super::{PlannedStage, Replacement};
+use super::PlannedStage;
 use crate::findings::{Findings, shown};
 use crate::place::real;
-use crate::plan::client::application::{Master, Revalidation, Variables};
+use crate::plan::client::{Master, Revalidation, Variables};
 use crate::plan::hop::Hop;
 use crate::reload::{ReloadAction, ReloadCommand, UnitVerb, reload_action, systemd_runs};
 use crate::request::SwitchRequest;
@@ -57,26 +58,28 @@ fn pools(
     let mut findings = Findings::default();
     let files = master.config.files();
     let edits = handed_on(&master.config.file, &files, &master.pools, moved);
-    let Some(texts) = edited(&files, &edits).filter(|texts| !texts.is_empty()) else { return findings };
-    // The pools must say what was asked, and of everything else the same.
-    let after =
-        Overlay::new(&files, texts.iter().map(|(path, text)| (path.clone(), text.after.clone())).collect());
-    if !master.says(&after, moved) {
+    let Some(texts) = edited(&files, &edits) else { return findings };
+    if texts.is_empty() {
         return findings;
     }
-    let file = real(&hop.setting.file);
-    let Some(stage) =
-        stages.iter_mut().rev().find(|stage| stage.changes.iter().any(|change| real(&change.path) == file))
-    else {
+    let mut after = BTreeMap::new();
+    for (path, text) in &texts {
+        after.insert(path.clone(), text.after.clone());
+    }
+    // The pools must say what was asked, and of everything else the same.
+    if !master.says(&Overlay::new(&files, after), moved) {
+        return findings;
+    }
+    let Some(stage) = stages.iter_mut().rev().find(|stage| stage.changes_file(&hop.setting.file)) else {
         return findings;
     };
-    if stage.changes.iter().any(|change| texts.keys().any(|path| real(path) == real(&change.path))) {
+    if texts.keys().any(|path| stage.changes_file(path)) {
         return findings;
     }
     findings.add(as_obstacles(hop, master, moved));
     for (path, Changed { before, after }) in texts {
         stage.of.push((path.clone(), "php-fpm"));
-        stage.changes.push(Replacement {
+        stage.changes.push(FileChange {
             path: real(&path),
             before: Some(before),
             after: Some(after),
@@ -90,12 +93,12 @@ fn pools(
     findings
 }
 
-/// The lines of pools that change with the file.
 fn as_obstacles(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObstacle> {
     let mut obstacles = Vec::new();
     for one in master.handed() {
         let HandedKind::Variable(name) = &one.what else { continue };
-        if moved.get(name).is_none_or(|new| one.value.as_ref() == Some(new)) {
+        let Some(new) = moved.get(name) else { continue };
+        if one.value.as_ref() == Some(new) {
             continue;
         }
         obstacles.push(SwitchObstacle {
@@ -115,7 +118,6 @@ fn as_obstacles(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObst
     obstacles
 }
 
-/// The text of a file before and after.
 struct Changed {
     before: Vec<u8>,
     after: Vec<u8>,
@@ -163,7 +165,10 @@ pub(crate) fn assignments(text: &[u8]) -> Variables {
     let mut found = Variables::new();
     for line in String::from_utf8_lossy(text).lines() {
         let line = line.trim().trim_start_matches("export ");
-        let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
+        let Some((name, value)) = line.split_once('=') else { continue };
+        if line.starts_with('#') {
+            continue;
+        }
         let value = value.trim().trim_matches(['"', '\'']);
         found.insert(name.trim().to_owned(), value.to_owned());
     }
@@ -195,13 +200,14 @@ pub(crate) fn client_reload_action(
     }
     let uptake = hop.config.editor.uptake(&hop.config.file);
     let found = reload_action(scan, uptake, &hop.config.file, pid, &request.reloads);
-    match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {
-        (ReloadAction::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
-            let what = format!("systemctl restart {unit}, the application's own unit");
-            ReloadAction::command(what, ReloadCommand::Unit { verb: UnitVerb::Restart, unit })
-        }
-        _ => found,
+    if let (ReloadAction::Nothing(Some(_)), Uptake::RestartApplication) = (&found, uptake)
+        && let Some(unit) = unit_of(scan, hop)
+        && systemd_runs()
+    {
+        let what = format!("systemctl restart {unit}, the application's own unit");
+        return ReloadAction::command(what, ReloadCommand::Unit { verb: UnitVerb::Restart, unit });
     }
+    found
 }
 
 /// The client of a move that uses the old place until it is restarted, if this program does not restart it.
@@ -212,19 +218,27 @@ pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> 
         return None;
     }
     let running = processes(scan, hop).into_iter().find(|process| !reads_at_each_request(process))?;
-    let is_told = matches!(client_reload_action(scan, request, hop, None), ReloadAction::Nothing(_));
-    is_told.then(|| format!("{} {}", running.name, running.pid))
+    match client_reload_action(scan, request, hop, None) {
+        ReloadAction::Nothing(_) => Some(format!("{} {}", running.name, running.pid)),
+        ReloadAction::Command(_) | ReloadAction::Missing { .. } => None,
+    }
 }
 
 /// The single unit that runs all clients of a move.
 fn unit_of(scan: &Scan, hop: &Hop) -> Option<String> {
-    let clients = processes(scan, hop);
-    let mut units = clients.iter().map(|process| {
+    let mut found = None;
+    for process in processes(scan, hop) {
+        let unit = process.unit.as_ref()?;
         let is_applications = !reads_at_each_request(process) && process.container.is_none();
-        process.unit.clone().filter(|unit| is_applications && unit.ends_with(".service"))
-    });
-    let first = units.next()??;
-    units.all(|unit| unit.as_ref() == Some(&first)).then_some(first)
+        if !is_applications || !unit.ends_with(".service") {
+            return None;
+        }
+        match found {
+            Some(other) if other != unit => return None,
+            _ => found = Some(unit),
+        }
+    }
+    found.cloned()
 }
 
 fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {

@@ -19,37 +19,23 @@ use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::identity;
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
-use samehost_transaction::resolve;
+use samehost_transaction::{FileChange, resolve};
 
 use self::follow::{client_reload_action, needs_restart};
 use super::hop::Hop;
 use crate::check::{Planned, planned};
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, bar, in_one_line, shown};
-use crate::place::same_port;
+use crate::place::{real, same_port};
 use crate::reload::{PlannedReload, ReloadAction, has_no_systemd, reload_action, runs_as};
 use crate::request::{Direction, SwitchRequest};
 
-/// A file that changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Replacement {
-    /// Which.
-    pub(crate) path: PathBuf,
-    /// Content before the stage; `None`: missing.
-    pub(crate) before: Option<Vec<u8>>,
-    /// As it is afterwards.
-    pub(crate) after: Option<Vec<u8>>,
-    /// For a new file: the file whose text it contains.
-    pub(crate) like: Option<PathBuf>,
-}
-
-/// A stage. Everything serves after it.
+/// A stage: what changes together. Everything serves after it, so that a switch may stop there, and is put back stage by
+/// stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlannedStage {
-    /// What it is for.
     pub(crate) title: &'static str,
-    /// The files that change.
-    pub(crate) changes: Vec<Replacement>,
+    pub(crate) changes: Vec<FileChange>,
     /// Commands that check the files.
     pub(crate) checks: Vec<Planned>,
     /// What makes programs load them.
@@ -65,6 +51,12 @@ pub(crate) struct PlannedStage {
 }
 
 impl PlannedStage {
+    /// Whether this file changes in it, under whatever name.
+    fn changes_file(&self, file: &Path) -> bool {
+        let file = real(file);
+        self.changes.iter().any(|change| real(&change.path) == file)
+    }
+
     /// Adds the check of a configuration that changes in it, and that this process runs by, or returns a note why the
     /// check is not run.
     pub(crate) fn check(&mut self, scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<String> {
@@ -73,7 +65,7 @@ impl PlannedStage {
                 self.checks.push(check);
                 None
             }
-            Err(note) => Some(note),
+            Err(not_run) => Some(not_run.to_string()),
         }
     }
 
@@ -110,12 +102,10 @@ pub(crate) struct Staged {
     pub(crate) findings: Findings,
 }
 
-/// A server leaves its old place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaving {
     /// Where it listens no longer.
     pub(crate) from: Endpoint,
-    /// Where it listens.
     pub(crate) to: Endpoint,
     /// Whether something serves at both places before.
     pub(crate) can_wait: bool,
@@ -133,7 +123,6 @@ pub(crate) fn moves_away(from: &Endpoint) -> String {
 /// Contents of files; `None`: missing.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// How far a side has moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Old,
@@ -146,19 +135,16 @@ enum State {
 /// The title of the first stage where a server can be at one place only: nothing listens at both.
 const MOVES_AWAY: &str = "the server moves to the new place";
 
-/// What a stage of these configurations is for.
 fn title(index: usize, changing: &[Changing<'_>]) -> &'static str {
-    let mut sides = changing.iter().flat_map(|changing| changing.sides.iter());
-    let is_gap = index == 0
-        && sides.any(|side| {
-            side.setting.role == Role::Listens
-                && side.states[index] == State::New
-                && side.state_before(index) == State::Old
-        });
-    if is_gap { MOVES_AWAY } else { TITLES[index] }
+    for side in changing.iter().flat_map(|changing| &changing.sides) {
+        let moves_at_once = side.states[0] == State::New && side.setting.role == Role::Listens;
+        if index == 0 && moves_at_once {
+            return MOVES_AWAY;
+        }
+    }
+    TITLES[index]
 }
 
-/// One side of a move: the change in one configuration.
 struct Side<'a> {
     config: &'a ConfigFile,
     setting: &'a Setting,
@@ -171,18 +157,15 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// How far it had moved before a stage.
     fn state_before(&self, index: usize) -> State {
-        index.checked_sub(1).map_or(State::Old, |before| self.states[before])
+        if index == 0 { State::Old } else { self.states[index - 1] }
     }
 }
 
-/// A configuration that changes, and how its program loads the change.
 struct Changing<'a> {
     scan: &'a Scan,
     config: &'a ConfigFile,
     sides: Vec<&'a Side<'a>>,
-    /// The process that runs by it.
     pid: Option<u32>,
     reload: ReloadAction,
 }
@@ -199,17 +182,20 @@ pub(crate) fn build(
     staged.findings.note(notes);
     let changing: Vec<Changing<'_>> =
         configurations.iter().map(|read| Changing::of(request, scan, &read.config, &sides)).collect();
-    let restarts: Vec<(&Endpoint, String)> = hops
-        .iter()
-        .filter_map(|hop| Some((&hop.setting.endpoint, needs_restart(scan, request, hop)?)))
-        .collect();
-    // The files of each configuration so far.
+    let mut restarts: Vec<(&Endpoint, String)> = Vec::new();
+    for hop in hops {
+        if let Some(client) = needs_restart(scan, request, hop) {
+            restarts.push((&hop.setting.endpoint, client));
+        }
+    }
     let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
     for index in 0..TITLES.len() {
         match stage(index, &changing, hops, &restarts, &mut texts) {
             Ok((stage, findings)) => {
                 staged.findings.merge(findings);
-                staged.stages.extend(Some(stage).filter(|stage| !stage.changes.is_empty()));
+                if !stage.changes.is_empty() {
+                    staged.stages.push(stage);
+                }
             }
             Err(obstacle) => {
                 staged.findings.add([obstacle]);
@@ -256,15 +242,18 @@ impl<'a> Changing<'a> {
         findings
     }
 
-    /// What is in the way where the server of a unit runs and nothing makes it take its change: nobody would ever listen at the
-    /// new place. What another root's unit starts is not what runs here.
+    /// What is in the way where the server of a unit runs and nothing makes it take its change: nobody would ever
+    /// listen at the new place. What another root's unit starts is not what runs here.
     fn never_listens(&self, side: &Side<'_>) -> Option<SwitchObstacle> {
         let ReloadAction::Nothing(Some(note)) = &self.reload else { return None };
         if !has_no_systemd(&self.config.file) {
             return None;
         }
         let (pid, to) = (side.pid?, &side.goal.endpoint);
-        let kind = runs_as(self.scan, pid).map_or_else(String::new, |kind| format!("{kind}="));
+        let kind = match runs_as(self.scan, pid) {
+            Some(kind) => format!("{kind}="),
+            None => String::new(),
+        };
         let what = format!("process {pid} has to listen at {to} before its clients move there, and {note}");
         Some(bar(
             ObstacleCode::Reload,
@@ -295,14 +284,14 @@ fn stage(
             findings.merge(changing.finish(index, &mut stage));
         }
     }
-    let twice =
-        |change: &&Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
-    if let Some(change) = stage.changes.iter().find(twice) {
-        return Err(bar(
-            ObstacleCode::SameFile,
-            format!("two of the configurations change {}", shown(&change.path)),
-            "Switch one after the other",
-        ));
+    for change in &stage.changes {
+        if stage.changes.iter().filter(|other| other.path == change.path).count() > 1 {
+            return Err(bar(
+                ObstacleCode::SameFile,
+                format!("two of the configurations change {}", shown(&change.path)),
+                "Switch one after the other",
+            ));
+        }
     }
     for change in &mut stage.changes {
         match resolve(&change.path) {
@@ -332,38 +321,13 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
     for hop in hops {
         let mut client = [State::Old, State::New, State::New, State::New];
         if let Some((config, setting)) = &hop.server_line {
-            let editor = config.editor;
             let (goal, note) = server_goal(request, hop, setting);
             notes.extend(note);
-            if request.to == Direction::Unix {
-                let known = hop.server.kind.map(Kind::descriptor);
-                notes.extend(known.into_iter().flat_map(|known| known.about_socket.clone()));
+            if let (Direction::Unix, Some(kind)) = (request.to, hop.server.kind) {
+                notes.extend(kind.descriptor().about_socket.clone());
             }
-            let copies = editor
-                .transition(&config.file, &config.files(), setting, &goal)
-                .is_ok_and(|edits| edits.is_some());
-            let holds =
-                hop.setting.role == Role::Connects && hop.config.editor.connects_to_both(&hop.setting);
-            let server = if editor.listens_on_both() {
-                let last = if request.close_tcp { State::New } else { State::Both };
-                [State::Both, State::Both, last, last]
-            } else {
-                notes.push(moves_away(&setting.endpoint));
-                if copies {
-                    [State::Copied, State::Copied, State::New, State::New]
-                } else if holds {
-                    client = [State::Old, State::Both, State::Both, State::New];
-                    [State::Old, State::Old, State::New, State::New]
-                } else {
-                    if hop.setting.role == Role::Connects {
-                        notes.push(format!(
-                            "between the restart of {} and that of its client nothing is served",
-                            hop.server.kind.map_or(editor.about(), Kind::label)
-                        ));
-                    }
-                    [State::New; 4]
-                }
-            };
+            let (server, gap) = server_states(request, hop, config, setting, &goal, &mut client);
+            notes.extend(gap);
             if sides.iter().all(|side| side.config.file != config.file || side.setting != setting) {
                 let pid = hop.server.pid;
                 sides.push(Side { config, setting, goal, pid, client: None, states: server });
@@ -383,25 +347,67 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
     (sides, notes)
 }
 
+/// How far a server has moved after each stage, with notes where it cannot be at both places. Of the ways in the head
+/// of this file, the first that its editor knows counts. One in which the client has both addresses changes the
+/// client's states too.
+fn server_states(
+    request: &SwitchRequest,
+    hop: &Hop,
+    config: &ConfigFile,
+    setting: &Setting,
+    goal: &Goal,
+    client: &mut [State; 4],
+) -> ([State; 4], Vec<String>) {
+    let editor = config.editor;
+    if editor.listens_on_both() {
+        let last = if request.close_tcp { State::New } else { State::Both };
+        return ([State::Both, State::Both, last, last], Vec::new());
+    }
+    let mut notes = vec![moves_away(&setting.endpoint)];
+    if let Ok(Some(_)) = editor.transition(&config.file, &config.files(), setting, goal) {
+        return ([State::Copied, State::Copied, State::New, State::New], notes);
+    }
+    let has_client = hop.setting.role == Role::Connects;
+    if has_client && hop.config.editor.connects_to_both(&hop.setting) {
+        *client = [State::Old, State::Both, State::Both, State::New];
+        return ([State::Old, State::Old, State::New, State::New], notes);
+    }
+    if has_client {
+        notes.push(format!(
+            "between the restart of {} and that of its client nothing is served",
+            hop.server.kind.map_or(editor.about(), Kind::label)
+        ));
+    }
+    ([State::New; 4], notes)
+}
+
 /// Permissions of a server's new socket: for the client alone, if the server can give it away or shares a group with
 /// it; else for everyone here, as with the port.
 fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, Option<String>) {
     /// Default backlog of nginx and PHP-FPM.
     const USUAL_BACKLOG: u32 = 511;
-    let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
+    let backlog = match setting.backlog {
+        Some(backlog) if backlog < USUAL_BACKLOG => Some(USUAL_BACKLOG),
+        _ => None,
+    };
     let goal = Goal { endpoint: hop.to.clone(), stays: !request.close_tcp, access: None, backlog };
-    let kind = hop.server_line.as_ref().and_then(|(config, _)| config.kind());
-    let new_socket = kind.map(|kind| kind.descriptor().new_socket).unwrap_or_default();
+    let mut new_socket = NewSocket::default();
+    if let Some((config, _)) = &hop.server_line
+        && let Some(kind) = config.kind()
+    {
+        new_socket = kind.descriptor().new_socket;
+    }
     if request.to == Direction::Tcp || new_socket == NewSocket::Everyone {
         return (goal, None);
     }
     let client = hop.client.identities.first().map(|client| &client.identity);
     let server = hop.server.pid.and_then(identity);
     let gives = new_socket == NewSocket::Owner;
-    let shares = client.is_some_and(|client| {
-        let group = server.map(|server| server.gid);
-        client.uid == 0 || group.is_some_and(|group| client.gid == group || client.groups.contains(&group))
-    });
+    let shares = match (client, server) {
+        (Some(client), _) if client.uid == 0 => true,
+        (Some(client), Some(server)) => client.gid == server.gid || client.groups.contains(&server.gid),
+        _ => false,
+    };
     let mut note = None;
     let access = match client {
         Some(client) if gives => Access {
@@ -422,6 +428,7 @@ fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, 
 }
 
 /// The files of a configuration after a stage, if they differ from those on disk.
+///
 /// The text after a stage is computed from the original text and not from that of the stage before,
 /// although several stages change the same file. So every version is known before the first one is
 /// written, and each can be prepared, shown and hashed beforehand (docs/decisions/0036).
@@ -462,12 +469,15 @@ fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
 
 /// How many of the permissions of others and of the group a file gives; the most where that is not to be seen.
 fn others_bits(path: &Path) -> u32 {
-    std::fs::metadata(path).map_or(u32::MAX, |found| (found.mode() & 0o077).count_ones())
+    match std::fs::metadata(path) {
+        Ok(found) => (found.mode() & 0o077).count_ones(),
+        Err(_) => u32::MAX,
+    }
 }
 
 /// Advances the files of one configuration to their state after a stage; returns the changes. A file that the stage
 /// before changed and this one does not mention returns to its original content.
-fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<Replacement> {
+fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<FileChange> {
     for path in now.keys() {
         if !after.contains_key(path) {
             after.insert(path.clone(), files.read(path).ok());
@@ -475,10 +485,13 @@ fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&P
     }
     let mut changes = Vec::new();
     for (path, after) in &after {
-        let before = now.get(path).cloned().unwrap_or_else(|| files.read(path).ok());
+        let before = match now.get(path) {
+            Some(before) => before.clone(),
+            None => files.read(path).ok(),
+        };
         if before != *after {
-            let like = like.filter(|_| before.is_none()).map(Path::to_owned);
-            changes.push(Replacement { path: path.clone(), before, after: after.clone(), like });
+            let like = if before.is_none() { like.map(Path::to_owned) } else { None };
+            changes.push(FileChange { path: path.clone(), before, after: after.clone(), like });
         }
     }
     *now = after;
@@ -511,7 +524,6 @@ fn leaving(
     leaving
 }
 
-/// Whether clients of an address are among the moves.
 pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
     hops.iter().any(|hop| hop.setting.role == Role::Connects && same_port(&hop.setting.endpoint, from))
 }

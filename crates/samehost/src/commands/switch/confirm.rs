@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::PageLook;
 use samehost_model::switch::SwitchReport;
-use samehost_switch::{Page, left_undone, reload};
+use samehost_switch::{Page, PageError, left_undone, reload};
 use samehost_transaction::{Entry, State, Store, TransactionError, confirm as keep, take_back};
 use serde::{Deserialize, Serialize};
 
@@ -60,18 +60,18 @@ impl Site {
 }
 
 impl Page for Site {
-    fn remember(&self) -> Result<String, String> {
-        let look = PageLook::take(&self.url).map_err(|error| error.to_string())?;
+    fn remember(&self) -> Result<String, PageError> {
+        let look = PageLook::take(&self.url).map_err(|error| PageError(error.to_string()))?;
         let words = look.to_string();
         self.look.replace(look);
         Ok(words)
     }
 
-    fn compare(&self) -> Result<String, String> {
+    fn compare(&self) -> Result<String, PageError> {
         match self.look.borrow().differs(&self.url) {
             Ok(None) => Ok(self.look.borrow().to_string()),
-            Ok(Some(how)) => Err(how),
-            Err(error) => Err(error.to_string()),
+            Ok(Some(how)) => Err(PageError(how)),
+            Err(error) => Err(PageError(error.to_string())),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What stands in the way of a change of a file: it is mounted by itself into a container, other machines read it, an editor
-//! has it open, or it belongs to another user.
+//! What stands in the way of a change of a file: it is mounted by itself into a container, other machines read it, an
+//! editor has it open, or it belongs to another user.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use samehost_system::open::proc_file;
 use samehost_system::proc::pids;
 
 use super::{file_system, note};
-use crate::configuration::config_file::ParsedConfig;
+use crate::configuration::ParsedConfig;
 use crate::findings::{bar, shown};
 use crate::plan::stages::PlannedStage;
 
@@ -61,32 +61,45 @@ fn list(pid: u32) -> String {
 }
 
 /// Mounts of a device: the directory inside its file system, and the mount point (proc(5)).
-fn mounts<'a>(list: &'a str, device: &'a str) -> impl Iterator<Item = (String, String)> + 'a {
-    list.lines().filter_map(move |line| {
+fn mounts(list: &str, device: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for line in list.lines() {
         let mut words = line.split(' ').skip(2);
-        let (of, root, place) = (words.next()?, words.next()?, words.next()?);
-        (of == device).then(|| (unescaped(root), unescaped(place)))
-    })
+        let (Some(of), Some(root), Some(place)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        if of == device {
+            found.push((unescaped(root), unescaped(place)));
+        }
+    }
+    found
 }
 
 /// Path of a file inside its file system, from the innermost mount above it.
 fn inside(list: &str, device: &str, file: &Path) -> Option<String> {
-    let above = mounts(list, device).filter(|(_, place)| file.starts_with(place));
-    let (root, place) = above.max_by_key(|(_, place)| place.len())?;
+    let mut above = mounts(list, device);
+    above.retain(|(_, place)| file.starts_with(place));
+    let (root, place) = above.into_iter().max_by_key(|(_, place)| place.len())?;
     let below = file.strip_prefix(&place).ok()?;
     Some(Path::new(&root).join(below).to_str()?.trim_end_matches('/').to_owned())
 }
 
-/// Mount point of a file that is mounted individually.
 fn mounted(list: &str, device: &str, inside: &str) -> Option<String> {
-    mounts(list, device).find(|(root, _)| root == inside).map(|(_, place)| place)
+    for (root, place) in mounts(list, device) {
+        if root == inside {
+            return Some(place);
+        }
+    }
+    None
 }
 
 /// `\040` is a blank.
 fn unescaped(text: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    let mut text = text.to_owned();
+    for (from, to) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        text = text.replace(from, to);
+    }
+    text
 }
 
 /// File system types in statfs (statfs(2), linux/magic.h).
@@ -165,7 +178,10 @@ pub(crate) fn other_owners(configurations: &[ParsedConfig], stages: &[PlannedSta
     }
     let mut found = Vec::new();
     for change in stages.iter().flat_map(|stage| &stage.changes) {
-        let Some(uid) = owner(&change.path).filter(|uid| !owners.contains(uid)) else { continue };
+        let Some(uid) = owner(&change.path) else { continue };
+        if owners.contains(&uid) {
+            continue;
+        }
         let (path, owner) = (shown(&change.path), User::of(uid));
         found.push(bar(
             ObstacleCode::OtherOwner,

@@ -3,6 +3,7 @@
 
 pub(crate) mod files;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,6 @@ use crate::plan::stages::PlannedStage;
 /// Obstacles that a person who sees them may accept; unattended, `--accept CODE` does.
 pub(crate) const FOR_A_PERSON: [ObstacleCode; 2] = [ObstacleCode::Managed, ObstacleCode::SharedFiles];
 
-/// Checks the machine around the files and sockets of a plan.
 pub(crate) fn look(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Findings {
     let files = edited(stages);
     let mut processes: Vec<u32> = Vec::new();
@@ -61,12 +61,6 @@ fn file_system(path: &Path) -> Option<u64> {
     Some(rustix::fs::statfs(path).ok()?.f_type as u64 & 0xffff_ffff)
 }
 
-// The next boot: a new socket's directory on a tmpfs is gone then. A server that cannot create its socket does not
-// start at all, not even on its port. So its unit or a line of tmpfiles.d has to create the directory.
-//
-// A start after a crash: servers that do not remove the socket of a killed predecessor do not start. nginx is one: bind()
-// fails with "Address already in use", and everything that it serves is down.
-
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 
@@ -79,15 +73,15 @@ const UNITS: &[&str] = &[
 const TMPFILES: &[&str] =
     &["etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d"];
 
-/// New sockets of the plan whose directory is not created at boot.
+/// New sockets of the plan whose directory is not created at boot: on a tmpfs it is gone then, and a server that cannot
+/// create its socket does not start at all, not even on its port. So its unit or a line of tmpfiles.d has to create the
+/// directory.
 fn lost_directories(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
         let (Some((config, _)), Endpoint::Unix(socket)) = (&hop.server_line, &hop.to) else { continue };
         let folder = socket.parent().unwrap_or(Path::new("/"));
-        if !file_system(folder).is_some_and(|kind| matches!(kind, TMPFS | RAMFS)) {
-            continue;
-        }
+        let Some(TMPFS | RAMFS) = file_system(folder) else { continue };
         let process = hop.server.pid.and_then(|pid| scan.process(pid));
         let unit = process.and_then(|process| process.unit.as_deref());
         if is_made_again(Path::new("/"), folder, unit) {
@@ -112,7 +106,8 @@ fn lost_directories(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     found
 }
 
-/// New sockets of servers that do not remove a stale socket.
+/// New sockets of servers that do not remove the socket of a killed predecessor, and then do not start. nginx is one:
+/// bind() fails with "Address already in use", and everything that it serves is down.
 fn stale_sockets(hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
@@ -134,8 +129,13 @@ fn stale_sockets(hops: &[Hop]) -> Vec<SwitchObstacle> {
 
 /// The name of a directory below /run, as RuntimeDirectory= has it.
 fn runtime_name(folder: &Path) -> Option<String> {
-    let below = folder.strip_prefix("/run").or_else(|_| folder.strip_prefix("/var/run")).ok()?;
-    Some(below.to_str()?.to_owned()).filter(|name| !name.is_empty())
+    for run in ["/run", "/var/run"] {
+        if let Ok(below) = folder.strip_prefix(run) {
+            let name = below.to_str()?;
+            return if name.is_empty() { None } else { Some(name.to_owned()) };
+        }
+    }
+    None
 }
 
 /// Whether a directory exists after a boot: created by the system itself, the server's unit, or tmpfiles.d. If the
@@ -145,21 +145,32 @@ fn is_made_again(root: &Path, folder: &Path, unit: Option<&str>) -> bool {
     if always.iter().any(|path| folder == Path::new(path)) || folder.starts_with("/run/user") {
         return true;
     }
-    let lines = texts(root, TMPFILES, |name| name.ends_with(".conf"));
-    if lines.iter().any(|(_, text)| text.lines().any(|line| makes(line, folder))) {
-        return true;
+    for (_, text) in texts(root, TMPFILES, |name| name.ends_with(".conf")) {
+        if text.lines().any(|line| makes(line, folder)) {
+            return true;
+        }
     }
     let Some(wanted) = runtime_name(folder) else { return false };
-    let units = texts(root, UNITS, |name| unit.is_none_or(|unit| is_of(name, unit)));
-    units.iter().any(|(_, text)| {
-        let directories = text.lines().filter_map(|line| line.trim().strip_prefix("RuntimeDirectory="));
-        let mut names = directories.flat_map(str::split_whitespace);
-        // `redis/a` creates `redis` too; `redis:link` also creates a link.
-        names.any(|name| {
+    let units = match unit {
+        Some(unit) => texts(root, UNITS, |name| is_of(name, unit)),
+        None => texts(root, UNITS, |_| true),
+    };
+    units.iter().any(|(_, text)| has_runtime_directory(text, &wanted))
+}
+
+/// Whether a unit has a directory created below /run: `RuntimeDirectory=redis/a` creates `redis` too, and `redis:link` also
+/// creates a link.
+fn has_runtime_directory(unit: &str, wanted: &str) -> bool {
+    for line in unit.lines() {
+        let Some(names) = line.trim().strip_prefix("RuntimeDirectory=") else { continue };
+        for name in names.split_whitespace() {
             let name = name.split(':').next().unwrap_or(name);
-            Path::new(name).starts_with(&wanted)
-        })
-    })
+            if Path::new(name).starts_with(wanted) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Whether a line of tmpfiles.d creates a directory: `d /run/php 0755 www-data www-data`.
@@ -168,24 +179,28 @@ fn makes(line: &str, folder: &Path) -> bool {
     let (Some(kind), Some(path)) = (words.next(), words.next()) else { return false };
     let is_directory = kind.starts_with(['d', 'D', 'v', 'q', 'Q']);
     let path = path.trim_matches('"').replace("%t", "/run").replace("/var/run/", "/run/");
-    let folder =
-        folder.strip_prefix("/var/run").map_or(folder.to_owned(), |below| Path::new("/run").join(below));
+    let folder = match folder.strip_prefix("/var/run") {
+        Ok(below) => Path::new("/run").join(below),
+        Err(_) => folder.to_owned(),
+    };
     is_directory && Path::new(&path).starts_with(&folder)
 }
 
 /// Whether a file is a unit or a drop-in of it: `redis@a.service`, `redis@.service`, `redis@a.service.d/x.conf`.
 fn is_of(name: &str, unit: &str) -> bool {
-    let of = name.split_once(".d/").map_or(name, |(of, _)| of);
-    let template = unit.split_once('@').and_then(|(before, after)| {
-        let (_, suffix) = after.rsplit_once('.')?;
-        Some(format!("{before}@.{suffix}"))
-    });
-    of == unit || Some(of) == template.as_deref()
+    let end = name.find(".d/").unwrap_or(name.len());
+    let of = &name[..end];
+    if of == unit {
+        return true;
+    }
+    let Some((before, instance)) = unit.split_once('@') else { return false };
+    let Some((_, suffix)) = instance.rsplit_once('.') else { return false };
+    of == format!("{before}@.{suffix}")
 }
 
-/// The paths in a folder; none where it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path()).collect()
 }
 
 /// Texts of the files in these directories and in drop-in directories, by name. The first file of a name counts.
@@ -193,8 +208,10 @@ fn texts(root: &Path, folders: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(S
     let mut found: Vec<(String, String)> = Vec::new();
     for folder in folders.iter().map(|folder| root.join(folder)) {
         let mut paths = entries(&folder);
-        for drop_ins in paths.clone().iter().filter(|path| path.extension().is_some_and(|end| end == "d")) {
-            paths.extend(entries(drop_ins));
+        for path in paths.clone() {
+            if path.extension() == Some(OsStr::new("d")) {
+                paths.extend(entries(&path));
+            }
         }
         for path in paths {
             let Ok(name) = path.strip_prefix(&folder).map(|name| name.display().to_string()) else {
@@ -210,9 +227,6 @@ fn texts(root: &Path, folders: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(S
     }
     found
 }
-
-// Files that a program writes again: a configuration management puts TCP back at its next run, when the port may be
-// closed already; a package asks at its next upgrade.
 
 /// Number of lines that count as the head of a file.
 const HEAD: usize = 25;
@@ -251,10 +265,10 @@ const WORDS: &[&str] = &[
     "generated by webmin",
     "generated by virtualmin",
 ];
-/// How a comment begins.
 const COMMENT: &[&str] = &["#", ";", "//", "/*", "*", "<?php //", "<?php #"];
 
-/// A note for a file that says that a program writes it.
+/// A note for a file that says that a program writes it: a configuration management puts TCP back at its next run, when the
+/// port may be closed already.
 fn managed(file: &Path) -> Option<SwitchObstacle> {
     let text = open::read(file, open::LONGEST).ok()?;
     let says = says(&String::from_utf8_lossy(&text))?;
@@ -305,7 +319,6 @@ fn packages(files: &[PathBuf]) -> Vec<String> {
     notes
 }
 
-/// The text of a file; empty where it cannot be read.
 fn read(path: &Path) -> String {
     String::from_utf8_lossy(&open::read(path, open::LONGEST).unwrap_or_default()).into_owned()
 }
@@ -313,19 +326,18 @@ fn read(path: &Path) -> String {
 /// Configuration files of packages: dpkg's, and those of ucf.
 fn registered(root: &Path) -> Vec<(String, PathBuf)> {
     let mut all = Vec::new();
-    let entries = fs::read_dir(root.join("var/lib/dpkg/info")).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        if path.extension().is_some_and(|end| end == "conffiles") {
+    for path in entries(&root.join("var/lib/dpkg/info")) {
+        if path.extension() == Some(OsStr::new("conffiles")) {
             let package = path.file_stem().unwrap_or_default().to_string_lossy();
             let package = package.split(':').next().unwrap_or_default().to_owned();
             all.extend(read(&path).lines().map(|line| (package.clone(), PathBuf::from(line.trim()))));
         }
     }
-    let ucf = read(&root.join("var/lib/ucf/registry"));
-    all.extend(ucf.lines().filter_map(|line| {
-        let (package, path) = line.split_once(char::is_whitespace)?;
-        Some((package.to_owned(), PathBuf::from(path.trim())))
-    }));
+    for line in read(&root.join("var/lib/ucf/registry")).lines() {
+        if let Some((package, path)) = line.split_once(char::is_whitespace) {
+            all.push((package.to_owned(), PathBuf::from(path.trim())));
+        }
+    }
     all
 }
 

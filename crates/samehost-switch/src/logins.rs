@@ -1,28 +1,34 @@
-//! Pre-flight logins, before anything is touched: over the new transport with the configuration's own credentials, as
-//! the application's user and with its view of the file system; and over the present transport, to tell a wrong
-//! password from a wrong account.
+//! Logins as the application: with the configuration's own credentials, as the application's user and with its view of the
+//! file system. They are tried over the new transport three times: before anything is touched, where the server listens
+//! there already; after the first stage, where its configuration had to change; and at the end, as the proof. The present
+//! transport is tried as well, to tell a wrong password from a wrong account.
 
 use std::path::Path;
 use std::time::Duration;
 
 use samehost_login::postgres::PasswordPlace;
-use samehost_login::{As, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
+use samehost_login::{
+    As, Credentials, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights,
+};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Secret};
 use samehost_scan::{DecidedBy, decided_by};
 
-use crate::findings::place;
+use crate::findings::{bar, place};
 use crate::plan::Plan;
 use crate::plan::client::identity::ClientIdentity;
 use crate::plan::hop::Hop;
-use crate::plan::obstacles::encryption::{in_code, lost_password, own_login};
+use crate::plan::obstacles::encryption::{OwnLogin, in_code, lost_password, own_login};
+use crate::plan::occupant::{listener, stranger};
+use crate::plan::stages::PlannedStage;
+use crate::request::Environment;
 
-/// Time limit for a server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Logs in as the application for every move whose new endpoint exists. Returns the plan with the results.
-    /// `program` is this program.
+    /// Logs in as the application for every move whose new endpoint exists. Returns the plan with the results: what each
+    /// login showed, and what is in the way. Where all are let in, what the scan feared of them is no longer an obstacle: a
+    /// login decides (docs/decisions/0068). `program` is this program, which is started again as the application's user.
     #[must_use]
     pub fn try_logins(mut self, program: &Path) -> Self {
         let mut all_in = true;
@@ -30,22 +36,24 @@ impl Plan {
         // A server whose configuration has to change listens there only after the first stage; it is tried then.
         for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
             match try_hop(hop, program) {
-                Ok((login, views)) => {
-                    hop.login = Some(login);
-                    let encrypted = views.iter().flat_map(|(_, view)| view.encrypted.iter().cloned());
-                    let encrypted: Vec<Encrypted> = encrypted.collect();
+                Ok(LoggedIn { shown, views }) => {
+                    hop.login = Some(shown);
+                    let mut encrypted: Vec<Encrypted> = Vec::new();
+                    for (_, view) in &views {
+                        encrypted.extend(view.encrypted.iter().cloned());
+                    }
                     self.findings.add(in_code(hop, &encrypted));
                     self.findings.add(fewer_rights(hop, &views, program));
                 }
                 Err(failed) => {
                     all_in = false;
-                    let error = &failed.error;
                     let mut obstacle = obstacle(hop, &failed);
-                    // A blocker of the scan explains the failure, and has the remedy.
-                    let why = self.findings.obstacles.iter_mut().filter(|why| is_for_the_login(why));
-                    for why in why.filter(|_| error.kind() != LoginErrorKind::Refused) {
-                        why.bars = true;
-                        obstacle.remedy.clone_from(&why.remedy);
+                    if failed.error.kind() != LoginErrorKind::Refused {
+                        // A blocker of the scan explains the failure, and has the remedy.
+                        for why in self.findings.obstacles.iter_mut().filter(|why| is_for_the_login(why)) {
+                            why.bars = true;
+                            obstacle.remedy.clone_from(&why.remedy);
+                        }
                     }
                     self.findings.add([obstacle]);
                 }
@@ -53,10 +61,12 @@ impl Plan {
         }
         // Of those the present connections are looked at all the same.
         for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
-            let now = &hop.setting.endpoint;
-            let views =
-                everyone(hop).into_iter().filter_map(|client| attempt(hop, now, &client, program).ok());
-            let encrypted: Vec<Encrypted> = views.flat_map(|view| view.encrypted).collect();
+            let mut encrypted: Vec<Encrypted> = Vec::new();
+            for client in everyone(hop) {
+                if let Ok(view) = attempt_at_present(hop, &client, program) {
+                    encrypted.extend(view.encrypted);
+                }
+            }
             self.findings.add(in_code(hop, &encrypted));
         }
         if all_in {
@@ -66,22 +76,97 @@ impl Plan {
     }
 }
 
-/// Whether a login decides about it.
+/// Fails where somebody else has what the servers are to take in this stage. The plan asked already; it is asked again
+/// right before the write, because minutes may have passed since, at a question that a person answered.
+pub(crate) fn still_free(
+    stage: &PlannedStage,
+    hops: &[Hop],
+    environment: &Environment<'_>,
+) -> Result<(), SwitchObstacle> {
+    if stage.takes.is_empty() {
+        return Ok(());
+    }
+    let Some(scan) = (environment.scan)() else { return Ok(()) };
+    for hop in hops.iter().filter(|hop| hop.server_line.is_some() && stage.takes.contains(&hop.to)) {
+        if let Some(occupant) = listener(&scan, &hop.server, &hop.to) {
+            return Err(bar(
+                ObstacleCode::SocketPath,
+                format!("{} is not free any more: {occupant}", hop.to),
+                "Name a place that nobody uses: --socket /run/NAME/NAME.sock, or --address 127.0.0.1:PORT",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless the server that is meant listens at the new place of each move, and nobody else.
+fn meant_servers<'a>(
+    hops: impl Iterator<Item = &'a Hop>,
+    environment: &Environment<'_>,
+) -> Result<(), SwitchObstacle> {
+    let Some(scan) = (environment.scan)() else { return Ok(()) };
+    for hop in hops {
+        let Some(occupant) = stranger(&scan, &hop.server, &hop.to) else { continue };
+        let meant = hop.server.name.as_deref().unwrap_or("the server of this configuration");
+        return Err(bar(
+            ObstacleCode::ServerIdentity,
+            format!("{}: {occupant}, and not {meant}", hop.to),
+            "Stop the one that does not belong there, or name another place: --socket /run/NAME/NAME.sock",
+        ));
+    }
+    Ok(())
+}
+
+/// Logs in as the application at servers that did not listen at their new endpoint before, once they do. No client has
+/// moved yet. The other servers were asked before the switch.
+pub(crate) fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
+    meant_servers(hops.iter().filter(|hop| hop.server_line.is_some()), environment)?;
+    for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
+        let found = try_hop(hop, environment.program).map_err(|failed| obstacle(hop, &failed))?;
+        if let Some(fewer) = fewer_rights(hop, &found.views, environment.program) {
+            return Err(fewer);
+        }
+    }
+    Ok(())
+}
+
+/// A login over the new endpoint of a move that succeeded, after everything was written.
+pub(crate) struct Proof {
+    pub(crate) login: String,
+    /// The same with the name of the connection and where it goes.
+    pub(crate) sentence: String,
+}
+
+/// Logs in as the application over all new endpoints, after everything was written. Before a password is sent, it is asked
+/// again who listens there.
+pub(crate) fn prove(hops: &[Hop], environment: &Environment<'_>) -> Result<Vec<Proof>, SwitchObstacle> {
+    meant_servers(hops.iter(), environment)?;
+    let mut proofs = Vec::new();
+    for hop in hops {
+        let LoggedIn { shown, .. } =
+            try_hop(hop, environment.program).map_err(|failed| obstacle(hop, &failed))?;
+        let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
+        let sentence = format!("{} {verb} over {} {shown}", hop.setting.name, hop.to);
+        proofs.push(Proof { login: shown, sentence });
+    }
+    Ok(proofs)
+}
+
+/// Whether a login decides about it, and not the scan.
 fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
     decided_by(obstacle.code) == DecidedBy::Login
 }
 
-/// Results of logins: in words, and each by itself.
-pub(crate) type LoggedIn = (String, Vec<(ClientIdentity, View)>);
+/// Logins that succeeded, one for each user who connects.
+pub(crate) struct LoggedIn {
+    shown: String,
+    views: Vec<(ClientIdentity, View)>,
+}
 
-/// A login that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
-    /// As whom.
     pub(crate) client: ClientIdentity,
-    /// Over what.
     pub(crate) over: Endpoint,
-    /// Why.
     pub(crate) error: LoginError,
     /// What the same login gets over the present transport.
     present: Present,
@@ -90,7 +175,6 @@ pub(crate) struct Failed {
 /// Result of a login over the present transport, after the other one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Present {
-    /// It was let in.
     LetIn,
     /// It was let in with TLS, and not without.
     LetInByTls,
@@ -114,33 +198,36 @@ impl Present {
 
 /// Logs in over the new endpoint as each user who will connect. Returns what the server and the kernel report.
 ///
+/// Servers count failed logins, so the present transport comes first where there is a password: a wrong one is sent only
+/// once, and a right one resets the count. Without a password nothing is counted; the present transport is then tried only
+/// after a refusal, to tell the causes apart.
+///
 /// # Errors
 /// Who could not log in, and why.
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
     let (mut shown, mut views) = (Vec::new(), Vec::new());
+    let from = &hop.setting.endpoint;
     for client in everyone(hop) {
+        let now = own_login(hop, &client, from).credentials;
         let mut present = None;
-        // Servers count failed logins. The present transport comes first: a wrong password is sent only once, and a
-        // right one resets the count.
-        if own_login(hop, &client, &hop.setting.endpoint).credentials.password.is_some() {
-            let result = attempt(hop, &hop.setting.endpoint, &client, program);
+        if now.password.is_some() {
+            let result = attempt(hop, from, &client, &now, program);
             let at_present = Present::of(&result);
             if let Err(error) = result
                 && is_about_the_password(&error)
             {
-                let over = hop.setting.endpoint.clone();
-                return Err(Box::new(Failed { client, over, error, present: at_present }));
+                return Err(Box::new(Failed { client, over: from.clone(), error, present: at_present }));
             }
             present = Some(at_present);
         }
-        let view = match attempt(hop, &hop.to, &client, program) {
+        let OwnLogin { credentials, found } = own_login(hop, &client, &hop.to);
+        let view = match attempt(hop, &hop.to, &client, &credentials, program) {
             Ok(view) => view,
             Err(error) => {
-                // Without a password nothing is counted, and the result distinguishes the causes.
                 let present = match present {
                     Some(present) => present,
                     None if error.kind() == LoginErrorKind::Refused => {
-                        Present::of(&attempt(hop, &hop.setting.endpoint, &client, program))
+                        Present::of(&attempt(hop, from, &client, &now, program))
                     }
                     None => Present::Unknown,
                 };
@@ -148,11 +235,11 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
             }
         };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
-        let found = own_login(hop, &client, &hop.to).found.map(found_in).unwrap_or_default();
+        let found = found.map(found_in).unwrap_or_default();
         shown.push(format!("as {}: {says}{found}", client.name));
         views.push((client, view));
     }
-    Ok((shown.join("; "), views))
+    Ok(LoggedIn { shown: shown.join("; "), views })
 }
 
 /// The passwords that clients find by themselves, which no message may repeat.
@@ -166,7 +253,6 @@ fn passwords(hop: &Hop) -> Vec<Secret> {
     found
 }
 
-/// Where the password of a login was found.
 fn found_in(place: PasswordPlace) -> String {
     match place {
         PasswordPlace::Variable => ", with the password in PGPASSWORD".to_owned(),
@@ -197,22 +283,28 @@ fn lacks_account(hop: &Hop) -> bool {
     hop.setting.protocol == Protocol::Postgres && hop.setting.user.is_none()
 }
 
+fn attempt_at_present(hop: &Hop, client: &ClientIdentity, program: &Path) -> Result<View, LoginError> {
+    let from = &hop.setting.endpoint;
+    attempt(hop, from, client, &own_login(hop, client, from).credentials, program)
+}
+
+/// One login in a process of its own that has become the client. A reload ends workers at any moment: where the process
+/// whose view it takes ended meanwhile, that says nothing of the login, and it is tried with the next one.
 fn attempt(
     hop: &Hop,
     endpoint: &Endpoint,
     client: &ClientIdentity,
+    credentials: &Credentials,
     program: &Path,
 ) -> Result<View, LoginError> {
-    let credentials = own_login(hop, client, endpoint).credentials;
     let identity = &client.identity;
     let mut pid = client.present();
     loop {
         let who = As { pid, uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
         let endpoint = seen_by(endpoint, pid);
         let (protocol, expected) = (hop.setting.protocol, &hop.server.expected);
-        let result = log_in_as(program, &who, protocol, &endpoint, &credentials, expected, PATIENCE);
+        let result = log_in_as(program, &who, protocol, &endpoint, credentials, expected, PATIENCE);
         let present = client.present();
-        // A reload ends workers at any moment: one that ended meanwhile says nothing of the login.
         if !matches!(result, Err(LoginError::Become { .. })) || present == pid {
             return result;
         }
@@ -233,16 +325,8 @@ fn seen_by(endpoint: &Endpoint, pid: Option<u32>) -> Endpoint {
 
 /// Privileges that an account has over the present transport but not over the new one. Such a login succeeds, and the
 /// application fails later.
-pub(crate) fn fewer_rights(
-    hop: &Hop,
-    views: &[(ClientIdentity, View)],
-    program: &Path,
-) -> Option<SwitchObstacle> {
-    // An account that cannot log in now, or not from here, has nothing to lose.
-    let (view, present) =
-        views.iter().filter(|(_, view)| !view.rights.is_empty()).find_map(|(client, view)| {
-            Some((view, attempt(hop, &hop.setting.endpoint, client, program).ok()?))
-        })?;
+fn fewer_rights(hop: &Hop, views: &[(ClientIdentity, View)], program: &Path) -> Option<SwitchObstacle> {
+    let (view, present) = both_views(hop, views, program)?;
     let missing = missing_rights(&present.rights, &view.rights);
     if missing.is_empty() {
         return None;
@@ -271,14 +355,32 @@ pub(crate) fn fewer_rights(
     })
 }
 
+/// The first login that shows rights, with the same login over the present transport. An account that cannot log in now, or
+/// not from here, has nothing to lose.
+fn both_views<'a>(
+    hop: &Hop,
+    views: &'a [(ClientIdentity, View)],
+    program: &Path,
+) -> Option<(&'a View, View)> {
+    for (client, view) in views {
+        if view.rights.is_empty() {
+            continue;
+        }
+        if let Ok(present) = attempt_at_present(hop, client, program) {
+            return Some((view, present));
+        }
+    }
+    None
+}
+
 /// The host of the account as which MySQL took a client: `account app@localhost`.
 fn account_host(says: &str) -> Option<&str> {
     let (_, account) = says.split_once("account ")?;
     let (_, host) = account.split(',').next()?.rsplit_once('@')?;
-    Some(host.trim_matches('\'')).filter(|host| !host.is_empty() && !host.contains(' '))
+    let host = host.trim_matches('\'');
+    if host.is_empty() || host.contains(' ') { None } else { Some(host) }
 }
 
-/// Statement that grants what an account lacks.
 fn statement(grant: &str, user: &str, host: &str) -> String {
     let account = format!("'{user}'@'{host}'");
     match grant.strip_suffix(" WITH GRANT OPTION") {
@@ -288,8 +390,9 @@ fn statement(grant: &str, user: &str, host: &str) -> String {
     }
 }
 
-/// Obstacle for a failed login, with the command that helps.
-pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
+/// Obstacle for a failed login, with the command that helps. It depends on what the same login gets over the present
+/// transport: where that is refused too, nothing about the account on the new one is wrong.
+fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
     let Failed { client, over, error, present } = failed;
     if error.kind() == LoginErrorKind::Refused
         && matches!(present, Present::LetIn | Present::LetInByTls)
@@ -302,7 +405,6 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
             account_with_tls(hop, error)
         }
         (LoginErrorKind::Refused, Present::LetIn | Present::LetInByTls) => account(hop, error),
-        // The error says the same.
         (LoginErrorKind::Refused, _) if matches!(error, LoginError::Spent { .. }) => String::new(),
         (LoginErrorKind::Refused, Present::Refused) if *over == hop.setting.endpoint => {
             "The login fails over the present transport already: put the credentials right first".to_owned()
