@@ -20,7 +20,7 @@ pub use formats::metrics::{
     Distribution, Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,
 };
 pub use formats::terminal::Terminal;
-pub use layout::text::wrap;
+pub use layout::wrap;
 pub use verbs::checkup::{Around, Finding, FindingKind, Running};
 pub use verbs::exchanges::{
     missing_for_exchanges, part_in_percent, reason_of_no_time, saving_in_short, saving_in_words,

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use samehost_model::Report;
 use samehost_model::printable::clean;
 
-use crate::layout::grid::Grid;
-use crate::layout::text::Span;
+use crate::layout::{Grid, Span};
 use crate::measurement::view::View;
 use crate::measurement::{answer, conditions, figures, head, notes, words};
 

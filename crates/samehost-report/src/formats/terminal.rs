@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use samehost_model::Report;
 
-use crate::layout::text::{Line, Span, Tone, labelled, width, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, width, wrap_spans};
 use crate::measurement::notes::{self, Notes};
 use crate::measurement::plots::{quantile_plot, ratio_plot};
 use crate::measurement::view::View;

@@ -6,7 +6,7 @@ use samehost_model::human::{
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
-use crate::layout::text::{Paragraph, Span, Tone};
+use crate::layout::{Paragraph, Span, Tone};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{ladder, predictions, words};
@@ -43,7 +43,7 @@ fn alone(view: &View<'_>) -> Option<Paragraph> {
         view.name(&group.baseline.id),
         words::title(&metric.name),
         format_value(median, &metric.unit),
-        crate::layout::text::count(values.len(), "trial")
+        crate::layout::count(values.len(), "trial")
     );
     Some(vec![Span::plain(text)])
 }

@@ -5,8 +5,7 @@ use samehost_model::human::{count, format_percent, format_value, percent_number}
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Code, Evidence, Metric, Report, Transport, Trial, Verdict, metric};
 
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Grid, Span};
 use crate::measurement::view::{View, median};
 use crate::measurement::words;
 

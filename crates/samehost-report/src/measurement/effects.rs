@@ -8,8 +8,7 @@ use samehost_model::human::{
 use samehost_model::printable::clean;
 use samehost_model::{Combination, Effect, LimitedBy, Profile, ProfileDifference, Report};
 
-use crate::layout::grid::{Align, Column, Figure, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Figure, Grid, Span};
 use crate::measurement::view::{View, median};
 use crate::measurement::words;
 

@@ -3,8 +3,7 @@
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::grid::{Align, Column, Figure, Grid, dash, value_cells};
-use crate::layout::text::{Span, Tone};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, value_cells};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};

@@ -8,7 +8,7 @@ use samehost_model::{
     AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
 };
 
-use crate::layout::text::{width, wrap};
+use crate::layout::{width, wrap};
 use crate::measurement::conditions;
 use crate::measurement::view::{Parameter, View};
 

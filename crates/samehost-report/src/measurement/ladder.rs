@@ -3,8 +3,7 @@
 use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
 
-use crate::layout::grid::{Align, Column, Figure, Grid, value_cells};
-use crate::layout::text::{Paragraph, Span, Tone};
+use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone, value_cells};
 use crate::measurement::view::{Parameter, View};
 use crate::measurement::words;
 

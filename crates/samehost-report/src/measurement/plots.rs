@@ -5,7 +5,7 @@ use samehost_analysis::{HistogramError, quantiles_for_shift};
 use samehost_model::human::{format_percent, format_together};
 use samehost_model::{Better, Comparison, MetricInfo, Trial};
 
-use crate::layout::text::{Line, Span, Tone, truncate, width};
+use crate::layout::{Line, Span, Tone, truncate, width};
 use crate::measurement::view::{View, trials};
 use crate::measurement::words;
 

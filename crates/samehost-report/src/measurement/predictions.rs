@@ -3,8 +3,7 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::layout::grid::{Align, Column, Figure, Grid};
-use crate::layout::text::{Paragraph, Span, Tone};
+use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 

@@ -4,7 +4,7 @@ use samehost_model::human::{capitalised, format_percent, format_ratio_aligned, p
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
 
-use crate::layout::text::Tone;
+use crate::layout::Tone;
 
 /// Subjects of sentences about metrics of single workloads; those that samehost measures everywhere have theirs in
 /// [`Metric`].

@@ -8,7 +8,7 @@ use samehost_model::human::{format_value, rough_time};
 use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
-use crate::layout::text::{count, width, wrap};
+use crate::layout::{count, width, wrap};
 use crate::measurement::{conditions, head, words};
 
 /// Narrowest column for the differences.

@@ -14,7 +14,7 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Pairs that are shown; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;

@@ -6,7 +6,7 @@ use samehost_model::printable::clean;
 use samehost_model::scan::{Explanation, Scan, SlowCongestion};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, labelled, titled, width, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, titled, width, wrap_spans};
 
 /// The code of connections inside this machine that begin with BBR.
 pub(crate) const BBR: &str = "bbr";

@@ -8,8 +8,7 @@ use samehost_model::printable::clean;
 use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::notes::{self, Note, Notes};
 use crate::measurement::view::View;
 use crate::measurement::words::{self, interval};

@@ -8,7 +8,7 @@ use samehost_model::metric_title;
 use samehost_model::printable::clean;
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Entries of a list that are shown; JSON has all.
 pub(crate) const MOST: usize = 20;

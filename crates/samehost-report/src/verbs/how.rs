@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use samehost_model::scan::{ClientWords, HowTo};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
 
 /// How much of each client is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

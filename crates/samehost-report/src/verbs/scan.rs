@@ -10,7 +10,7 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 use crate::verbs::exchanges::{exchanges, of_a_request, saving_in_words, unix_openers};
 use crate::verbs::explanation::BBR;
 

@@ -7,7 +7,7 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Lines of a list that are shown; JSON has all.
 const MOST: usize = 20;

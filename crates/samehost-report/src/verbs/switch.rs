@@ -11,7 +11,7 @@ use samehost_model::switch::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::measurement::head::started;
 use crate::verbs::exchanges::{reason_of_no_measurement, reason_of_no_time};
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use samehost_model::scan::{Standing, Verification};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, wrap_spans};
+use crate::layout::{Line, Span, Tone, count, labelled, wrap_spans};
 
 impl Terminal {
     pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {

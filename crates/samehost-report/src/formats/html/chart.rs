@@ -4,8 +4,7 @@
 use samehost_model::human::format_value;
 use serde_json::{Value, json};
 
-use crate::layout::grid::Grid;
-use crate::layout::text::{Span, Tone};
+use crate::layout::{Grid, Span, Tone};
 use crate::measurement::view::View;
 
 /// Symbols and dashes, so that series can be distinguished without colour.
@@ -387,7 +386,7 @@ pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::grid::{Align, Column};
+    use crate::layout::{Align, Column};
 
     #[test]
     fn ticks_are_round_and_few() {

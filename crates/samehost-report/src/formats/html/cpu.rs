@@ -5,8 +5,7 @@ use samehost_model::human::format_value;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Span, truncate};
+use crate::layout::{Align, Column, Grid, Span, truncate};
 use crate::measurement::view::{self, View};
 
 /// A segment of the bars: key, name, colour, hatching, and its value in a trial.

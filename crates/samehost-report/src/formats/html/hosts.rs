@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
 use super::render_with;
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Span, count, truncate};
+use crate::layout::{Align, Column, Grid, Span, count, truncate};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 
 /// Prefix of the ids of the page's charts.

@@ -11,7 +11,7 @@ use samehost_model::{Report, Stopping};
 use super::chart;
 use crate::formats::html::{charts, flames};
 use crate::formats::json;
-use crate::layout::text::Span;
+use crate::layout::Span;
 use crate::measurement::question::question;
 use crate::measurement::view::View;
 use crate::measurement::{answer, conditions, effects, figures, head, notes, words};

@@ -7,8 +7,7 @@ use samehost_model::human::{format_ratio_aligned, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Grid, Span};
 use crate::measurement::view::{View, trials};
 
 const QUANTILES: [f64; 25] = [

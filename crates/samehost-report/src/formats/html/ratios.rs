@@ -5,8 +5,7 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Span, count, truncate};
+use crate::layout::{Align, Column, Grid, Span, count, truncate};
 use crate::measurement::view::{self, View};
 use crate::measurement::words;
 use crate::measurement::words::interval;

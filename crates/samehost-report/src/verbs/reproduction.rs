@@ -1,24 +1,22 @@
 //! A reproduction: each claim as published, as measured here, and whether it holds. A summary, one table and explanations, on a terminal
 //! or as Markdown for a README or an issue. Judgements come from the data and are only worded here.
 
-use std::io;
-use std::io::Write;
+#[cfg(feature = "html")]
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
+#[cfg(feature = "html")]
+use samehost_model::Report;
 use samehost_model::human::{format_seconds, format_value, significant};
 use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here, Judgement, Reproduction};
 
+#[cfg(feature = "html")]
+use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::head;
 use crate::measurement::notes::sentence;
-
-#[cfg(feature = "html")]
-mod html;
-
-#[cfg(feature = "html")]
-pub use html::reproduction_as_html;
 
 /// A ratio for a narrow column: two decimals, three below 0.1.
 fn ratio(value: f64) -> String {
@@ -269,6 +267,81 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
     lines
 }
 
+/// Maximum length of a reason in the table, in bytes.
+#[cfg(feature = "html")]
+const LONGEST: usize = 48;
+
+/// Writes the reproduction as one HTML page that works offline.
+#[cfg(feature = "html")]
+pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
+    let mut reports: Vec<(String, &Report)> = Vec::new();
+    for experiment in &reproduction.experiments {
+        for measured in &experiment.measurements {
+            let label = format!("{}: {}, {}", experiment.id, experiment.title, measured.label);
+            reports.push((label, &measured.report));
+        }
+    }
+    let reports: Vec<(&str, &Report)> =
+        reports.iter().map(|(label, report)| (label.as_str(), *report)).collect();
+    let front = html::Front { title: TITLE, html: &front(reproduction), articles: html::Articles::Whole };
+    html::render_with(&front, &reports, out)
+}
+
+#[cfg(feature = "html")]
+fn front(reproduction: &Reproduction) -> String {
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("claim", Align::Left),
+        Column::new("published", Align::Right),
+        Column::new("here", Align::Right),
+        Column::new("holds?", Align::Left),
+    ]);
+    for experiment in &reproduction.experiments {
+        let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
+        if let Some(reason) = unmeasured(experiment) {
+            let empty = Span::default;
+            // Cells are not wrapped; a long reason is printed below the table.
+            let short =
+                reason.split(": this").next().filter(|text| text.len() <= LONGEST).unwrap_or("failed");
+            grid.push(vec![name, empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);
+            continue;
+        }
+        for (index, claim) in experiment.claims.iter().enumerate() {
+            grid.push(vec![
+                if index == 0 { name.clone() } else { Span::default() },
+                Span::plain(&claim.claim),
+                Span::plain(&claim.published),
+                claim.here.as_ref().map_or_else(|| Span::dim("–"), |found| Span::plain(here(found))),
+                outcome(claim),
+            ]);
+        }
+    }
+    let mut page = format!(
+        "<p class=\"answer\">{}</p>\n<p class=\"how\">{}</p>\n",
+        html::html(&summary(reproduction)),
+        html::html(&how(reproduction).join(" · "))
+    );
+    if reproduction.interrupted {
+        page.push_str("<p class=\"doubt\">Interrupted: run the same command again to continue.</p>\n");
+    }
+    let _ = writeln!(page, "{}<p class=\"about\">{}</p>", html::table(&grid, "Claims"), html::html(LEGEND));
+    page.push_str("<h2>Why</h2>\n<dl>\n");
+    for (experiment, found) in reproduction.experiments.iter().zip(whys(reproduction)) {
+        let published = format!("{}: {}.", experiment.source, experiment.setup);
+        let mut sentences = vec![html::html(&published)];
+        sentences.extend(unmeasured(experiment).map(|reason| html::html(&sentence(&reason))));
+        sentences.extend(found.iter().map(|text| html::html(text)));
+        let _ = writeln!(
+            page,
+            "<dt>{}</dt><dd>{}</dd>",
+            html::html(&experiment.id),
+            sentences.iter().map(|text| format!("<p>{text}</p>")).collect::<String>()
+        );
+    }
+    page.push_str("</dl>\n");
+    page
+}
+
 #[cfg(test)]
 mod tests {
     use samehost_model::{Expected, Host, Mode, REPRODUCTION_SCHEMA};
@@ -358,7 +431,7 @@ mod tests {
         Terminal { width: 80, color: false }.render_reproduction(&scene(), &mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         for line in text.lines() {
-            assert!(crate::layout::text::width(line) <= 80, "{line}");
+            assert!(crate::layout::width(line) <= 80, "{line}");
         }
         assert!(!text.contains('…'), "nothing is cut: {text}");
         assert_eq!(text.matches("It had more cores").count(), 1, "said once: {text}");
