@@ -1,5 +1,5 @@
 //! Renders a report as terminal text, JSON, CSV, Markdown or HTML. Pure: reads no clock, opens no file,
-//! prints nothing. Verdicts come from `samehost-stats`; this crate only words them.
+//! prints nothing. Verdicts come from `samehost-analysis`; this crate only words them.
 //!
 //! A renderer is one file and one line in [`RENDERERS`]. The terminal is separate, because it has a width and
 //! colours.
