@@ -44,7 +44,8 @@ fn clings(word: &str, before: &str) -> bool {
         || matches!(before, "÷" | "=" | "×")
 }
 
-/// Wraps text into lines of at most `columns`. A number stays with its unit, and a word longer than a line is cut.
+/// Wraps text into lines of at most `columns`, which are eight at least; blanks between words become one. A number stays with its
+/// unit, and a word longer than a line is cut. Columns are those of a terminal: an ideograph takes two.
 #[must_use]
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
@@ -73,7 +74,6 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Cuts a word into parts of at most `columns`.
 fn cut(word: &str, columns: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut used = 0;
@@ -96,17 +96,20 @@ pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
+/// How many entries of a list there are beyond those that are shown; `None` where all are.
+pub(crate) fn beyond(number: usize, shown: usize) -> Option<usize> {
+    if number > shown { Some(number - shown) } else { None }
+}
+
 /// Role of a piece of text; determines its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
     Plain,
     Bold,
-    /// Secondary information.
     Dim,
     Good,
     Bad,
-    /// A warning.
     Doubt,
     /// Something that must not be missed.
     Loud,
@@ -181,19 +184,20 @@ impl Line {
 
     /// Text of the line, with escape sequences if `color`, without trailing blanks.
     pub(crate) fn print(&self, color: bool) -> String {
-        let last = self.0.iter().rposition(|span| !span.text.trim().is_empty());
-        let shown = last.map_or(&[][..], |last| &self.0[..=last]);
+        let Some(last) = self.0.iter().rposition(|span| !span.text.trim().is_empty()) else {
+            return String::new();
+        };
         let mut text = String::new();
-        for (i, span) in shown.iter().enumerate() {
-            let words = if Some(i) == last { span.text.trim_end() } else { &span.text };
-            match span.tone.code().filter(|_| color && !words.trim().is_empty()) {
-                Some(code) => {
+        for (i, span) in self.0[..=last].iter().enumerate() {
+            let words = if i == last { span.text.trim_end() } else { &span.text };
+            match span.tone.code() {
+                Some(code) if color && !words.trim().is_empty() => {
                     // Blanks stay uncoloured, because an underlined or inverted theme would show them.
                     let (ahead, body) = words.split_at(words.len() - words.trim_start().len());
                     let (body, behind) = body.split_at(body.trim_end().len());
                     text.push_str(&format!("{ahead}\u{1b}[{code}m{body}\u{1b}[0m{behind}"));
                 }
-                None => text.push_str(words),
+                _ => text.push_str(words),
             }
         }
         text
@@ -206,12 +210,20 @@ impl From<Vec<Span>> for Line {
     }
 }
 
-/// Wraps pieces of text, joined by single spaces, into lines.
+/// Wraps pieces of text, joined by single spaces, into lines. The text is wrapped as a whole, without its tones, and these are dealt
+/// out again by the characters that are not blank: wrapping moves none of them and drops none.
 pub(crate) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<Line> {
-    let joined: Vec<&str> =
-        spans.iter().map(|span| span.text.trim()).filter(|text| !text.is_empty()).collect();
-    let mut tones =
-        spans.iter().flat_map(|span| span.text.chars().filter(|c| !c.is_whitespace()).map(|_| span.tone));
+    let mut joined: Vec<&str> = Vec::new();
+    let mut tones = Vec::new();
+    for span in spans {
+        if !span.text.trim().is_empty() {
+            joined.push(span.text.trim());
+        }
+        for _ in span.text.chars().filter(|c| !c.is_whitespace()) {
+            tones.push(span.tone);
+        }
+    }
+    let mut tones = tones.into_iter();
     let mut tone = Tone::Plain;
     let mut lines = Vec::new();
     for text in wrap(&joined.join(" "), columns) {
@@ -248,7 +260,6 @@ pub(crate) fn labelled(label: &Span, indent: usize, spans: &[Span], columns: usi
     lines
 }
 
-/// A paragraph of running text.
 pub(crate) type Paragraph = Vec<Span>;
 
 /// Puts a title above lines, if there are any.
@@ -325,7 +336,6 @@ impl Grid {
         self.columns.iter().map(|column| column.head.as_str())
     }
 
-    /// Whether the column is right-aligned.
     pub(crate) fn is_right(&self, column: usize) -> bool {
         self.columns[column].align != Align::Left
     }
@@ -393,8 +403,8 @@ impl Grid {
         self.widths().iter().sum::<usize>() + GAP * self.columns.len().saturating_sub(1)
     }
 
-    /// Shrinks the table to a width: short heads first, then without spare columns, then with cut heads, then
-    /// with its widest words cut.
+    /// Shrinks the table to a width, by what costs its reader least first: short heads; names longer than a third of the screen
+    /// cut, before the heads of numbers; without spare columns; heads cut that are wider than their cells; the widest words cut.
     fn fitted(&self, columns: usize) -> Grid {
         let mut grid = self.clone();
         while grid.total() > columns {
@@ -402,7 +412,6 @@ impl Grid {
             let Some(c) = shorter.max_by_key(|&c| width(&grid.columns[c].head)) else { break };
             grid.columns[c].head = grid.columns[c].short.take().unwrap_or_default();
         }
-        // Names longer than a third of the screen are cut before the heads of numbers.
         for c in (0..grid.columns.len()).filter(|&c| self.columns[c].align == Align::Left) {
             if grid.total() > columns && grid.content_width(c) > columns / 3 {
                 grid.cut(c, columns / 3);
@@ -414,11 +423,10 @@ impl Grid {
             grid.remove(least);
         }
         while grid.total() > columns {
-            let beyond = |&c: &usize| {
-                let head = width(&grid.columns[c].head);
-                if head > NARROWEST { head.saturating_sub(grid.content_width(c)) } else { 0 }
-            };
-            let Some(c) = (0..grid.columns.len()).max_by_key(beyond).filter(|c| beyond(c) > 0) else { break };
+            let Some(c) = (0..grid.columns.len()).max_by_key(|&c| grid.head_beyond(c)) else { break };
+            if grid.head_beyond(c) == 0 {
+                break;
+            }
             let limit = width(&grid.columns[c].head) - 1;
             grid.columns[c].head = truncate(&grid.columns[c].head, limit);
         }
@@ -436,6 +444,12 @@ impl Grid {
             }
         }
         grid
+    }
+
+    /// By how much a head is wider than the cells below it; 0 for one that is too narrow to be cut.
+    fn head_beyond(&self, column: usize) -> usize {
+        let head = width(&self.columns[column].head);
+        if head > NARROWEST { head.saturating_sub(self.content_width(column)) } else { 0 }
     }
 
     fn remove(&mut self, column: usize) {

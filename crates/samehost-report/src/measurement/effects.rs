@@ -189,8 +189,7 @@ pub(crate) fn basis(view: &View<'_>) -> Option<String> {
     let fewest = profiles.iter().map(|profile| profile.samples).min()?;
     let most = profiles.iter().map(|profile| profile.samples).max()?;
     let shortest = profiles.iter().map(|profile| profile.seconds).fold(f64::MAX, f64::min);
-    let samples =
-        if fewest == most { count(most) } else { format!("{} to {}", count(fewest), count(most)) };
+    let samples = if fewest == most { count(most) } else { format!("{} to {}", count(fewest), count(most)) };
     let hidden = if first.kernel_symbols { "" } else { " The kernel hides the names of its functions here." };
     Some(format!(
         "CPU time by perf: {}{why} at {} Hz, {} and {samples} samples an arm, in trials of their own that enter no other \

@@ -74,11 +74,12 @@ fn word(ratio: f64) -> &'static str {
     if ratio <= 1.0 { "shorter" } else { "longer" }
 }
 
-/// A table for each prediction.
 pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
-    let of =
-        |prediction: &Prediction| Figure { title: title(view, prediction), grid: table(view, prediction) };
-    view.report.analysis.predictions.iter().map(of).collect()
+    let mut figures = Vec::new();
+    for prediction in &view.report.analysis.predictions {
+        figures.push(Figure { title: title(view, prediction), grid: table(view, prediction) });
+    }
+    figures
 }
 
 fn title(view: &View<'_>, prediction: &Prediction) -> String {

@@ -3,8 +3,7 @@
 //! What a switch would save, in words: for the advice of a scan, for `top`, the checkup and `switch --all`. Always with the
 //! range; where it reaches from a loss to a gain, or from too little to enough, with what cannot be told.
 
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 
 use samehost_model::human::{format_percent, format_size, format_value};
 use samehost_model::printable::clean;
@@ -14,7 +13,7 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
 
 /// Pairs that are shown; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;
@@ -26,7 +25,6 @@ const FREQUENT: f64 = 0.5;
 /// the CPU time that is saved stands beside it.
 const WORTH_THE_TIME: f64 = 0.05;
 
-/// What the parts are.
 const LEGEND: &str =
     "Means. The hop is both ways, waiting until the server reads, client until it reads the reply.";
 
@@ -38,11 +36,11 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
         return wrap_spans(&[Span::new(Tone::Doubt, text)], columns);
     };
     let mut lines = Vec::new();
-    let mut busy: Vec<&PairExchanges> =
-        exchanges.pairs.iter().filter(|pair| pair.bytes_out_per_s + pair.bytes_back_per_s > 0.0).collect();
+    let mut busy: Vec<&PairExchanges> = exchanges.pairs.iter().collect();
+    busy.retain(|pair| pair.bytes_out_per_s + pair.bytes_back_per_s > 0.0);
     busy.sort_by(|one, other| other.exchanges_per_s.total_cmp(&one.exchanges_per_s));
     for pair in busy.iter().take(MOST_PAIRS) {
-        let service = scan.services.get(pair.service).map_or("unknown", |service| service.name.as_str());
+        let service = name_of_service(scan, pair.service);
         let name = Span::new(Tone::Bold, format!("{} → {service}", clean(&pair.client)));
         let rate = Span::dim(rate(pair, is_one_of_several(pair, &busy)));
         lines.extend(labelled(&Span::plain("  "), 2, &[name, rate], columns));
@@ -52,7 +50,7 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     if busy.is_empty() {
         rest.push(nothing_exchanged(scan).to_owned());
     }
-    if let Some(more) = busy.len().checked_sub(MOST_PAIRS).filter(|more| *more > 0) {
+    if let Some(more) = beyond(busy.len(), MOST_PAIRS) {
         rest.push(count(more, "more pair"));
     }
     if exchanges.left_out > 0 {
@@ -78,6 +76,14 @@ fn nothing_exchanged(scan: &Scan) -> &'static str {
     }
 }
 
+/// The name of the service at this place; `unknown` where the scan has none there.
+pub(crate) fn name_of_service(scan: &Scan, at: usize) -> &str {
+    match scan.services.get(at) {
+        Some(service) => &service.name,
+        None => "unknown",
+    }
+}
+
 impl Terminal {
     /// Renders how long the requests of a pair take; nothing where that is not measured.
     ///
@@ -98,17 +104,19 @@ impl Terminal {
     }
 }
 
-/// What a switch would change of the time that a pair's requests take, where it is known when they begin: `a request takes 312 µs,
-/// of which the hop 9.70 µs; …`. A ratio of nothing else than one transport's own time: mode `arrivals` has no parts, and no line.
+/// What a switch would change of the time that a pair's requests take: `a request takes 312 µs, of which the hop 9.70 µs; …`.
+/// `None` where it is not known when requests begin: the time from the arrival leaves out just what a transport costs, has no parts,
+/// and never stands in a ratio (docs/decisions/0134).
 pub(crate) fn of_a_request(scan: &Scan, advice: &Advice) -> Option<String> {
-    let pairs = &scan.exchanges.as_ref()?.pairs;
-    let mut pairs = pairs.iter().filter(|pair| pair.service == advice.service);
-    let pair = pairs.find(|pair| pair.client == advice.client && pair.address == advice.now)?;
+    let mut pairs = scan.exchanges.as_ref()?.pairs.iter();
+    let pair = pairs.find(|pair| {
+        pair.service == advice.service && pair.client == advice.client && pair.address == advice.now
+    })?;
     let (first, hop_us) = (pair.first?, pair.parts?.hop_us());
     let takes = format!("a request takes {}, of which the hop {}", mean(&first), format_value(hop_us, "us"));
-    let saving = advice.saving.filter(|saving| saving.us_per_round_trip.low > 0.0 && !saving.undecided);
-    let Some(saving) = saving else {
-        return Some(format!("{takes}, {}", format_percent(hop_us / first.mean_us)));
+    let saving = match advice.saving {
+        Some(saving) if saving.us_per_round_trip.low > 0.0 && !saving.undecided => saving,
+        _ => return Some(format!("{takes}, {}", format_percent(hop_us / first.mean_us))),
     };
     let saved = saving.us_per_round_trip;
     let part = Range { low: saved.low / first.mean_us, high: saved.high / first.mean_us };
@@ -129,13 +137,16 @@ fn in_percent(part: Range) -> String {
 
 /// Whether the client's program talks to the service at another address over the same transport as well.
 fn is_one_of_several(pair: &PairExchanges, all: &[&PairExchanges]) -> bool {
-    all.iter()
-        .filter(|other| {
-            (other.service, &other.client, other.kind.is_unix())
-                == (pair.service, &pair.client, pair.kind.is_unix())
-        })
-        .count()
-        > 1
+    let mut alike = 0;
+    for other in all {
+        if other.service == pair.service
+            && other.client == pair.client
+            && other.kind.is_unix() == pair.kind.is_unix()
+        {
+            alike += 1;
+        }
+    }
+    alike > 1
 }
 
 /// The section of who opens connections to Unix sockets; nothing where nobody does.
@@ -144,8 +155,11 @@ pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let frequent = exchanges.unix_openers.iter().filter(|one| one.connections_per_s >= FREQUENT);
     for opener in frequent.take(MOST_PAIRS) {
-        let service = scan.services.get(opener.service).map_or("unknown", |service| service.name.as_str());
-        let user = opener.user.as_ref().map(|user| format!(" ({})", clean(user))).unwrap_or_default();
+        let service = name_of_service(scan, opener.service);
+        let user = match &opener.user {
+            Some(user) => format!(" ({})", clean(user)),
+            None => String::new(),
+        };
         let name = format!("{}{user} → {service}", clean(&opener.client));
         let rate = format_value(opener.connections_per_s, "per_s");
         let to = Span::dim(format!("unix {}, {rate}", clean(&opener.socket)));
@@ -210,7 +224,9 @@ fn duration(pair: &PairExchanges, mode: ExchangeMode) -> String {
     if let Some(parts) = &pair.parts {
         text.push_str(&in_parts(parts));
     }
-    if let Some(last) = pair.last.filter(|last| last.mean_us > WORTH_SAYING * first.mean_us) {
+    if let Some(last) = pair.last
+        && last.mean_us > WORTH_SAYING * first.mean_us
+    {
         text.push_str(&format!("; all of it after {}{}", mean(&last), quantiles(&last)));
     }
     if pair.overlapping >= 0.01 {
@@ -256,26 +272,28 @@ fn no_time(pair: &PairExchanges) -> String {
     format!("no time: {}", reason_of_no_time(why, share))
 }
 
-/// Why exchanges have no time. `share` is how much of them it is that is in the way, from 0 to 1; where it was not kept, the
-/// sentence has the limit beyond which there is no time.
+/// Why exchanges have no time, as the end of a sentence. `share` is the part of them that is in the way, 0 to 1; where it was not
+/// kept, the sentence has the limit beyond which there is no time.
 pub fn reason_of_no_time(why: NoTime, share: Option<f64>) -> String {
-    let beyond = |limit: f64| match share {
+    let in_the_way = |limit: f64| match share {
         Some(share) => format_percent(share),
         None => format!("more than {:.0} %", 100.0 * limit),
     };
     match why {
         NoTime::Overlapping => {
-            format!("{} of the requests overlap with others of their connection", beyond(MOST_OVERLAPPING))
+            format!(
+                "{} of the requests overlap with others of their connection",
+                in_the_way(MOST_OVERLAPPING)
+            )
         }
-        NoTime::Unasked => format!("{} of what the client read was not asked for", beyond(MOST_UNASKED)),
+        NoTime::Unasked => format!("{} of what the client read was not asked for", in_the_way(MOST_UNASKED)),
         NoTime::Unseen => "one end moves its bytes without receiving them (splice)".to_owned(),
         NoTime::Streaming => "the client follows a stream, and sends seldom (replication)".to_owned(),
-        NoTime::Lost => format!("{} of the events were lost", beyond(MOST_LOST)),
-        NoTime::Unstamped => format!("of {} it is not known when they began", beyond(MOST_UNSTAMPED)),
+        NoTime::Lost => format!("{} of the events were lost", in_the_way(MOST_LOST)),
+        NoTime::Unstamped => format!("of {} it is not known when they began", in_the_way(MOST_UNSTAMPED)),
     }
 }
 
-/// How it was measured, and what that leaves out.
 fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
     let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
     let mut text = match mode {
@@ -297,9 +315,8 @@ fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
     text
 }
 
-/// Ends of a range between which a person asks why it is so wide.
+/// A range whose ends are so many times apart makes a person ask why, and is told what makes it narrower.
 const WIDE: f64 = 3.0;
-/// Why a range is wide, and what makes it narrower.
 const HURRIED: &str = "try --observe 2m, which gives each pair more time";
 
 /// Short form of a saving: `6.6 to 12 h`, `not worth it`, and `-1.0 to +0.9 h` where it cannot be told.
@@ -308,8 +325,8 @@ pub fn saving_in_short(saving: &Saving) -> String {
     if saving.undecided {
         let Range { low, high } = saving.cpu_s_per_day;
         let (scale, unit) = unit_of_time(low.abs().max(high.abs()));
-        let number = |seconds: f64| format!("{:+.*}", digits(seconds, scale, unit), seconds / scale);
-        return format!("{} to {} {unit}", number(low), number(high));
+        let [low, high] = [low, high].map(|end| format!("{:+.*}", digits(end, scale, unit), end / scale));
+        return format!("{low} to {high} {unit}");
     }
     if !saving.worth_it || saving.cpu_s_per_day.high <= 0.0 {
         return "not worth it".to_owned();
@@ -317,7 +334,8 @@ pub fn saving_in_short(saving: &Saving) -> String {
     span_of_time(saving.cpu_s_per_day)
 }
 
-/// A saving as a sentence, always with its ranges.
+/// A saving as a sentence, always with its ranges, and as what it is: a prediction, which is checked with `bench`. An undecided one
+/// says between what it lies, and what would decide it; one that is not worth it says what it would be at most.
 #[must_use]
 pub fn saving_in_words(saving: &Saving) -> String {
     if saving.undecided {
@@ -422,8 +440,9 @@ pub(crate) fn range(range: Range, unit: &str) -> String {
 /// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
 pub(crate) fn span_of_time(seconds: Range) -> String {
     let (scale, unit) = unit_of_time(seconds.high);
-    let number = |seconds: f64| format!("{:.*}", digits(seconds, scale, unit), seconds / scale);
-    format!("{} to {} {unit}", number(seconds.low), number(seconds.high))
+    let ends = [seconds.low, seconds.high];
+    let [low, high] = ends.map(|end| format!("{:.*}", digits(end, scale, unit), end / scale));
+    format!("{low} to {high} {unit}")
 }
 
 #[cfg(test)]

@@ -14,16 +14,24 @@ use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here
 use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, dash, labelled, titled, wrap_spans};
 use crate::measurement::head;
 use crate::measurement::notes::sentence;
 
-/// A ratio for a narrow column: two decimals, three below 0.1.
+/// A ratio for a narrow column: two decimals, three below 0.1, and three digits from ten on.
 fn ratio(value: f64) -> String {
     match value {
         v if v >= 9.995 => significant(v),
         v if v < 0.0995 => format!("{v:.3}"),
         v => format!("{v:.2}"),
+    }
+}
+
+/// A dash where nothing was measured.
+fn here_or_dash(claim: &ClaimOutcome) -> Span {
+    match &claim.here {
+        Some(found) => Span::plain(here(found)),
+        None => dash(),
     }
 }
 
@@ -114,7 +122,6 @@ fn found(experiment: &Experiment) -> Vec<String> {
     notes.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
 }
 
-/// Summary sentence.
 fn summary(reproduction: &Reproduction) -> String {
     let claims: Vec<&ClaimOutcome> =
         reproduction.experiments.iter().flat_map(|experiment| &experiment.claims).collect();
@@ -148,7 +155,6 @@ fn number_of(claims: &[&ClaimOutcome], judgement: Judgement) -> usize {
     claims.iter().filter(|claim| claim.judgement == judgement).count()
 }
 
-/// Machine, mode and duration.
 fn how(reproduction: &Reproduction) -> Vec<String> {
     let mut parts = vec![head::machine(&reproduction.host)];
     parts.push(format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())));
@@ -157,13 +163,11 @@ fn how(reproduction: &Reproduction) -> Vec<String> {
     parts
 }
 
-/// Legend of the columns.
 const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
                       margin; “larger” and “smaller” say that the published size is outside the interval.";
 
 const TITLE: &str = "Published experiments on this machine";
 
-/// Writes the reproduction as Markdown.
 pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", escape(&how(reproduction).join(" · ")))?;
     writeln!(out, "**{}**\n", escape(&summary(reproduction)))?;
@@ -175,8 +179,8 @@ pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write
             continue;
         }
         for claim in &experiment.claims {
-            let found = claim.here.as_ref().map_or_else(|| "–".to_owned(), here);
-            let [text, published, found] = [&claim.claim, &claim.published, &found].map(|text| escape(text));
+            let (text, published) = (escape(&claim.claim), escape(&claim.published));
+            let found = escape(here_or_dash(claim).text());
             let outcome = escape(outcome(claim).text());
             writeln!(out, "| {name} | {text} | {published} | {found} | {outcome} |")?;
             name.clear();
@@ -201,16 +205,13 @@ const INDENT: usize = 4;
 impl Terminal {
     pub fn render_reproduction(&self, reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
-        let set = |tone: Tone, lines: Vec<String>| {
-            lines.into_iter().map(move |text| Line::from(vec![Span::new(tone, text)]))
-        };
-        let mut lines: Vec<Line> = set(Tone::Bold, vec![TITLE.into()]).collect();
-        lines.extend(set(Tone::Dim, head::flow(&how(reproduction), page.columns)));
+        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, TITLE)])];
+        for line in head::flow(&how(reproduction), page.columns) {
+            lines.push(Line::from(vec![Span::dim(line)]));
+        }
         if reproduction.interrupted {
-            lines.extend(set(
-                Tone::Doubt,
-                vec!["Interrupted: run the same command again to continue.".into()],
-            ));
+            let text = "Interrupted: run the same command again to continue.";
+            lines.push(Line::from(vec![Span::new(Tone::Doubt, text)]));
         }
         page.section(lines);
         let measure = page.measure();
@@ -226,15 +227,11 @@ impl Terminal {
                 label = Span::default();
             }
         }
-        if !lines.is_empty() {
-            lines.insert(0, Line::from(vec![Span::new(Tone::Bold, "Why")]));
-        }
-        page.section(lines);
+        page.section(titled("Why", lines));
         self.print(&page, out)
     }
 }
 
-/// A row with each experiment's name, followed by its claims.
 fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
@@ -247,10 +244,11 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
         grid.push(vec![
             Span::plain(format!("{}{}", " ".repeat(INDENT), claim.claim)),
             Span::plain(&claim.published),
-            claim.here.as_ref().map_or_else(|| Span::dim("–"), |found| Span::plain(here(found))),
+            here_or_dash(claim),
             outcome(claim),
         ]);
     }
+    // One grid for the claims of all experiments, so that their columns stand under each other; its rows are dealt out below.
     let mut rows = if grid.rows.is_empty() { Vec::new() } else { grid.lines(columns) }.into_iter();
     let mut lines: Vec<Line> = rows.next().into_iter().collect();
     for experiment in &reproduction.experiments {
@@ -267,22 +265,22 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// Maximum length of a reason in the table, in bytes.
 #[cfg(feature = "html")]
+/// Bytes of a reason in the page's table, whose cells are not wrapped; a longer one is below it.
 const LONGEST: usize = 48;
 
 /// Writes the reproduction as one HTML page that works offline.
 #[cfg(feature = "html")]
 pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
-    let mut reports: Vec<(String, &Report)> = Vec::new();
+    let mut labels = Vec::new();
+    let mut reports: Vec<&Report> = Vec::new();
     for experiment in &reproduction.experiments {
         for measured in &experiment.measurements {
-            let label = format!("{}: {}, {}", experiment.id, experiment.title, measured.label);
-            reports.push((label, &measured.report));
+            labels.push(format!("{}: {}, {}", experiment.id, experiment.title, measured.label));
+            reports.push(&measured.report);
         }
     }
-    let reports: Vec<(&str, &Report)> =
-        reports.iter().map(|(label, report)| (label.as_str(), *report)).collect();
+    let reports: Vec<(&str, &Report)> = labels.iter().map(String::as_str).zip(reports).collect();
     let front = html::Front { title: TITLE, html: &front(reproduction), articles: html::Articles::Whole };
     html::render_with(&front, &reports, out)
 }
@@ -300,9 +298,10 @@ fn front(reproduction: &Reproduction) -> String {
         let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {
             let empty = Span::default;
-            // Cells are not wrapped; a long reason is printed below the table.
-            let short =
-                reason.split(": this").next().filter(|text| text.len() <= LONGEST).unwrap_or("failed");
+            let short = match reason.split(": this").next() {
+                Some(text) if text.len() <= LONGEST => text,
+                _ => "failed",
+            };
             grid.push(vec![name, empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);
             continue;
         }
@@ -311,7 +310,7 @@ fn front(reproduction: &Reproduction) -> String {
                 if index == 0 { name.clone() } else { Span::default() },
                 Span::plain(&claim.claim),
                 Span::plain(&claim.published),
-                claim.here.as_ref().map_or_else(|| Span::dim("–"), |found| Span::plain(here(found))),
+                here_or_dash(claim),
                 outcome(claim),
             ]);
         }
