@@ -45,7 +45,7 @@ fn base(ladder: &Ladder) -> String {
 }
 
 /// Rate as a percentage of the baseline's capacity, whatever transport the ladder is of, so that the same per cent is the same load.
-fn part(ladder: &Ladder, rate_per_s: f64) -> Option<String> {
+pub(crate) fn part(ladder: &Ladder, rate_per_s: f64) -> Option<String> {
     let capacity = ladder.baseline_capacity_per_s.filter(|capacity| *capacity > 0.0)?;
     Some(format_percent((100.0 * rate_per_s / capacity).round() / 100.0))
 }

@@ -8,7 +8,7 @@ use super::chart::{self, Chart, ChartView, Series};
 use crate::layout::{Align, Column, Grid, Span, truncate};
 use crate::measurement::view::{self, View};
 
-/// A segment of the bars: key, name, colour, hatching, and its value in a trial.
+/// A segment of the bars. Kernel time is hatched and paler, so that it is told apart without colour as well.
 struct Part {
     key: &'static str,
     name: &'static str,
@@ -54,7 +54,7 @@ fn parts() -> [Part; 9] {
     ]
 }
 
-/// Maximum length of an axis label.
+/// Characters of an axis label at most.
 const LABEL: usize = 30;
 
 /// Label of an arm, and the median of each segment over its trials.
@@ -76,7 +76,10 @@ fn rows(view: &View<'_>) -> Vec<Row> {
 }
 
 fn cell(median: Option<f64>) -> String {
-    median.map_or_else(|| "–".to_owned(), |value| format_value(value, "us"))
+    match median {
+        Some(value) => format_value(value, "us"),
+        None => "–".to_owned(),
+    }
 }
 
 /// The bars of one segment, one for each row.
@@ -101,12 +104,9 @@ fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
 /// The chart; `None` when no trial has CPU times.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let rows = rows(view);
-    let used: Vec<(usize, Part)> = parts()
-        .into_iter()
-        .enumerate()
-        .filter(|(i, _)| rows.iter().any(|(_, medians)| medians[*i].is_some_and(|m| m > 0.0)))
-        .collect();
-    if rows.is_empty() || used.is_empty() {
+    let mut used: Vec<(usize, Part)> = parts().into_iter().enumerate().collect();
+    used.retain(|(i, _)| rows.iter().any(|(_, medians)| medians[*i].unwrap_or(0.0) > 0.0));
+    if used.is_empty() {
         return None;
     }
     let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));
