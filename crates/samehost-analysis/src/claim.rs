@@ -30,7 +30,6 @@ pub struct Claim {
     text: String,
 }
 
-/// Syntax error in a claim.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "`{0}` is not a claim; write 'CANDIDATE/BASELINE METRIC >= NUMBER' (or <=, >, <), such as 'unix/tcp throughput >= 1.05', or 'CANDIDATE/BASELINE METRIC is faster' (or slower, equivalent, inconclusive)"
@@ -46,7 +45,6 @@ pub enum UnknownName {
     Metric { claim: String, metric: String, known: Vec<String> },
 }
 
-/// Names below one another, indented.
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "  none".to_owned() } else { format!("  {}", names.join("\n  ")) }
 }
@@ -110,7 +108,6 @@ fn spellings(candidate: &Arm, baseline: &Arm) -> [String; 3] {
     [every.clone(), every + level, format!("{}/{}", candidate.id, baseline.id)]
 }
 
-/// Names of all comparisons of these arms, each once.
 fn pairs(arms: &[Arm]) -> Vec<String> {
     let mut known: Vec<String> = Vec::new();
     for compared in group(arms) {

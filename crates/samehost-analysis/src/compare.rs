@@ -24,7 +24,6 @@ pub enum CompareError {
     NoArm { old: String, new: String },
     #[error("the reports have no metric in common: the first has {old}, the second {new}")]
     NoMetric { old: String, new: String },
-    /// Common arms and metrics, but no common values.
     #[error("no common arm has a usable value in both reports: were their trials finished?")]
     NoValue,
 }
@@ -35,7 +34,6 @@ pub struct Changes {
     pub arms: Vec<Comparison>,
     /// Change of the ratio candidate ÷ baseline. Ids have the form `unix ÷ tcp`, and the values are ratios.
     pub ratios: Vec<Comparison>,
-    /// Other differences between the reports.
     pub warnings: Vec<Warning>,
 }
 
@@ -297,7 +295,6 @@ fn driven(report: &Report) -> String {
     all.join(", ")
 }
 
-/// A warning for each condition that differs.
 fn differences(old: &Report, new: &Report) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for ((what, before), (_, after)) in circumstances(old).into_iter().zip(circumstances(new)) {

@@ -19,7 +19,6 @@ impl Along {
         }
     }
 
-    /// The point without this quantity.
     fn removed(&self, point: &Point) -> Point {
         let mut point = point.clone();
         match self {

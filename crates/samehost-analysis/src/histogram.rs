@@ -18,10 +18,8 @@ const BEYOND: f64 = 10.0;
 pub enum HistogramError {
     #[error("the histogram is not base64: {0}; was the report edited?")]
     Base64(#[from] base64::DecodeError),
-    /// Not an HdrHistogram of version 2 with DEFLATE.
     #[error("the histogram is not in HdrHistogram's V2 format with DEFLATE: {0}")]
     Format(String),
-    /// The histograms have incompatible ranges.
     #[error("histograms cannot be merged: {0}")]
     Merge(String),
 }

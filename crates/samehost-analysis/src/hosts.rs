@@ -49,7 +49,6 @@ pub struct Measured {
     pub metrics: Vec<MetricInfo>,
 }
 
-/// What was measured: of one arm, or of one arm by another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
     pub workload: String,
@@ -235,7 +234,6 @@ impl Hosts {
         }
     }
 
-    /// Adds what was read into another one.
     pub fn merge(&mut self, other: Hosts) {
         self.reports += other.reports;
         let mut numbers = vec![0; other.cells.len()];
@@ -534,7 +532,6 @@ impl Histories {
         }
     }
 
-    /// Adds what was read into another one.
     pub fn merge(&mut self, other: Histories) {
         self.reports += other.reports;
         let places: Vec<usize> = other.environments.into_iter().map(|one| self.place_of(one)).collect();

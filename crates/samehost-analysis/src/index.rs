@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use samehost_model::{Arm, MetricInfo, Report, Transport, Trial};
 use samehost_stats::median;
 
-/// The arms of one point.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// The point's first arm in the report's order.
@@ -124,7 +123,6 @@ impl Pairs {
     }
 }
 
-/// The arms of a report with their trials.
 pub struct Index<'a> {
     /// The arms that are compared, by point.
     pub groups: Vec<Group<'a>>,

@@ -30,7 +30,6 @@ pub enum Invalidates {
     Everything,
 }
 
-/// A warning, with what it invalidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Issue {
     /// Id of the arm; `None` for all arms.

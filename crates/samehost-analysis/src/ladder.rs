@@ -56,12 +56,9 @@ pub enum Knee {
     Unknown,
 }
 
-/// Rates of one transport at one level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
-    /// Display name of the arm.
     pub name: String,
-    /// Display name of the baseline.
     pub baseline: String,
     /// The point without its rate.
     pub level: Point,

@@ -67,7 +67,6 @@ pub fn decided(index: &Index<'_>, rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     decided
 }
 
-/// Whether the whole interval is inside the practical margin.
 fn is_inside(found: Estimate, margin: f64) -> bool {
     found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + margin) && i.high < 1.0 + margin)
 }

@@ -26,7 +26,6 @@ pub(crate) const STRUCTURE: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Types(Vec<u8>);
 
-/// A type, as it is found on a walk.
 struct Found<'a> {
     number: u32,
     kind: u32,

@@ -101,7 +101,6 @@ pub(crate) fn beyond(number: usize, shown: usize) -> Option<usize> {
     if number > shown { Some(number - shown) } else { None }
 }
 
-/// Role of a piece of text; determines its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -111,7 +110,6 @@ pub(crate) enum Tone {
     Good,
     Bad,
     Doubt,
-    /// Something that must not be missed.
     Loud,
 }
 
@@ -243,7 +241,6 @@ pub(crate) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<Line> {
     lines
 }
 
-/// A label with text beside it; continuation lines are indented to the text.
 pub(crate) fn labelled(label: &Span, indent: usize, spans: &[Span], columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for (i, rest) in wrap_spans(spans, columns.saturating_sub(indent)).into_iter().enumerate() {
@@ -262,7 +259,6 @@ pub(crate) fn labelled(label: &Span, indent: usize, spans: &[Span], columns: usi
 
 pub(crate) type Paragraph = Vec<Span>;
 
-/// Puts a title above lines, if there are any.
 pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
     if !lines.is_empty() {
         lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
@@ -271,7 +267,7 @@ pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
 }
 
 const GAP: usize = 2;
-/// Minimum width to which a column of words is cut.
+/// Columns to which a column of words is cut at least.
 const NARROWEST: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +281,6 @@ pub(crate) enum Align {
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     head: String,
-    /// Shorter head, used when the table is too wide.
     short: Option<String>,
     align: Align,
     /// Order in which columns are dropped when the table is too wide, highest first; 0 is never dropped.
@@ -312,7 +307,6 @@ pub(crate) struct Grid {
     pub(crate) rows: Vec<Vec<Span>>,
 }
 
-/// Splits a cell into number and unit.
 fn split(text: &str) -> (&str, &str) {
     match text.rsplit_once(' ') {
         Some((number, unit)) if number.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
@@ -340,7 +334,6 @@ impl Grid {
         self.columns[column].align != Align::Left
     }
 
-    /// Lines of the table, at most `columns` wide.
     pub(crate) fn lines(&self, columns: usize) -> Vec<Line> {
         let grid = self.fitted(columns);
         let units: Vec<usize> = (0..grid.columns.len()).map(|c| grid.unit_width(c)).collect();

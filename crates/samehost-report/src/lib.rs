@@ -38,7 +38,6 @@ pub use verbs::switch::own_times_in_words;
 pub struct Renderer {
     /// Name of the format, as in `--json`.
     pub name: &'static str,
-    /// Purpose in one line.
     pub about: &'static str,
     pub render: fn(&Report, &mut dyn Write) -> io::Result<()>,
 }

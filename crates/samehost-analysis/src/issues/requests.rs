@@ -88,7 +88,6 @@ pub(crate) fn find_missing(report: &Report, index: &Index<'_>) -> Vec<Issue> {
 /// in either arm, bars everything (docs/method.md §7).
 const ERROR_RATE: f64 = 0.001;
 
-/// Error rate above one in a thousand, over all counted trials.
 pub(crate) fn find_errors(trials: &ArmTrials<'_>) -> Option<Issue> {
     let failed: u64 = trials.counted.iter().map(|s| s.error_count()).sum();
     let good: u64 = trials.counted.iter().map(|s| s.operations).sum();

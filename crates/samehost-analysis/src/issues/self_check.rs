@@ -52,7 +52,6 @@ pub(crate) fn issue(report: &Report, index: &Index<'_>) -> Option<Issue> {
     })
 }
 
-/// The baseline against its control.
 struct AgainstItself {
     /// Control ÷ baseline.
     ratio: f64,
@@ -123,7 +122,6 @@ fn halves(trial: &Trial) -> Option<f64> {
     if first > 0 { Some(second as f64 / first as f64) } else { None }
 }
 
-/// Drift within trials: warm-up or slowing down.
 pub(crate) fn find_drift_inside(trials: &ArmTrials<'_>) -> Option<Issue> {
     let ratio = trials.median(halves)?;
     if (ratio - 1.0).abs() <= DRIFT {

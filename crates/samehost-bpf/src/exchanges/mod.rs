@@ -48,12 +48,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether functions that send are stamped where they begin.
     fn is_at_entries(self) -> bool {
         matches!(self, Mode::Entries | Mode::Functions | Mode::FunctionsByCookie)
     }
 
-    /// Whether the ends of calls are seen where functions return.
     fn is_at_returns(self) -> bool {
         matches!(self, Mode::Functions | Mode::FunctionsByCookie)
     }
@@ -72,7 +70,6 @@ pub enum Unavailable {
     Refused(io::Error),
 }
 
-/// A connection that is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Cookies of its ends (`idiag_cookie`, `udiag_cookie`, SO_COOKIE).
@@ -431,7 +428,6 @@ fn number_of(types: &Types, name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// What the kernel replied to a program at this function.
 fn of_function(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }

@@ -94,7 +94,6 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     Some(row)
 }
 
-/// Columns that identify point, arm and metric.
 fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -> Vec<String> {
     let (unit, better) = match metric {
         Some(metric) if metric.better == Better::Higher => (clean(&metric.unit), "higher"),

@@ -14,7 +14,6 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     pretty(&only_numbers(report), out)
 }
 
-/// Writes a reproduction with all its reports as JSON.
 pub fn reproduction_as_json(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     let mut reproduction = reproduction.clone();
     for experiment in &mut reproduction.experiments {
@@ -30,7 +29,6 @@ fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", escape(&text))
 }
 
-/// The same JSON on one line.
 #[cfg(feature = "html")]
 pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&only_numbers(report))?)

@@ -57,7 +57,6 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A GitHub-flavoured table.
 fn table(grid: &Grid, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", row(&grid.heads().map(escape).collect::<Vec<_>>()))?;
     let rules = (0..grid.columns.len()).map(|c| if grid.is_right(c) { "---:" } else { "---" }.to_owned());

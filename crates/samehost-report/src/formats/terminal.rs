@@ -16,7 +16,6 @@ use crate::measurement::{answer, conditions, effects, figures, head, words};
 pub struct Terminal {
     /// Columns of a line at most; below 40 lines are longer than this.
     pub width: usize,
-    /// Whether to use colours and bold.
     pub color: bool,
 }
 
@@ -142,7 +141,6 @@ impl Page {
         self.columns.min(MEASURE)
     }
 
-    /// Adds lines after an empty one; does nothing for no lines.
     pub(crate) fn section(&mut self, lines: Vec<Line>) {
         if !lines.is_empty() && !self.lines.is_empty() {
             self.lines.push(Line::default());

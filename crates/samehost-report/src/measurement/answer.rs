@@ -32,7 +32,6 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
     answer
 }
 
-/// Answer for a single arm: the median of its first metric.
 fn alone(view: &View<'_>) -> Option<Paragraph> {
     let group = view.single()?;
     let metric = view.metrics().first()?;
@@ -240,7 +239,6 @@ fn has_slower(all: &[&Comparison]) -> bool {
     all.iter().any(|comparison| comparison.verdict == Verdict::Slower)
 }
 
-/// How many points have each verdict in a metric.
 fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str) -> Paragraph {
     let Some(first) = all.first() else { return Vec::new() };
     let base = view.name(&first.baseline);
@@ -298,7 +296,6 @@ fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
     words::cause(first)
 }
 
-/// Crossovers of sweeps and the rates at which latency rises sharply, as sentences.
 pub(crate) fn turns(view: &View<'_>) -> Vec<Paragraph> {
     let mut turns = ladder::answers(view);
     turns.extend(crossovers(view));

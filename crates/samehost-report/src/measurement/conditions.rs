@@ -30,7 +30,6 @@ pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     all
 }
 
-/// The self-check's noise floor over all points, for the first metrics.
 fn noise(view: &View<'_>) -> Option<String> {
     if view.candidates().is_empty() {
         return None;
@@ -63,7 +62,6 @@ fn floor(view: &View<'_>, metric: &str) -> Option<String> {
     Some(format!("{range} % in {}", words::title(metric)))
 }
 
-/// Explains `equivalent`, if a verdict uses it.
 fn margin(view: &View<'_>) -> Option<String> {
     if view.report.analysis.comparisons.iter().all(|c| c.verdict != Verdict::Equivalent) {
         return None;
@@ -84,7 +82,6 @@ fn harness(view: &View<'_>) -> Option<String> {
     Some(format!("The harness itself costs {} per operation.", format_value(worst?, "us")))
 }
 
-/// Microseconds of an operation, by the rate of a trial.
 fn us_per_op(trial: &Trial) -> Option<f64> {
     Some(1e6 / trial.throughput_per_s.filter(|rate| *rate > 0.0)?)
 }
@@ -202,7 +199,6 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
 
 struct LimitColumn {
     title: &'static str,
-    /// Title where there is little room.
     short: &'static str,
     unit: &'static str,
     read: fn(&Trial) -> Option<f64>,
@@ -302,7 +298,6 @@ pub(crate) fn of_arm(report: &Report, arm: &str) -> String {
     read(report, arm).join(";")
 }
 
-/// Socket settings of each arm, once for all points with the same settings.
 pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for evidence in &view.report.analysis.evidence {

@@ -94,7 +94,6 @@ fn name(effect: &Effect) -> String {
     }
 }
 
-/// Table of bottlenecks: a row for each arm with the CPUs that client, proxy and server used.
 pub(crate) fn limits(report: &Report) -> Grid {
     let mut grid = Grid::new(vec![
         Column::new("condition", Align::Left),
@@ -140,7 +139,6 @@ fn word(by: LimitedBy) -> &'static str {
 /// Standard errors on either side of a 95 % interval. The error is that of independent samples (Poisson): two runs may differ by
 /// more, and the functions were chosen because they differ most (docs/method.md §10a).
 const WIDTH: f64 = 1.96;
-/// A table for each pair of profiled arms.
 pub(crate) fn differences(view: &View<'_>) -> Vec<Figure> {
     let all = &view.report.analysis.profile_differences;
     let pairs = all.chunk_by(|a, b| a.baseline == b.baseline && a.candidate == b.candidate);
@@ -181,7 +179,6 @@ fn microseconds(value: f64) -> String {
     if value.abs() >= 1000.0 { significant(value) } else { format!("{value:.2}") }
 }
 
-/// How the profiles were taken, and how much of the CPU time they cover.
 pub(crate) fn basis(view: &View<'_>) -> Option<String> {
     let profiles = &view.report.profiles;
     let first = profiles.first()?;

@@ -85,7 +85,6 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
     ]
 }
 
-/// One arm: metric, median, smallest and largest trial.
 fn alone(view: &View<'_>) -> Grid {
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
@@ -315,7 +314,6 @@ pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     if grid.rows.is_empty() { None } else { Some(grid) }
 }
 
-/// One value, or the range from the smallest to the largest.
 pub(crate) fn range(values: &[f64], unit: &str) -> Span {
     let Some((low, high)) = view::ends(values) else { return dash() };
     let (from, to) = (format_value(low, unit), format_value(high, unit));

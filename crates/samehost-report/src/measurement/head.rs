@@ -166,7 +166,6 @@ pub(crate) fn machine(host: &Host) -> String {
     parts.join(", ")
 }
 
-/// Name of a CPU without trademarks and filler words.
 fn short_cpu(model: &str) -> String {
     let model = clean(model).replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
     let model = model.split('@').next().unwrap_or_default();
@@ -184,7 +183,6 @@ pub(crate) fn started(at: &str) -> Option<String> {
     Some(if at.ends_with('Z') { format!("{day} {minute} UTC") } else { format!("{day} {minute}") })
 }
 
-/// How the measurement ended, unless it ended as planned.
 pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
     match outcome {
         Outcome::Complete => None,

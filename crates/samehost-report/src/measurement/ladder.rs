@@ -12,7 +12,6 @@ pub(crate) fn tables(view: &View<'_>) -> Vec<Figure> {
     ladders.iter().map(|ladder| Figure { title: title(view, ladder), grid: table(ladder) }).collect()
 }
 
-/// A sentence for each ladder about the rate at which its latency rises sharply.
 pub(crate) fn answers(view: &View<'_>) -> Vec<Paragraph> {
     find_ladders(view.report).iter().map(|ladder| answer(view, ladder)).collect()
 }
@@ -83,7 +82,6 @@ fn table(ladder: &Ladder) -> Grid {
     grid
 }
 
-/// The cells of all steps, with one unit.
 fn column(ladder: &Ladder, read: fn(&Step) -> Option<f64>, unit: &str) -> Vec<Span> {
     value_cells(&ladder.steps.iter().map(read).collect::<Vec<_>>(), unit)
 }

@@ -12,12 +12,10 @@ pub(crate) struct Notes {
     pub(crate) messages: Vec<String>,
 }
 
-/// Warnings that invalidate the report; they come first.
 pub(crate) fn headlines(warnings: &[Warning]) -> Vec<&Warning> {
     warnings.iter().filter(|warning| words::is_headline(warning.code)).collect()
 }
 
-/// All other warnings of the report and its comparisons, without duplicates.
 pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
     let report = view.report;
     let mut notes = Vec::new();
@@ -50,7 +48,6 @@ fn about(view: &View<'_>, comparison: &Comparison) -> String {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Note<'a> {
-    /// Why it has no verdict.
     Reason(&'a Reason),
     Warning(&'a Warning),
 }
@@ -151,7 +148,6 @@ pub(crate) fn add(notes: &mut Vec<Notes>, code: Code, message: String) {
     }
 }
 
-/// The message with a full stop.
 pub(crate) fn sentence(message: &str) -> String {
     let message = clean(message);
     let message = message.trim();

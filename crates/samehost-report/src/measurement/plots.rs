@@ -12,9 +12,8 @@ use crate::measurement::words;
 
 /// The quantiles that are shown, each where ten operations of every arm lie beyond it.
 const QUANTILES: [f64; 7] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999];
-/// Markers of the arms, the baseline first.
+/// The arms, the baseline first, and two arms in one column.
 const SIGNS: [char; 6] = ['○', '●', '◆', '▲', '■', '▼'];
-/// Marker for two arms in one column.
 const BOTH: char = '◉';
 /// Columns of a plot, at most and at least; where there is less room there is none.
 const WIDEST: usize = 72;
@@ -148,7 +147,6 @@ fn tick_labels() -> Vec<(f64, String)> {
     labels
 }
 
-/// A logarithmic axis in character columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     low: f64,
@@ -232,8 +230,6 @@ impl Canvas {
     }
 }
 
-// Plot of ratios with their intervals along a sweep, with the line at ratio 1 and the margin.
-
 /// Plot of the first metric over all points; empty without intervals.
 pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
@@ -296,7 +292,7 @@ fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
     Line::from(vec![Span::new(Tone::Bold, title), Span::dim(about)])
 }
 
-/// Row of one point: `├──●──┤` on top of the marks of ratio 1 and the margin.
+/// `├──●──┤` on top of the marks of ratio 1 and the margin.
 fn ratio_marks(
     axis: &Axis,
     [one, above, below]: [f64; 3],

@@ -7,7 +7,6 @@ use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
-/// A sentence for each prediction, if there is only one point.
 pub(crate) fn sentences(view: &View<'_>) -> Vec<Paragraph> {
     if view.is_sweep() {
         return Vec::new();

@@ -31,7 +31,6 @@ pub(crate) fn question(view: &View<'_>) -> String {
     if answers.is_empty() { format!("{question}?") } else { format!("{question}: {}", answers.join("; ")) }
 }
 
-/// What was measured: `redis GET`, `raw ping-pong`.
 fn subject(view: &View<'_>) -> String {
     let workload = &view.report.head.workload;
     let (name, title) = (clean(&workload.name), clean(&workload.title));
@@ -113,7 +112,6 @@ fn one(metric: &MetricInfo, found: &Comparison) -> String {
     }
 }
 
-/// One arm, with nothing to compare it with.
 fn alone(view: &View<'_>, subject: &str) -> Option<String> {
     let group = view.single()?;
     let metric = view.metrics().first()?;

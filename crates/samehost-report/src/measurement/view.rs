@@ -39,7 +39,6 @@ pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Optio
     if floor.is_finite() { Some(floor) } else { None }
 }
 
-/// The smallest and the largest of these values; `None` without any.
 pub(crate) fn ends(values: &[f64]) -> Option<(f64, f64)> {
     let smallest = values.iter().copied().reduce(f64::min)?;
     let largest = values.iter().copied().reduce(f64::max)?;
@@ -54,7 +53,6 @@ pub(crate) fn json_name(name: impl Serialize) -> String {
     }
 }
 
-/// The workload's own parameters of a point, on one line.
 pub(crate) fn own_parameters(point: &Point) -> String {
     let each = point.parameters.iter().map(|(name, value)| format!("{}={}", clean(name), clean(value)));
     each.collect::<Vec<_>>().join(";")
@@ -148,7 +146,6 @@ impl<'a> View<'a> {
         self.groups.len() > 1
     }
 
-    /// The group of the only point; `None` if there are several.
     pub(crate) fn single(&self) -> Option<&Group<'a>> {
         match self.groups.as_slice() {
             [only] => Some(only),
@@ -176,7 +173,6 @@ impl<'a> View<'a> {
         others.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Names of the candidates over all points, in the report's order.
     pub(crate) fn candidates(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for arm in self.groups.iter().flat_map(|group| &group.candidates) {
@@ -188,7 +184,6 @@ impl<'a> View<'a> {
         names
     }
 
-    /// Comparisons of a metric with candidates of this name, in the order of points.
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
         self.report
             .analysis
@@ -204,7 +199,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Names of all compared arms, baselines first, in the report's order.
     pub(crate) fn arm_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let bases = self.groups.iter().map(|group| self.name(&group.baseline.id));
@@ -216,7 +210,6 @@ impl<'a> View<'a> {
         names
     }
 
-    /// Arms with this name, one for each point.
     pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {
         let arms = self
             .groups
@@ -225,12 +218,10 @@ impl<'a> View<'a> {
         arms.filter(move |arm| clean(&arm.name) == name)
     }
 
-    /// Medians of the arms with this name, one for each point that has values.
     pub(crate) fn medians(&self, name: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
         self.arms(name).filter_map(|arm| median(self.report, &arm.id, &read)).collect()
     }
 
-    /// [`typical`] values of the arms with this name, one for each point that has values.
     pub(crate) fn typicals(&self, name: &str, metric: &MetricInfo) -> Vec<f64> {
         self.arms(name).filter_map(|arm| typical(self.report, &arm.id, metric)).collect()
     }

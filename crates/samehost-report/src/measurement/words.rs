@@ -200,7 +200,6 @@ pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> Stri
 
 pub(crate) const CANNOT_TELL: &str = "cannot tell";
 
-/// A direction with the strength of its evidence: `probably less`.
 pub(crate) fn graded(grade: Grade, direction: &str) -> String {
     match grade {
         Grade::Decided => direction.to_owned(),
@@ -249,7 +248,6 @@ pub(crate) fn cause(code: Code) -> Option<&'static str> {
     words(code).2
 }
 
-/// Whether a warning invalidates the report and comes first.
 pub(crate) fn is_headline(code: Code) -> bool {
     matches!(code, Code::Errors | Code::TransportMismatch)
 }
@@ -262,7 +260,6 @@ pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
     }
 }
 
-/// Interval of a ratio: `0.675–0.709`.
 pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
     let (low, high) = (comparison.ci_low?, comparison.ci_high?);
     Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))

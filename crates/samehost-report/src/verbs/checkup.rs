@@ -12,15 +12,13 @@ use crate::layout::{count, width, wrap};
 use crate::measurement::view::ends;
 use crate::measurement::{conditions, head, words};
 
-/// Columns that a difference has at least.
 const NARROW: usize = 24;
 /// Open rows that are named one by one; of more, the table tells which.
 const MOST_OPEN_NAMED: usize = 3;
-/// What is said where nothing is worth doing, and the command.
-pub(crate) const NOTHING_WORTH: (&str, &str) = (
-    "Nothing that was seen is worth a switch. Look again when the machine is at work:",
-    "samehost scan --observe 60s",
-);
+pub(crate) const NOTHING_WORTH: Running<'static> = Running {
+    about: "Nothing that was seen is worth a switch. Look again when the machine is at work:",
+    line: "samehost scan --observe 60s",
+};
 /// Parts of a request's time from which a saving is worth a switch, and below which it is not. Between them lies a factor of five in
 /// which the checkup says neither.
 const NOTICEABLE: f64 = 0.05;
@@ -49,7 +47,7 @@ pub struct Running<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// Summary sentence; empty when the scan failed.
+    /// A sentence; empty when the scan failed.
     pub here: &'a str,
     pub running: &'a [Running<'a>],
     /// Recommended actions with their commands, best first.
@@ -59,12 +57,10 @@ pub struct Around<'a> {
 /// Which statement a finding supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
-    /// Time of one request and its reply.
     RoundTrip,
     /// Time of a round trip with unpinned processes. It depends on the scheduler's choices, so no verdict is
     /// required.
     Scheduler,
-    /// Throughput with many connections.
     Busy,
     Bulk,
     /// A new connection for each request.
@@ -208,8 +204,8 @@ impl Terminal {
             writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
         }
         if around.worth.is_empty() {
-            self.bullet(out, NOTHING_WORTH.0)?;
-            writeln!(out, "    {}", NOTHING_WORTH.1)?;
+            self.bullet(out, NOTHING_WORTH.about)?;
+            writeln!(out, "    {}", NOTHING_WORTH.line)?;
         }
         Ok(())
     }
@@ -249,7 +245,6 @@ fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Fin
     findings.iter().find(|finding| finding.kind == kind)
 }
 
-/// The comparison of the first row of a kind, where that was measured.
 fn comparison_of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Comparison> {
     of_kind(findings, kind)?.comparison()
 }
@@ -269,7 +264,6 @@ pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
     format!("Unix socket or TCP on this machine{mark}{}", rows.join("; "))
 }
 
-/// What the words of the table mean.
 pub(crate) fn legend(findings: &[Finding<'_>]) -> String {
     let lead = "In parentheses: the 95 % interval.";
     let Some(first) = findings.first() else { return lead.to_owned() };
@@ -284,7 +278,6 @@ pub(crate) fn legend(findings: &[Finding<'_>]) -> String {
     }
 }
 
-/// What the rows mean, how sure that is, and what else was noticed.
 pub(crate) fn meaning(findings: &[Finding<'_>], notes: &[String]) -> Vec<String> {
     let mut all = sentences(findings);
     all.extend(more_time(findings));
@@ -412,7 +405,6 @@ fn minutes_for(rows: &[(f64, &str)]) -> f64 {
     (1.0 + 2.0 * needs / 60.0).ceil().clamp(2.0, 10.0)
 }
 
-/// The load under which the rows were measured, once for all.
 fn load(findings: &[Finding<'_>]) -> Option<String> {
     let mut reports: Vec<&Report> = Vec::new();
     for finding in findings {
@@ -501,13 +493,11 @@ fn span(low: f64, high: f64) -> String {
     format!("{} {}", percents(low, high), direction(low.min(high)))
 }
 
-/// Range of a difference on one side of no difference: `29–33 %`.
 fn percents(low: f64, high: f64) -> String {
     let (a, b) = (100.0 * (low - 1.0).abs(), 100.0 * (high - 1.0).abs());
     format!("{:.0}–{:.0} %", a.min(b), a.max(b))
 }
 
-/// Gain of large transfers over TCP with the given congestion control.
 fn bulk(comparison: &Comparison, congestion: &str) -> String {
     let than = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
     let paced = congestion.contains("bbr");

@@ -28,7 +28,6 @@ const WORTH_THE_TIME: f64 = 0.05;
 const LEGEND: &str =
     "Means. The hop is both ways, waiting until the server reads, client until it reads the reply.";
 
-/// The section of a scan; nothing where exchanges were not asked for.
 pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(exchanges) = &scan.exchanges else { return Vec::new() };
     let Some(mode) = exchanges.mode else {
@@ -66,7 +65,6 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     titled("How long requests take", lines)
 }
 
-/// That no time is known, where requests on short connections may be counted elsewhere on the page.
 fn nothing_exchanged(scan: &Scan) -> &'static str {
     let mut traffic = scan.advice.iter().filter_map(|advice| advice.traffic);
     if traffic.any(|traffic| traffic.short_connections_per_s > 0.0) {
@@ -149,7 +147,6 @@ fn is_one_of_several(pair: &PairExchanges, all: &[&PairExchanges]) -> bool {
     alike > 1
 }
 
-/// The section of who opens connections to Unix sockets; nothing where nobody does.
 pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(exchanges) = &scan.exchanges else { return Vec::new() };
     let mut lines = Vec::new();
@@ -180,7 +177,6 @@ pub fn missing_for_exchanges(exchanges: &Exchanges) -> String {
     format!("{missing} ({refused})")
 }
 
-/// What is missing, without the kernel's words.
 pub(crate) fn reason_of_no_measurement(why: Unmeasured) -> &'static str {
     match why {
         Unmeasured::NoRights => "it takes root, or CAP_BPF and CAP_PERFMON",
@@ -240,7 +236,6 @@ fn mean(times: &ExchangeTimes) -> String {
     format_value(times.mean_us, "us")
 }
 
-/// ` (p50 280 µs, p99 900 µs)`
 fn quantiles(times: &ExchangeTimes) -> String {
     let p50 = format_value(times.p50_us, "us");
     match times.p99_us {
@@ -413,7 +408,6 @@ pub fn signed_part(part: Range) -> String {
     format!("{:+.1} and {:+.1} %", 100.0 * part.low, 100.0 * part.high)
 }
 
-/// A part with its range: `6–9 %`.
 #[must_use]
 pub fn part_in_percent(part: Range) -> String {
     format!("{:.0}–{:.0} %", 100.0 * part.low, 100.0 * part.high)
@@ -424,7 +418,6 @@ fn digits(seconds: f64, scale: f64, unit: &str) -> usize {
     usize::from((seconds / scale).abs() < 9.95 && unit != "s")
 }
 
-/// The unit that suits so many seconds, and its length.
 fn unit_of_time(seconds: f64) -> (f64, &'static str) {
     match seconds {
         few if few < 120.0 => (1.0, "s"),

@@ -13,7 +13,6 @@ use crate::verbs::exchanges::name_of_service;
 pub(crate) const BBR: &str = "bbr";
 
 impl Terminal {
-    /// Renders an explanation with what the scan found of it.
     pub fn render_explanation(&self, one: &Explanation, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -44,7 +43,6 @@ impl Terminal {
     }
 }
 
-/// What was found of it, each with its remedy.
 fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
     let mut found: Vec<String> = Vec::new();
     for advice in &scan.advice {
@@ -112,7 +110,6 @@ const WITHOUT_UNIT: [&str; 3] = [
     "systemctl daemon-reload",
 ];
 
-/// Commands that write a systemd unit, which applies the change at every boot.
 fn unit(all: &[SlowCongestion]) -> Vec<String> {
     let head = [
         "cat > /etc/systemd/system/loopback-cubic.service <<END",

@@ -20,12 +20,9 @@ pub struct Run<'a> {
     pub change: Change,
 }
 
-/// Comparison of a run with the previous one.
 pub enum Change {
-    /// The first stored run of this command.
     First,
     Since(Changes),
-    /// The reason why the two runs cannot be compared.
     Unknown(String),
 }
 
@@ -145,7 +142,6 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     rows
 }
 
-/// Table of old value, new value and ratio, with a row for each metric and arm.
 fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     if all.is_empty() {
         return;

@@ -54,7 +54,6 @@ pub(crate) fn of_what(found: &HostsCompared) -> String {
     )
 }
 
-/// Hosts that could not be compared, if there are any.
 pub(crate) fn not_compared(found: &HostsCompared) -> Option<String> {
     if found.not_compared.is_empty() {
         return None;
@@ -204,7 +203,6 @@ fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
     titled("Ratios of the newest runs", lines)
 }
 
-/// How many runs, and from when to when.
 fn when(history: &HostHistory) -> String {
     let (first, last) = (day(history.runs.first()), day(history.runs.last()));
     let runs = count(history.runs.len(), "run");

@@ -7,7 +7,6 @@ use samehost_model::scan::{ClientWords, HowTo};
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
 
-/// How much of each client is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients<'a> {
     /// What it is told, for both transports, and what else to know of it. With the languages that were chosen for the

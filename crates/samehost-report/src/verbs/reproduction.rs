@@ -27,7 +27,6 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// A dash where nothing was measured.
 fn here_or_dash(claim: &ClaimOutcome) -> Span {
     match &claim.here {
         Some(found) => Span::plain(here(found)),
@@ -48,7 +47,6 @@ fn here(here: &Here) -> String {
     }
 }
 
-/// The judgement, with a remark when the size differs.
 fn outcome(claim: &ClaimOutcome) -> Span {
     let tone = match claim.judgement {
         Judgement::Holds => Tone::Good,
@@ -110,7 +108,6 @@ fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
     whys
 }
 
-/// Findings about the claims; claims with the same finding are grouped.
 fn found(experiment: &Experiment) -> Vec<String> {
     let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
     for claim in experiment.claims.iter().filter(|claim| !claim.why.is_empty()) {
@@ -269,7 +266,6 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
 /// Bytes of a reason in the page's table, whose cells are not wrapped; a longer one is below it.
 const LONGEST: usize = 48;
 
-/// Writes the reproduction as one HTML page that works offline.
 #[cfg(feature = "html")]
 pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     let mut labels = Vec::new();

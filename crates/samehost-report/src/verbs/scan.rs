@@ -24,7 +24,7 @@ const WHOLE_NOTE: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notes {
-    /// A line; `samehost explain CODE` has the rest.
+    /// A line of each; `samehost explain CODE` has the rest.
     Brief,
     Whole,
 }
@@ -103,7 +103,6 @@ fn identity(process: &Process) -> String {
     parts.join(", ")
 }
 
-/// The user's name, or its number where it has none.
 fn user(process: &Process) -> String {
     match &process.user {
         Some(name) => name.clone(),
@@ -137,7 +136,6 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
     titled("Services", lines)
 }
 
-/// For a service with an invisible process: why, and how to see it.
 fn unseen(scan: &Scan, service: &Service) -> String {
     match listeners(scan, service).find_map(|socket| socket.uid) {
         Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
@@ -145,7 +143,6 @@ fn unseen(scan: &Scan, service: &Service) -> String {
     }
 }
 
-/// How to see the invisible processes.
 fn way_to_see(scan: &Scan) -> &'static str {
     match (scan.as_root, scan.hidden.in_pid_namespace) {
         (false, _) => "root sees it, sudo samehost scan",
@@ -211,7 +208,6 @@ fn namespace_name(scan: &Scan, inode: u64) -> String {
     format!("network namespace {inode}")
 }
 
-/// Connections over Unix sockets, by client program and socket.
 fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut pairs: BTreeMap<(String, String, String), usize> = BTreeMap::new();
     let mut unnamed = 0;
@@ -372,12 +368,14 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
 
 /// The client's name, with its user where several programs of that name are clients of the service.
 fn client(scan: &Scan, advice: &Advice) -> String {
-    let is_alike = |other: &&Advice| other.client == advice.client && other.service == advice.service;
-    let process = scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid));
-    match process {
-        Some(process) if scan.advice.iter().filter(is_alike).count() > 1 => {
-            format!("{} ({})", advice.client, user(process))
+    let mut alike = 0;
+    for other in &scan.advice {
+        if other.client == advice.client && other.service == advice.service {
+            alike += 1;
         }
+    }
+    match scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid)) {
+        Some(process) if alike > 1 => format!("{} ({})", advice.client, user(process)),
         _ => advice.client.clone(),
     }
 }

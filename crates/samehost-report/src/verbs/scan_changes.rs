@@ -16,7 +16,6 @@ const MOST: usize = 20;
 pub type When<'a> = &'a dyn Fn(&str) -> String;
 
 impl Terminal {
-    /// Renders what changed.
     pub fn render_scan_changes(
         &self,
         changes: &ScanChanges,
@@ -31,7 +30,6 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Renders the hops that are not as a file expects.
     pub fn render_unexpected(&self, unexpected: &[Unexpected], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -141,7 +139,6 @@ fn lists(page: &mut Page, changes: &ScanChanges, when: When<'_>) {
     list(page, "Not connected now", &changes.gone_hops, |hop| hop_lines(hop, "", Tone::Dim, columns));
 }
 
-/// A list with its title, cut after [`MOST`] entries.
 fn list<T>(page: &mut Page, title: &str, entries: &[T], lines_of: impl Fn(&T) -> Vec<Line>) {
     let mut lines: Vec<Line> = entries.iter().take(MOST).flat_map(lines_of).collect();
     if let Some(more) = beyond(entries.len(), MOST) {
@@ -161,7 +158,6 @@ fn changed_service(changed: &ChangedService, columns: usize) -> Vec<Line> {
     named(&service(&changed.service, &changed.program), &words.join("; "), Tone::Plain, columns)
 }
 
-/// What one of the scans could not see, when the other could.
 fn visibility(changes: &ScanChanges) -> &'static str {
     let Some(since) = &changes.since else { return "" };
     match (since.as_root, changes.now.as_root) {

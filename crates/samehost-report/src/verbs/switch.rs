@@ -52,7 +52,6 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Renders what would be done with stored switches.
     pub fn render_stored(&self, switches: &[StoredSwitch], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -316,7 +315,6 @@ fn not_compared(why: NotCompared) -> String {
     }
 }
 
-/// What was in the way of a look, as the end of a sentence.
 fn no_times(why: NoOwnTimes) -> String {
     match why {
         NoOwnTimes::Traffic(NoTraffic::NoConnection) => {

@@ -11,19 +11,16 @@ use crate::measurement::view::{self, View};
 const SYMBOLS: [&str; 8] =
     ["circle", "square", "diamond", "triangle-up", "star", "pentagon", "hexagon", "hourglass"];
 const DASHES: [&str; 4] = ["solid", "dash", "dot", "dashdot"];
-/// How many colours of series the style sheet has: `$series0` to `$series7`.
-const COLOURS: usize = 8;
+const COLOURS: usize = 8; // `$series0` to `$series7` in the style sheet
 
 pub(crate) struct Chart {
     /// Unique in a report.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// How to read the chart.
     pub(crate) about: String,
     pub(crate) series: Vec<Series>,
     /// One or more; with several, the reader chooses from a list.
     pub(crate) views: Vec<ChartView>,
-    /// Values of all views.
     pub(crate) table: Grid,
 }
 
@@ -37,7 +34,6 @@ pub(crate) struct ChartView {
 /// How an arm is drawn; the same in every chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
-    /// Key shared by the traces of the series.
     pub(crate) key: String,
     pub(crate) name: String,
     pub(crate) colour: String,
@@ -105,7 +101,6 @@ pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
     })
 }
 
-/// A filled band between `low` and `high` along `x`.
 pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Value {
     let along: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
     let around: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
@@ -129,7 +124,6 @@ pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [
     })
 }
 
-/// A plotly.js layout with its axes and height.
 pub(crate) fn layout(x: &Value, y: &Value, height: usize) -> Value {
     json!({ "height": height, "xaxis": x, "yaxis": y, "shapes": [], "annotations": [] })
 }
@@ -230,7 +224,6 @@ pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item =
     })
 }
 
-/// A linear axis of values with this unit, starting at 0 if `from_zero`.
 pub(crate) fn linear_axis(
     title: &str,
     unit: &str,
@@ -249,7 +242,6 @@ pub(crate) fn linear_axis(
     })
 }
 
-/// An axis with one labelled tick for each value.
 pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
     let places: Vec<f64> = ticks.iter().map(|(value, _)| if log { value.log10() } else { *value }).collect();
     let (low, high) = ends(places.iter().copied()).unwrap_or((0.0, 1.0));
@@ -290,7 +282,6 @@ pub(crate) fn span(span: &Span) -> String {
     }
 }
 
-/// A table with header cells for columns and rows.
 pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     let mut html = String::from("<div class=\"scroll\" tabindex=\"0\" role=\"region\"");
     html.push_str(&format!(" aria-label=\"{}\"><table>", super::html(caption)));
@@ -318,7 +309,6 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     html
 }
 
-/// CSS class of a colour name: `$series0` → `series0`.
 fn colour(series: &Series) -> &str {
     series.colour.trim_start_matches('$')
 }

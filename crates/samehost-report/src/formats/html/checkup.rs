@@ -10,9 +10,8 @@ use samehost_model::{Comparison, Report, Verdict};
 use super::page::{Articles, Front};
 use super::{html as escaped, render_with, sentence};
 use crate::measurement::head;
-use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, answer, legend, meaning};
+use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, Running, answer, legend, meaning};
 
-/// Size of a row's drawing, in its own units.
 const WIDTH: f64 = 176.0;
 const HEIGHT: f64 = 20.0;
 /// Units at both ends of a drawing in which nothing is placed, so that a dot at an end is whole.
@@ -26,11 +25,9 @@ pub struct CheckupPage<'a> {
     pub around: Around<'a>,
     /// Failed measurements and hints.
     pub notes: &'a [String],
-    /// All measurements with their labels.
     pub reports: &'a [(&'a str, &'a Report)],
 }
 
-/// Writes the checkup as one HTML page that works offline.
 pub fn checkup_as_html(page: &CheckupPage<'_>, out: &mut dyn Write) -> io::Result<()> {
     let title = match page.title {
         Some(title) => title.to_owned(),
@@ -58,17 +55,15 @@ fn front(page: &CheckupPage<'_>) -> String {
     html
 }
 
-/// What is worth doing, and the servers that run, each with its command.
 fn worth(around: &Around<'_>, html: &mut String) {
     if !around.here.is_empty() {
         let _ = writeln!(html, "<h2>Most worth doing here</h2>\n<ul>");
         let _ = writeln!(html, "<li>{}</li>", escaped(around.here));
         for one in around.worth {
-            html.push_str(&with_command(one.about, one.line));
+            html.push_str(&with_command(one));
         }
         if around.worth.is_empty() {
-            let (about, line) = NOTHING_WORTH;
-            html.push_str(&with_command(about, line));
+            html.push_str(&with_command(&NOTHING_WORTH));
         }
         html.push_str("</ul>\n");
     }
@@ -76,17 +71,16 @@ fn worth(around: &Around<'_>, html: &mut String) {
         let title = "Servers that run here (not touched; measuring one puts load on it)";
         let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
         for one in around.running {
-            html.push_str(&with_command(one.about, one.line));
+            html.push_str(&with_command(one));
         }
         html.push_str("</ul>\n");
     }
 }
 
-fn with_command(about: &str, line: &str) -> String {
-    format!("<li>{}<pre><code>{}</code></pre></li>\n", escaped(about), escaped(line))
+fn with_command(one: &Running<'_>) -> String {
+    format!("<li>{}<pre><code>{}</code></pre></li>\n", escaped(one.about), escaped(one.line))
 }
 
-/// The rows, with a drawing of each interval on one axis.
 fn table(findings: &[Finding<'_>]) -> String {
     let axis = Axis::of(findings);
     let mut html = String::from(
@@ -164,7 +158,6 @@ impl Axis {
         )
     }
 
-    /// The interval of a row as a line, and its estimate as a dot.
     fn row(&self, comparison: &Comparison, look: &str) -> String {
         let middle = HEIGHT / 2.0;
         let none = self.place(1.0);

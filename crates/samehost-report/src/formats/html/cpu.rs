@@ -27,7 +27,6 @@ fn part(
     Part { key, name, colour, pattern, read }
 }
 
-/// Segments for trials that distinguish user and kernel time, and for those that do not.
 fn parts() -> [Part; 9] {
     [
         part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),
@@ -82,7 +81,6 @@ fn cell(median: Option<f64>) -> String {
     }
 }
 
-/// The bars of one segment, one for each row.
 fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
     let (mut widths, mut hovers) = (Vec::new(), Vec::new());
     for (label, medians) in rows {

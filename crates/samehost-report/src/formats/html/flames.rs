@@ -73,7 +73,6 @@ fn shown(stack: &str) -> String {
     frames.join(";")
 }
 
-/// Drawing of an arm's stacks. With another arm's stacks, red marks more time than in that arm and blue less.
 fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stacks)>) -> Option<Flame> {
     let mut about =
         "Width is CPU time per operation; each function stands on what called it, the kernel's end in [k]."
@@ -228,7 +227,6 @@ fn warm(name: &str) -> String {
     format!("rgb({},{},{})", 205 + hash % 50, 80 + (hash >> 8) % 150, (hash >> 16) % 55)
 }
 
-/// Red for more and blue for less; the paler, the more alike.
 fn against(more: i64, most: u64) -> String {
     let pale = 100 + 150 * (most - more.unsigned_abs()) / most.max(1);
     match more {

@@ -17,7 +17,6 @@ use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict
 const PREFIX: &str = "hosts";
 /// Characters of an axis label at most.
 const LABEL: usize = 30;
-/// Symbol of a host that does not differ.
 const ALIKE: &str = "circle-open";
 /// Most rows with a name of their own that a chart has; the table has all.
 const MOST_ROWS: usize = 60;
@@ -25,7 +24,6 @@ const MOST_ROWS: usize = 60;
 const ROW: usize = 5;
 const TALLEST: usize = 1_400;
 
-/// Writes the comparison of many hosts as one HTML page that works offline.
 pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
     let mut html = format!(
         "<p class=\"answer\">{}</p>\n<p class=\"how\">{}</p>\n",
@@ -45,7 +43,6 @@ pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<(
     render_with(&Front { title: "Hosts compared", html: &html, articles: Articles::Whole }, &[], out)
 }
 
-/// A ratio with its interval, and how it is drawn and described.
 struct Row {
     label: String,
     ratio: f64,
@@ -106,7 +103,6 @@ fn of_host(host: &HostDiffers) -> Row {
     }
 }
 
-/// A row for each entry, with its name.
 fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Grid) -> Option<Chart> {
     if rows.is_empty() {
         return None;

@@ -35,7 +35,6 @@ pub fn render_page(title: &str, reports: &[(&str, &Report)], out: &mut dyn Write
     render_with(&Front { title, html: "", articles: Articles::Whole }, reports, out)
 }
 
-/// Several reports as one page, with a front part.
 pub(crate) fn render_with(
     front: &Front<'_>,
     reports: &[(&str, &Report)],

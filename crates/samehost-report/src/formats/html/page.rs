@@ -20,7 +20,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 /// plotly.js with the charts that pages have (scatter and bar), as npm has it, compressed; browsers decompress it.
 const PLOTLY: &[u8] = include_bytes!("plotly-basic.min.js.gz");
-/// Content security policy: the page makes no network requests, whatever it contains.
+/// The page makes no network requests, whatever a report contains.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
                       img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
 
@@ -32,12 +32,10 @@ pub(crate) struct Body<'a> {
 pub(crate) struct Front<'a> {
     /// Title of the page; when empty, the first report's question and answer.
     pub(crate) title: &'a str,
-    /// HTML of a separate section.
     pub(crate) html: &'a str,
     pub(crate) articles: Articles,
 }
 
-/// How much of each report a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Articles {
     Whole,
@@ -92,7 +90,6 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     )
 }
 
-/// Label of a report, or its head when it has none.
 fn called(body: &Body<'_>) -> String {
     if body.label.is_empty() { head::what(&View::of(body.report)).join(", ") } else { body.label.to_owned() }
 }

@@ -27,7 +27,6 @@ fn label(quantile: f64) -> String {
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// One point: the quantiles of the baseline, and of each candidate with the baseline's.
 struct Level {
     label: String,
     baseline: (Series, Vec<Shift>),
@@ -150,7 +149,6 @@ fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> Strin
     ])
 }
 
-/// Shapes for the margin and the line at ratio 1.
 fn margin_band(margin: f64) -> serde_json::Value {
     json!([
         { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),
@@ -169,7 +167,8 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
     ]);
     let mut views = Vec::new();
     for level in levels.iter().filter(|level| !level.candidates.is_empty()) {
-        let base = &level.baseline.0.name;
+        let (baseline, _) = &level.baseline;
+        let base = &baseline.name;
         let (mut traces, mut ratios, mut quantiles) = (Vec::new(), vec![1.0], Vec::new());
         for (series, shifts) in &level.candidates {
             let mut marks = Marks::default();

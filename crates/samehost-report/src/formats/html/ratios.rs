@@ -30,7 +30,6 @@ struct Row<'a> {
     floor: Option<f64>,
 }
 
-/// The chart; `None` without comparisons.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let mut drawings: Vec<(String, Vec<Row<'_>>)> = Vec::new();
     if view.is_sweep() {

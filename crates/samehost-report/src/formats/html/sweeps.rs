@@ -30,7 +30,6 @@ fn is_other(metric: &MetricInfo) -> bool {
     !is_rate(metric) && !is_time(metric)
 }
 
-/// A swept parameter with the position of each of its values.
 struct Along<'a> {
     parameter: &'a Parameter,
     /// Value and label, in ascending order.
@@ -79,7 +78,6 @@ fn along<'a>(view: &View<'_>, parameter: &'a Parameter) -> Option<Along<'a>> {
     if places.len() > 1 { Some(Along { parameter, places }) } else { None }
 }
 
-/// The value of a parameter at a point as a number, where it is one.
 fn number(parameter: &Parameter, point: &Point) -> Option<f64> {
     match parameter {
         Parameter::Connections => Some(f64::from(point.connections)),
@@ -175,7 +173,6 @@ impl Panel<'_> {
     }
 }
 
-/// Intervals of a series as a band, if at least two points have one.
 fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
     let (mut x, mut lows, mut highs) = (Vec::new(), Vec::new(), Vec::new());
     for spot in spots {
@@ -287,7 +284,6 @@ const SHOWN: [Read; 3] = [
     ("achieved rate", "per_s", |step| step.achieved_per_s),
 ];
 
-/// The symbol of a state, and its words.
 fn state(state: StepState) -> (&'static str, &'static str) {
     match state {
         StepState::Held => ("circle", "rate held"),
@@ -296,7 +292,6 @@ fn state(state: StepState) -> (&'static str, &'static str) {
     }
 }
 
-/// The chart of all ladders; `None` without ladders.
 pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
     let ladders = find_ladders(view.report);
     let mut levels: Vec<&Point> = Vec::new();
@@ -351,7 +346,6 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
     })
 }
 
-/// The upright line of a knee, with its words beside it.
 fn upright(series: &Series, rate: f64, heights: [f64; 2]) -> serde_json::Value {
     let mut knee = chart::segments(&series.key, &series.colour, 2, &[([rate; 2], heights)]);
     knee["line"]["dash"] = json!("dot");

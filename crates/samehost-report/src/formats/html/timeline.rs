@@ -61,7 +61,6 @@ fn reason(trial: &Trial) -> String {
     reasons.join("; ")
 }
 
-/// The chart; `None` when no trial has a value.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let mut table = Grid::new(vec![
         Column::new("trial", Align::Right),

@@ -15,7 +15,6 @@ pub use of_report::metrics_of_report;
 pub(crate) use of_report::render;
 pub use of_scan::{Found, metrics_of_scan};
 
-/// How a metric behaves over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Gauge,
@@ -31,7 +30,6 @@ pub enum MetricUnit {
     Seconds,
     PerSecond,
     BytesPerSecond,
-    /// A part of one.
     Ratio,
     None,
 }
@@ -40,7 +38,6 @@ pub enum MetricUnit {
 pub struct Metric {
     /// Words with dots, without the unit.
     pub name: &'static str,
-    /// A sentence.
     pub help: &'static str,
     pub kind: MetricKind,
     pub unit: MetricUnit,
@@ -49,7 +46,6 @@ pub struct Metric {
     pub distributions: Vec<Distribution>,
 }
 
-/// A histogram, and what its values are of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     pub labels: Vec<(&'static str, String)>,

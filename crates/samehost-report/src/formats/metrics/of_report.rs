@@ -105,7 +105,6 @@ fn labels_of(report: &Report, comparison: &Comparison) -> Labels {
     labels
 }
 
-/// A value of each comparison that has it.
 fn of_comparisons(report: &Report, value: fn(&Comparison) -> Option<f64>) -> Vec<Sample> {
     let mut samples = Vec::new();
     for comparison in &report.analysis.comparisons {

@@ -20,7 +20,6 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 /// A hop is a client program and the service that it uses; to operators it is called by the first.
 const HOP: MetricUnit = MetricUnit::Of("client");
 
-/// What a scan that succeeded found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     pub scan: &'a Scan,
@@ -88,7 +87,6 @@ fn named(service: Option<&str>) -> String {
     service.unwrap_or(OTHER).to_owned()
 }
 
-/// The name of the service that advice is about.
 fn service_of(scan: &Scan, service: usize) -> String {
     match scan.services.get(service).and_then(|service| service.kind) {
         Some(kind) => kind.name().to_owned(),
@@ -138,7 +136,6 @@ fn by_transport(values: BTreeMap<(String, &'static str), f64>) -> Vec<Sample> {
     samples
 }
 
-/// A sample of each service, with the sum of its values.
 fn summed(values: impl Iterator<Item = (String, f64)>) -> Vec<Sample> {
     let mut all: BTreeMap<String, f64> = BTreeMap::new();
     for (service, value) in values {
@@ -156,7 +153,6 @@ fn by_service(scan: &Scan, value: impl Fn(&Advice) -> Option<f64>) -> Vec<Sample
     summed(scan.advice.iter().filter_map(|advice| Some((service_of(scan, advice.service), value(advice)?))))
 }
 
-/// Hops over TCP, by whether they could use a Unix socket.
 fn could_switch(scan: &Scan) -> [Metric; 2] {
     let mut all: BTreeMap<(String, &str), f64> = BTreeMap::new();
     for advice in &scan.advice {
@@ -310,7 +306,6 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
     ]
 }
 
-/// How times are spread, in each group that has any.
 fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
     let mut found = Vec::new();
     for ((service, transport), pairs) in groups {
@@ -337,7 +332,6 @@ fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
 
 type Groups<'a> = BTreeMap<(String, &'static str), Vec<&'a PairExchanges>>;
 
-/// A value of each group that has one.
 fn samples_of(groups: &Groups<'_>, value: fn(&[&PairExchanges]) -> Option<f64>) -> Vec<Sample> {
     let mut samples = Vec::new();
     for ((service, transport), pairs) in groups {
