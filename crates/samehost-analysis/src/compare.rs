@@ -225,13 +225,14 @@ impl<'a> Sides<'a> {
     }
 
     fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
-        let mut warnings = Vec::new();
+        let mut bars = Vec::new();
         for issue in &self.issues {
             if tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)) {
-                warnings.push(issue.warning.clone());
+                bars.push(issue.warning.clone());
             }
         }
-        let bar = warnings.first().cloned();
+        let bar = bars.first().cloned();
+        let mut warnings = bars;
         let plan = &self.new.head.plan;
         let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
         warnings.extend(warn_of_few_blocks(tried.metric, tried.estimate.n));

@@ -22,15 +22,13 @@ pub use formats::metrics::{
 pub use formats::terminal::Terminal;
 pub use layout::wrap;
 pub use verbs::checkup::{Around, Finding, FindingKind, Running};
-pub use verbs::exchanges::{
-    missing_for_exchanges, part_in_percent, reason_of_no_time, saving_in_short, saving_in_words,
-    undecided_in_words,
-};
+pub use verbs::exchanges::{missing_for_exchanges, reason_of_no_time};
 pub use verbs::history::{Change, Run};
 pub use verbs::how::Clients;
 #[cfg(feature = "html")]
 pub use verbs::reproduction::reproduction_as_html;
 pub use verbs::reproduction::reproduction_as_markdown;
+pub use verbs::savings::{part_in_percent, saving_in_short, saving_in_words, undecided_in_words};
 pub use verbs::scan::Notes;
 pub use verbs::scan_changes::When;
 pub use verbs::switch::own_times_in_words;

@@ -11,8 +11,9 @@ use samehost_model::scan::{
 
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
-use crate::verbs::exchanges::{exchanges, name_of_service, of_a_request, saving_in_words, unix_openers};
+use crate::verbs::exchanges::{exchanges, name_of_service, of_a_request, unix_openers};
 use crate::verbs::explanation::BBR;
+use crate::verbs::savings::saving_in_words;
 
 /// Endpoints listed per service; the rest are counted.
 const MOST_ENDPOINTS: usize = 4;
