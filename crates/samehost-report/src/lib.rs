@@ -40,7 +40,9 @@ pub struct Renderer {
     pub render: fn(&Report, &mut dyn Write) -> io::Result<()>,
 }
 
-/// All formats, in the order in which help lists them.
+/// All formats of a report, in the order in which help lists them. Each takes an analysed report and writes bytes: what a report says
+/// is in `measurement/`, once for all of them, and a format only decides where it stands. A new kind of result is a type in the model, a
+/// rule in the analysis and a page here (docs/decisions/0084).
 pub const RENDERERS: &[Renderer] = &[
     Renderer {
         name: "json",

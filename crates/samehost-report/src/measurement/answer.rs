@@ -83,7 +83,8 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     text
 }
 
-/// Values for which no ratio exists because the baseline's value is 0, such as refused connections.
+/// Values for which no ratio exists because one of them is 0, such as refused connections. They stand right behind the first metric:
+/// without a ratio there is no comparison of them, and no other sentence would have them.
 fn losses(view: &View<'_>, name: &str) -> Paragraph {
     let mut lost = without_ratio(view, name, Tone::Bad, |metric, base, candidate| match metric.better {
         Better::Lower => base == 0.0 && candidate > 0.0,

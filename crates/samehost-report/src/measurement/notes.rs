@@ -154,7 +154,8 @@ pub(crate) fn sentence(message: &str) -> String {
     if message.ends_with(['.', '!', '?']) { message.to_owned() } else { format!("{message}.") }
 }
 
-/// Whether the report or its answer has this note of a comparison already.
+/// Whether the report or its answer has this note of a comparison already: a warning that the report repeats for all, the wanted
+/// precision where the verdict is decided nevertheless, and over one point the reason of the first metric, which the answer words.
 fn is_shown(view: &View<'_>, comparison: &Comparison, note: Note<'_>) -> bool {
     let report: &Report = view.report;
     match note {

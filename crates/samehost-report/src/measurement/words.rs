@@ -187,7 +187,9 @@ pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str
     verdict(metric, if (ratio > 1.0) == more { Verdict::Faster } else { Verdict::Slower })
 }
 
-/// Verdict or grade of a comparison as a cell, or the reason why there is no verdict.
+/// Verdict or grade of a comparison as a cell, or the reason why there is no verdict. A grade is a word beside the interval and says how
+/// much an inconclusive comparison still tells (docs/method.md §6); "cannot tell" is for those that tell nothing, whose reason is only
+/// that the data do not decide.
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
     let reason = comparison.reason.as_ref().map(Reason::code);
     match (comparison.grade(), reason) {

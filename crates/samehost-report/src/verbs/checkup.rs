@@ -23,7 +23,7 @@ pub(crate) const NOTHING_WORTH: Running<'static> = Running {
 /// which the checkup says neither.
 const NOTICEABLE: f64 = 0.05;
 const NEGLIGIBLE: f64 = 0.01;
-/// Number of queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
+/// Queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
 const PAGE_QUERIES: f64 = 54.0;
 
 /// A row of the checkup's table, which is a comparison of a report.
@@ -61,6 +61,8 @@ pub enum FindingKind {
     /// Time of a round trip with unpinned processes. It depends on the scheduler's choices, so no verdict is
     /// required.
     Scheduler,
+    /// CPU time of a request with many connections at once. Not throughput: with one client and one server on two CPUs the client is
+    /// nearly always a limit too (docs/decisions/0057).
     Busy,
     Bulk,
     /// A new connection for each request.

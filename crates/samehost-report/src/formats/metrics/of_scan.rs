@@ -13,7 +13,8 @@ use super::{Distribution, Metric, MetricKind, MetricUnit, Sample};
 const SERVICE: &str = "samehost.service";
 /// OpenTelemetry's name; its values are `tcp` and `unix` here.
 const TRANSPORT: &str = "network.transport";
-/// Services that are not known by name share this one.
+/// Services that are not known by name share this one. With names of processes as values whoever starts programs could make as many
+/// series as he likes (docs/decisions/0101).
 const OTHER: &str = "other";
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
@@ -31,7 +32,9 @@ pub struct Found<'a> {
     pub unexpected: Option<&'a BTreeMap<String, u32>>,
 }
 
-/// Metrics of a scan that began at `unix_seconds` and took `seconds`. Without anything found they say that it failed.
+/// Metrics of a scan that began at `unix_seconds` (since 1970) and took `seconds`. Without anything found they say that it failed.
+/// Switches are counted, and their ids are no labels (docs/decisions/0101). Where the journal of switches could not be read, or no file of
+/// expectations was given, their metrics are left out and not 0.
 #[must_use]
 pub fn metrics_of_scan(
     version: &str,
@@ -404,6 +407,9 @@ fn dropped(scan: &Scan) -> Metric {
     }
 }
 
+/// TCP coming back is two metrics: files that no longer say what a switch wrote, and client programs over TCP at services whose clients
+/// a switch moved. The journal does not name the clients that moved, as most of a site's come and go, so the second counts others too;
+/// an alert looks for more than in the week before (docs/decisions/0101).
 fn switches(health: &SwitchHealth) -> [Metric; 5] {
     let mut states = Vec::new();
     for (state, number) in &health.states {
