@@ -101,7 +101,7 @@ pub struct HostsCompared {
     pub hosts: u32,
     pub environments: u32,
     /// Hosts that were not compared, because fewer than [`LEAST_PEERS`] others have their environment, or because they have
-    /// fewer than [`LEAST_REPORTS`] reports.
+    /// fewer than three reports.
     pub not_compared: Vec<String>,
     pub differ: Vec<HostDiffers>,
     pub factors: Vec<FactorDiffers>,
