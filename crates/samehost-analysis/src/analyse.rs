@@ -8,12 +8,11 @@ use crate::comparison::{compare_controls, comparisons};
 use crate::effects::effects;
 use crate::index::{ArmTrials, Index};
 use crate::issues::find_issues;
-use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
+use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED, client_threads};
 use crate::judge::missed_precision;
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
 
-/// Result of analysing a report's trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysed {
     pub analysis: Analysis,
@@ -36,7 +35,9 @@ impl Analysed {
     }
 }
 
-/// Analyses a report's trials; ignores an earlier analysis in the report.
+/// Analyses a report's trials; ignores an earlier analysis in the report. Nothing but the report is read, so that a
+/// stored one can be judged again by later rules: the analysis is a part that can be computed anew from head and
+/// trials (docs/decisions/0084). [`Analysed::apply`] puts the result into a report.
 #[must_use]
 pub fn analyse(report: &Report) -> Analysed {
     let index = Index::of_report(report);
@@ -96,16 +97,20 @@ fn is_alike(one: Option<&ConnectionSettings>, other: Option<&ConnectionSettings>
 
 /// Bottleneck of each arm that has a proxy and a closed loop.
 pub(crate) fn limits(report: &Report, index: &Index<'_>) -> Vec<Limit> {
-    let arms = index.arms.iter().filter(|trials| trials.arm.transport != Transport::None);
-    arms.filter_map(|trials| limit(report, trials)).collect()
+    let mut limits = Vec::new();
+    for trials in index.arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
+        limits.extend(limit(report, trials));
+    }
+    limits
 }
 
+/// `None` for an open loop, and where the CPU time of client, proxy or server is unknown: so for each arm without a
+/// proxy.
 fn limit(report: &Report, trials: &ArmTrials<'_>) -> Option<Limit> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
-    let threads =
-        report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let threads = client_threads(report);
     let client = trials.median(|s| s.client_utilization)?;
     let proxy = trials.median(|s| s.proxy_utilization)?;
     let server = trials.median(|s| s.server_utilization)?;

@@ -11,7 +11,6 @@ use samehost_model::{Arm, Comparison, Grade, MetricInfo, Report, Verdict};
 
 use crate::index::group;
 
-/// How a ratio is compared with a number, or the expected verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Test {
     AtLeast(f64),
@@ -31,7 +30,6 @@ pub struct Claim {
     text: String,
 }
 
-/// Syntax error in a claim.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "`{0}` is not a claim; write 'CANDIDATE/BASELINE METRIC >= NUMBER' (or <=, >, <), such as 'unix/tcp throughput >= 1.05', or 'CANDIDATE/BASELINE METRIC is faster' (or slower, equivalent, inconclusive)"
@@ -41,20 +39,16 @@ pub struct ClaimError(String);
 /// A claim that names what is not measured. Every name in `known` can be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnknownName {
-    /// No such pair of arms, at no level.
     #[error("`{claim}` names `{pair}`, which is not compared here; there are:\n{}", listed(known))]
     Pair { claim: String, pair: String, known: Vec<String> },
-    /// No such metric.
     #[error("`{claim}` names `{metric}`, which is not a metric here; there are:\n{}", listed(known))]
     Metric { claim: String, metric: String, known: Vec<String> },
 }
 
-/// Names below one another, indented.
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "  none".to_owned() } else { format!("  {}", names.join("\n  ")) }
 }
 
-/// What a report says of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Holds,
@@ -74,23 +68,30 @@ impl FromStr for Claim {
     type Err = ClaimError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || ClaimError(text.to_owned());
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let [pair, metric, operator, value] = words[..] else { return Err(wrong()) };
-        let number = || value.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0).ok_or_else(wrong);
-        let test = match operator {
-            ">=" => Test::AtLeast(number()?),
-            "<=" => Test::AtMost(number()?),
-            ">" => Test::More(number()?),
-            "<" => Test::Less(number()?),
-            "is" => Test::Is(verdict(value).ok_or_else(wrong)?),
-            _ => return Err(wrong()),
-        };
-        if pair.starts_with('/') || pair.ends_with('/') || !pair.contains('/') {
-            return Err(wrong());
-        }
-        Ok(Claim { pair: pair.into(), metric: metric.into(), test, text: words.join(" ") })
+        parsed(text).ok_or_else(|| ClaimError(text.to_owned()))
     }
+}
+
+fn parsed(text: &str) -> Option<Claim> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [pair, metric, operator, value] = words[..] else { return None };
+    let test = match operator {
+        ">=" => Test::AtLeast(positive(value)?),
+        "<=" => Test::AtMost(positive(value)?),
+        ">" => Test::More(positive(value)?),
+        "<" => Test::Less(positive(value)?),
+        "is" => Test::Is(verdict(value)?),
+        _ => return None,
+    };
+    if pair.starts_with('/') || pair.ends_with('/') || !pair.contains('/') {
+        return None;
+    }
+    Some(Claim { pair: pair.into(), metric: metric.into(), test, text: words.join(" ") })
+}
+
+fn positive(text: &str) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    if number.is_finite() && number > 0.0 { Some(number) } else { None }
 }
 
 impl fmt::Display for Claim {
@@ -107,7 +108,6 @@ fn spellings(candidate: &Arm, baseline: &Arm) -> [String; 3] {
     [every.clone(), every + level, format!("{}/{}", candidate.id, baseline.id)]
 }
 
-/// Names of all comparisons of these arms, each once.
 fn pairs(arms: &[Arm]) -> Vec<String> {
     let mut known: Vec<String> = Vec::new();
     for compared in group(arms) {
@@ -147,9 +147,12 @@ impl Claim {
     }
 
     fn is_about(&self, comparison: &Comparison, report: &Report) -> bool {
-        let arms = report.arm(&comparison.candidate).zip(report.arm(&comparison.baseline));
-        comparison.metric == self.metric
-            && arms.is_some_and(|(candidate, baseline)| spellings(candidate, baseline).contains(&self.pair))
+        let (Some(candidate), Some(baseline)) =
+            (report.arm(&comparison.candidate), report.arm(&comparison.baseline))
+        else {
+            return false;
+        };
+        comparison.metric == self.metric && spellings(candidate, baseline).contains(&self.pair)
     }
 
     /// Whether a comparison shows the claim, contradicts it, or neither (`None`).
@@ -178,8 +181,11 @@ impl Claim {
     }
 }
 
-/// Answers a claim by a report. A claim about several points holds where it holds at each, and does not hold where one
-/// contradicts it.
+/// Answers a claim by an analysed report, at each point where its pair and metric were compared.
+///
+/// A number is held against the whole interval; a verdict is taken as it stands, with the report's adjustment for many
+/// questions. A claim about several points holds where it holds at each: that all agree by chance is no more likely than
+/// that one does. One point that contradicts it is enough against it, and of several the first in the report is returned.
 #[must_use]
 pub fn check(claim: &Claim, report: &Report) -> Answer {
     let mut undecided: Option<Box<Comparison>> = None;

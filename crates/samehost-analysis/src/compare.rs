@@ -2,8 +2,9 @@
 //!
 //! Trials of two reports cannot be paired, so this is a two-sample analysis. Differences between the two
 //! measurements (a reboot, a neighbour, a warm disk) are not part of either report's noise. The ratio of two
-//! arms within each report is more robust, so its change is given as well. Looks at different hours have the same rules and no such ratio: the interval says what differs
-//! between the looks, and `samehost run --trial` what the transport does.
+//! arms within each report is more robust, so its change is given as well. Looks at different hours have the
+//! same rules and no such ratio: the interval says what differs between the looks, and `samehost run --trial`
+//! what the transport does.
 
 use samehost_model::switch::{NoOwnTimes, NotCompared, OwnRatio, OwnTimes};
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Warning};
@@ -17,25 +18,12 @@ use crate::judge::{Terms, judge, of_estimate, warn_of_few_blocks};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// No arm has the same id in both.
     #[error(
         "the reports have no arm in common: the first has {old}, the second {new}; measure the same arms twice"
     )]
-    NoArm {
-        /// Arms of the first.
-        old: String,
-        /// Arms of the second.
-        new: String,
-    },
-    /// No metric has the same name in both.
+    NoArm { old: String, new: String },
     #[error("the reports have no metric in common: the first has {old}, the second {new}")]
-    NoMetric {
-        /// Metrics of the first.
-        old: String,
-        /// Metrics of the second.
-        new: String,
-    },
-    /// Common arms and metrics, but no common values.
+    NoMetric { old: String, new: String },
     #[error("no common arm has a usable value in both reports: were their trials finished?")]
     NoValue,
 }
@@ -46,11 +34,19 @@ pub struct Changes {
     pub arms: Vec<Comparison>,
     /// Change of the ratio candidate ÷ baseline. Ids have the form `unix ÷ tcp`, and the values are ratios.
     pub ratios: Vec<Comparison>,
-    /// Other differences between the reports.
     pub warnings: Vec<Warning>,
 }
 
-/// Compares two reports of the same workload: second ÷ first. Fails if they have nothing in common.
+/// Compares two reports of the same workload: second ÷ first, for each arm and for each ratio of two arms.
+///
+/// The shift of the logarithms is estimated as of two independent samples (Hodges–Lehmann, exact Mann–Whitney interval
+/// where blocks suffice, else Welch's t), and each metric's questions are a family with Holm's adjustment at 5 %. Nothing
+/// is paired between reports, so three things are added for an arm: its interval is widened by how much successive trials
+/// resemble each other, and a change must exceed the margin or, where that is larger, the larger of both noise floors and
+/// what the arm moved inside of each report (docs/method.md §11).
+///
+/// # Errors
+/// Where the reports have no arm, no metric or no usable value in common.
 pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
     let arms: Vec<&Arm> = new.head.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
     if arms.is_empty() {
@@ -95,7 +91,7 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Both reports, with derived data that is used repeatedly.
+/// Both reports with what every comparison of them needs; arrays have the old one first.
 struct Sides<'a> {
     old: &'a Report,
     new: &'a Report,
@@ -104,7 +100,6 @@ struct Sides<'a> {
     issues: Vec<Issue>,
 }
 
-/// A comparison before its verdict.
 struct Tried<'a> {
     metric: &'a MetricInfo,
     point: &'a Point,
@@ -125,16 +120,16 @@ impl<'a> Sides<'a> {
         let indices = [old, new].map(Index::of_report);
         let mut issues = Vec::new();
         for (name, report, index) in [("first", old, &indices[0]), ("second", new, &indices[1])] {
-            issues.extend(find_issues(report, index).into_iter().map(|mut issue| {
+            for mut issue in find_issues(report, index) {
                 issue.warning.message = format!("{name} report: {}", issue.warning.message);
-                issue
-            }));
+                issues.push(issue);
+            }
         }
         let controls = [compare_controls(old, &indices[0]), compare_controls(new, &indices[1])];
         Sides { old, new, indices, controls, issues }
     }
 
-    /// The larger of the two reports' noise floors for an arm's point.
+    /// The larger of the two reports' noise floors for an arm's point; `None` where neither has a control.
     fn noise_floor(&self, id: &str, metric: &MetricInfo) -> Option<f64> {
         let mut floors = Vec::new();
         for (report, controls) in [(self.old, &self.controls[0]), (self.new, &self.controls[1])] {
@@ -175,7 +170,6 @@ impl<'a> Sides<'a> {
         cases
     }
 
-    /// `None` if either report has no value.
     fn tried(
         &self,
         label: &str,
@@ -190,24 +184,26 @@ impl<'a> Sides<'a> {
         // Drift affects all trials of an arm and does not cancel without pairing. The interval is widened for
         // it, and the arm's movement within a report is added to the noise floor.
         let is_paired = ids.len() > 1;
-        let widening = if is_paired { 1.0 } else { serial::widening(&before, &after) };
-        let movement =
-            [&before, &after].map(|values| if is_paired { None } else { serial::movement(values) });
-        let floor = noise_floor.into_iter().chain(movement.into_iter().flatten());
-        let floor = floor.fold(1.0, |floor, more| floor * (1.0 + more)) - 1.0;
-        let limit = plan.margin.max(floor);
-        let compared = |after: &[f64]| {
-            Some(estimate_shift(&before, after, plan.confidence)?.widened(widening, plan.confidence))
-        };
-        let estimate = compared(&after)?;
+        let (mut widening, mut floor) = (1.0, 1.0 + noise_floor.unwrap_or(0.0));
+        if !is_paired {
+            widening = serial::widening(&before, &after);
+            for values in [&before, &after] {
+                floor *= 1.0 + serial::movement(values).unwrap_or(0.0);
+            }
+        }
+        let limit = plan.margin.max(floor - 1.0);
+        let estimate = estimate_shift(&before, &after, plan.confidence)?.widened(widening, plan.confidence);
+        // The p-value of "inside the limit" is that of the values moved by the limit towards 0.
         let side = side_of(&estimate);
         let moved: Vec<f64> = after.iter().map(|value| value - side * limit.ln_1p()).collect();
+        let shifted = estimate_shift(&before, &moved, plan.confidence);
+        let shifted = shifted.map(|estimate| estimate.widened(widening, plan.confidence));
         Some(Tried {
             metric,
             point,
             label: label.to_owned(),
             ids,
-            estimate: estimate.with_shifted(side, compared(&moved)),
+            estimate: estimate.with_shifted(side, shifted),
             old_value: median(&before)?.exp(),
             new_value: median(&after)?.exp(),
             limit,
@@ -217,20 +213,24 @@ impl<'a> Sides<'a> {
 
     fn conclude(&self, cases: &[Tried<'a>]) -> Vec<Comparison> {
         let names: Vec<String> = cases.iter().map(|tried| tried.metric.name.clone()).collect();
-        let adjusted = |pick: fn(&Estimate) -> Option<f64>| {
-            let mut p_values: Vec<Option<f64>> = cases.iter().map(|tried| pick(&tried.estimate)).collect();
-            adjust_by_metric(&names, &mut p_values);
-            p_values
-        };
-        let (same, inside) = (adjusted(|estimate| estimate.p), adjusted(|estimate| estimate.p_inside));
-        let p_values = same.into_iter().zip(inside);
-        cases.iter().zip(p_values).map(|(tried, (same, inside))| self.judge(tried, same, inside)).collect()
+        let mut same: Vec<Option<f64>> = cases.iter().map(|tried| tried.estimate.p).collect();
+        let mut inside: Vec<Option<f64>> = cases.iter().map(|tried| tried.estimate.p_inside).collect();
+        adjust_by_metric(&names, &mut same);
+        adjust_by_metric(&names, &mut inside);
+        let mut comparisons = Vec::new();
+        for ((tried, same), inside) in cases.iter().zip(same).zip(inside) {
+            comparisons.push(self.judge(tried, same, inside));
+        }
+        comparisons
     }
 
     fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
-        let bars =
-            self.issues.iter().filter(|issue| tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)));
-        let bars: Vec<Warning> = bars.map(|issue| issue.warning.clone()).collect();
+        let mut bars = Vec::new();
+        for issue in &self.issues {
+            if tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)) {
+                bars.push(issue.warning.clone());
+            }
+        }
         let bar = bars.first().cloned();
         let mut warnings = bars;
         let plan = &self.new.head.plan;
@@ -260,7 +260,7 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// Conditions that should be equal in both reports: name, and value in this report.
+/// What should be the same in two reports that are compared: its name as it is shown, and its value in this one.
 fn circumstances(report: &Report) -> [(&'static str, String); 11] {
     let host = &report.head.host;
     let parameters = report.head.workload.parameters.iter().map(|(key, value)| format!("{key}={value}"));
@@ -280,18 +280,15 @@ fn circumstances(report: &Report) -> [(&'static str, String); 11] {
     ]
 }
 
-/// Slices or trials, if the report contains it.
+/// Slices or trials, and whether CPUs were kept awake; empty in reports that do not contain it.
 fn driven(report: &Report) -> String {
-    let mut all: Vec<String> = report
-        .head
-        .plan
-        .driven
-        .iter()
-        .map(|driven| match driven.slice_s {
+    let mut all: Vec<String> = Vec::new();
+    for driven in &report.head.plan.driven {
+        all.push(match driven.slice_s {
             Some(slice) => format!("slices of {:.1} ms", 1e3 * slice),
             None => "trials".to_owned(),
-        })
-        .collect();
+        });
+    }
     all.dedup();
     if report.head.plan.awake.is_some() {
         all.push("CPUs kept awake".to_owned());
@@ -299,16 +296,14 @@ fn driven(report: &Report) -> String {
     all.join(", ")
 }
 
-/// A warning for each condition that differs.
 fn differences(old: &Report, new: &Report) -> Vec<Warning> {
-    let pairs = circumstances(old).into_iter().zip(circumstances(new));
-    let mut warnings: Vec<Warning> = pairs
-        .filter(|((_, before), (_, after))| before != after)
-        .map(|((what, before), (_, after))| {
+    let mut warnings = Vec::new();
+    for ((what, before), (_, after)) in circumstances(old).into_iter().zip(circumstances(new)) {
+        if before != after {
             let message = format!("the {what} differs: `{before}` then, `{after}` now");
-            Warning::new(Code::HostDiffers, what, message)
-        })
-        .collect();
+            warnings.push(Warning::new(Code::HostDiffers, what, message));
+        }
+    }
     for arm in &new.head.arms {
         let Some(before) = old.arm(&arm.id) else { continue };
         if before.point != arm.point || before.transport != arm.transport || before.tls != arm.tls {
@@ -320,7 +315,6 @@ fn differences(old: &Report, new: &Report) -> Vec<Warning> {
     warnings
 }
 
-/// Confidence of the interval of two looks.
 const OF_LOOKS: f64 = 0.95;
 /// Fewest blocks of a look at exchanges that are compared with those of another look.
 /// A look has ten blocks of 300 ms, compared as two reports are: Hodges–Lehmann shift, exact Mann–Whitney
@@ -329,10 +323,10 @@ const OF_LOOKS: f64 = 0.95;
 /// that is said each time, with a trial as what could tell (docs/method.md §14).
 const FEWEST_BLOCKS: usize = 6;
 
-/// After ÷ before, from the typical block of each look.
+/// After ÷ before, from the typical block of each look, with an interval of 95 %.
 ///
 /// # Errors
-/// Why they are not compared.
+/// A look without times, looks whose times begin at different stamps, or fewer than six blocks in one.
 pub fn compare_own_times(
     before: Result<&OwnTimes, NoOwnTimes>,
     after: Result<&OwnTimes, NoOwnTimes>,

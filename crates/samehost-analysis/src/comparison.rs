@@ -3,34 +3,30 @@
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Stopping, Warning};
 use samehost_stats::{Asked, Estimate, count_starts, estimate, estimate_pairs, estimate_sequential, median};
 
-use crate::family::{Ps, gate, multiplicity};
+use crate::family::{Ps, Question, gate, multiplicity};
 use crate::index::{Index, Pairs};
 use crate::issues::{Invalidates, Issue, find_issues};
 use crate::judge::{Terms, block_seconds, judge, of_estimate, warn_of_few_blocks, warn_of_precision};
 
-/// Compares every candidate with its baseline in every metric.
+/// Compares every candidate with its baseline in every metric: estimates first, then the p-values of all questions as
+/// one family, then each verdict.
 pub(crate) fn comparisons(report: &Report, index: &Index<'_>, issues: &[Issue]) -> Vec<Comparison> {
     let mut tried: Vec<Tried<'_>> = Vec::new();
     for group in &index.groups {
         for metric in &report.head.workload.metrics {
-            tried.extend(group.candidates.iter().filter_map(|candidate| {
-                Tried::of(
-                    report,
-                    index,
-                    metric,
-                    group.baseline,
-                    candidate,
-                    multiplicity(report, index, metric),
-                )
-            }));
+            let multiplicity = multiplicity(report, index, metric);
+            for candidate in &group.candidates {
+                tried.extend(Tried::of(report, index, metric, group.baseline, candidate, multiplicity));
+            }
         }
     }
     adjust(report, &mut tried, issues);
     tried.into_iter().map(|tried| tried.conclude(report, issues)).collect()
 }
 
-/// Compares two arms of any points like arms of one point: paired by block, and without a verdict if an issue
-/// invalidates either. P-values are not adjusted, so use it only for questions chosen before the measurement.
+/// Compares two arms of any points like arms of one point: candidate ÷ baseline, paired by block, with the method, the
+/// margin and the confidence of the report's plan, and without a verdict if an issue bars either arm. P-values are not
+/// adjusted, so use it only for questions chosen before the measurement. `None` if no block has both arms.
 #[must_use]
 pub fn compare_arms(
     report: &Report,
@@ -43,7 +39,6 @@ pub fn compare_arms(
     Some(tried.conclude(report, &find_issues(report, &index)))
 }
 
-/// A comparison before its verdict.
 struct Tried<'a> {
     metric: &'a MetricInfo,
     baseline: &'a Arm,
@@ -76,16 +71,17 @@ impl<'a> Tried<'a> {
         Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted })
     }
 
-    /// Issues that invalidate a verdict.
-    fn invalidates(&self, issues: &[Issue]) -> Vec<Warning> {
-        issues
-            .iter()
-            .filter(|issue| {
-                issue.invalidates(&self.baseline.id, self.metric)
-                    || issue.invalidates(&self.candidate.id, self.metric)
-            })
-            .map(|issue| issue.warning.clone())
-            .collect()
+    /// Warnings of the issues that bar its verdict.
+    fn bars(&self, issues: &[Issue]) -> Vec<Warning> {
+        let mut bars = Vec::new();
+        for issue in issues {
+            if issue.invalidates(&self.baseline.id, self.metric)
+                || issue.invalidates(&self.candidate.id, self.metric)
+            {
+                bars.push(issue.warning.clone());
+            }
+        }
+        bars
     }
 
     fn is_of_the_answer(&self, report: &Report) -> bool {
@@ -94,7 +90,7 @@ impl<'a> Tried<'a> {
 
     fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
-        let bars = self.invalidates(issues);
+        let bars = self.bars(issues);
         let bar = bars.first().cloned();
         let mut warnings = bars;
         warnings.extend(warn_of_few_blocks(metric, self.estimate.n));
@@ -135,11 +131,10 @@ impl<'a> Tried<'a> {
             return notes;
         }
         for issue in issues.iter().filter(|issue| issue.invalidates == Invalidates::WorkRate) {
-            let Some(id) =
-                issue.arm.as_ref().filter(|id| [&self.baseline.id, &self.candidate.id].contains(id))
-            else {
+            let Some(id) = &issue.arm else { continue };
+            if *id != self.baseline.id && *id != self.candidate.id {
                 continue;
-            };
+            }
             let message = format!(
                 "the client of {id} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue"
             );
@@ -152,10 +147,15 @@ impl<'a> Tried<'a> {
 
 /// Adjusts p-values over all questions of the report, with the first metric as the primary one.
 fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
-    let questions: Vec<(bool, Ps)> =
-        tried.iter().map(|one| (one.is_of_the_answer(report), one.adjusted)).collect();
-    let open: Vec<bool> = tried.iter().map(|one| one.invalidates(issues).is_empty()).collect();
-    let adjusted = gate(&questions, 1.0 - report.head.plan.confidence, &open);
+    let mut questions = Vec::new();
+    for one in tried.iter() {
+        questions.push(Question {
+            is_of_the_answer: one.is_of_the_answer(report),
+            can_be_answered: one.bars(issues).is_empty(),
+            ps: one.adjusted,
+        });
+    }
+    let adjusted = gate(&questions, 1.0 - report.head.plan.confidence);
     for (one, ps) in tried.iter_mut().zip(adjusted) {
         one.adjusted = ps;
     }

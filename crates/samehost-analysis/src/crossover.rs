@@ -2,7 +2,6 @@
 
 use samehost_model::{Comparison, Point, Report, Verdict};
 
-/// The swept quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
     /// Message size in bytes.
@@ -12,7 +11,7 @@ pub enum Along {
 }
 
 impl Along {
-    /// Value at a point; `None` if it is missing or not an integer.
+    /// `None` where the point has no such value, or one that is not an integer.
     fn value(&self, point: &Point) -> Option<u64> {
         match self {
             Along::Size => point.size_bytes,
@@ -20,7 +19,6 @@ impl Along {
         }
     }
 
-    /// The point without this quantity.
     fn removed(&self, point: &Point) -> Point {
         let mut point = point.clone();
         match self {
@@ -33,25 +31,19 @@ impl Along {
     }
 }
 
-/// Two adjacent decided values with different verdicts. Inconclusive values between them widen the bracket.
+/// Two adjacent decided values with different verdicts: `before` up to the value `from`, `after` from `to` on.
+/// Inconclusive values between them widen the bracket, since the change may lie at any of them. Arms stand by their
+/// display names, and `point` is without the swept quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crossover {
     pub metric: String,
-    /// Display name of the baseline.
     pub baseline: String,
-    /// Display name of the candidate.
     pub candidate: String,
-    /// The swept quantity.
     pub along: Along,
-    /// The point without the swept quantity.
     pub point: Point,
-    /// Last value with the verdict `before`.
     pub from: u64,
-    /// First value with the verdict `after`.
     pub to: u64,
-    /// Verdict up to `from`.
     pub before: Verdict,
-    /// Verdict from `to` on.
     pub after: Verdict,
 }
 
@@ -71,16 +63,19 @@ pub fn find_crossovers(report: &Report, metric: &str) -> Vec<Crossover> {
         report.analysis.comparisons.iter().flat_map(|c| c.point.parameters.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    let own = names.into_iter().cloned().map(Along::Parameter);
-    std::iter::once(Along::Size).chain(own).flat_map(|along| find_along(&along, report, metric)).collect()
+    let mut found = find_along(&Along::Size, report, metric);
+    for name in names {
+        found.extend(find_along(&Along::Parameter(name.clone()), report, metric));
+    }
+    found
 }
 
 fn find_along(along: &Along, report: &Report, metric: &str) -> Vec<Crossover> {
     let mut sweeps: Vec<Sweep<'_>> = Vec::new();
-    for comparison in
-        report.analysis.comparisons.iter().filter(|c| c.metric == metric && c.verdict.is_decided())
-    {
-        add(&mut sweeps, along, report, comparison);
+    for comparison in &report.analysis.comparisons {
+        if comparison.metric == metric && comparison.verdict.is_decided() {
+            add(&mut sweeps, along, report, comparison);
+        }
     }
     let mut found = Vec::new();
     for sweep in &mut sweeps {
@@ -107,14 +102,21 @@ fn find_along(along: &Along, report: &Report, metric: &str) -> Vec<Crossover> {
 
 fn add<'a>(sweeps: &mut Vec<Sweep<'a>>, along: &Along, report: &'a Report, comparison: &'a Comparison) {
     let Some(value) = along.value(&comparison.point) else { return };
-    let name = |id: &'a str| report.arm(id).map_or(id, |arm| arm.name.as_str());
-    let (baseline, candidate) = (name(&comparison.baseline), name(&comparison.candidate));
+    let baseline = display_name(report, &comparison.baseline);
+    let candidate = display_name(report, &comparison.candidate);
     let point = along.removed(&comparison.point);
-    match sweeps
-        .iter_mut()
-        .find(|sweep| sweep.baseline == baseline && sweep.candidate == candidate && sweep.point == point)
-    {
-        Some(sweep) => sweep.values.push((value, comparison.verdict)),
-        None => sweeps.push(Sweep { baseline, candidate, point, values: vec![(value, comparison.verdict)] }),
+    for sweep in sweeps.iter_mut() {
+        if sweep.baseline == baseline && sweep.candidate == candidate && sweep.point == point {
+            sweep.values.push((value, comparison.verdict));
+            return;
+        }
+    }
+    sweeps.push(Sweep { baseline, candidate, point, values: vec![(value, comparison.verdict)] });
+}
+
+fn display_name<'a>(report: &'a Report, id: &'a str) -> &'a str {
+    match report.arm(id) {
+        Some(arm) => &arm.name,
+        None => id,
     }
 }

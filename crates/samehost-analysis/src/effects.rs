@@ -6,14 +6,14 @@
 //! Hunter, "Statistics for Experimenters", chapter 5). The blocks' values are then estimated like any log ratio, and so is
 //! each cell's difference from the first cell, which has the first level of every factor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use samehost_model::{Arm, Combination, Effect, Factor, MetricInfo, Point, Report, Transport};
 use samehost_stats::estimate;
 
 use crate::index::Index;
 
-/// Maximum number of factors; tables with more are unreadable.
+/// Most factors: tables with more are unreadable.
 /// In each block that has all 2^k arms a factor's effect is a contrast of logarithms over all others,
 /// with the estimate and the interval of any other comparison. Effects carry no verdict and no correction
 /// for their number: they say how large, with an interval, and explain a matrix (docs/method.md §12).
@@ -40,28 +40,25 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<C
             let blocks = blocks(index, metric, &cells);
             let mut sets: Vec<usize> = (1..1 << factors.len()).collect();
             sets.sort_by_key(|set: &usize| set.count_ones());
-            effects.extend(sets.into_iter().filter_map(|set| {
+            for set in sets {
                 let contrasts: Vec<f64> = blocks.iter().map(|y| contrast(y, set)).collect();
-                let estimate = estimate(&contrasts, confidence)?;
-                Some(Effect {
+                let Some(estimate) = estimate(&contrasts, confidence) else { continue };
+                effects.push(Effect {
                     point: cells.point.clone(),
                     metric: metric.name.clone(),
-                    factors: (0..factors.len())
-                        .filter(|i| set >> i & 1 == 1)
-                        .map(|i| factors[i].clone())
-                        .collect(),
+                    factors: in_set(&factors, set),
                     ratio: estimate.ratio,
                     ci_low: estimate.interval.map(|interval| interval.low),
                     ci_high: estimate.interval.map(|interval| interval.high),
                     confidence,
                     blocks: estimate.n,
-                })
-            }));
-            combinations.extend((1..cells.arms.len()).filter_map(|cell| {
+                });
+            }
+            for (cell, arm) in cells.arms.iter().enumerate().skip(1) {
                 let differences: Vec<f64> = blocks.iter().map(|y| y[cell] - y[0]).collect();
-                let estimate = estimate(&differences, confidence)?;
-                Some(Combination {
-                    arm: cells.arms[cell].id.clone(),
+                let Some(estimate) = estimate(&differences, confidence) else { continue };
+                combinations.push(Combination {
+                    arm: arm.id.clone(),
                     against: cells.arms[0].id.clone(),
                     metric: metric.name.clone(),
                     ratio: estimate.ratio,
@@ -69,28 +66,38 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<C
                     ci_high: estimate.interval.map(|interval| interval.high),
                     confidence,
                     blocks: estimate.n,
-                })
-            }));
+                });
+            }
         }
     }
     (effects, combinations)
 }
 
-/// Factors: the transport and the parameters that have exactly two levels.
-fn factors(arms: &[&Arm]) -> Vec<Factor> {
-    let mut names: Vec<&String> = arms.iter().flat_map(|arm| arm.point.parameters.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let own = names.into_iter().filter_map(|name| {
-        factor(name, arms.iter().filter_map(|arm| arm.point.parameters.get(name).cloned()).collect())
-    });
-    let transport = factor("transport", arms.iter().map(|arm| arm.name.clone()).collect());
-    let own: Vec<Factor> = own.collect();
-    // Without a parameter the effect would equal the comparison of the transports.
-    if own.is_empty() { Vec::new() } else { transport.into_iter().chain(own).collect() }
+/// The factors whose bits are set.
+fn in_set(factors: &[Factor], set: usize) -> Vec<Factor> {
+    let chosen = factors.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+    chosen.map(|(_, factor)| factor.clone()).collect()
 }
 
-/// The factor of these levels, where there are two of them.
+/// The transport first, then the parameters that have exactly two levels. Empty without such a parameter: the effect
+/// would equal the comparison of the transports.
+fn factors(arms: &[&Arm]) -> Vec<Factor> {
+    let names: BTreeSet<&String> = arms.iter().flat_map(|arm| arm.point.parameters.keys()).collect();
+    let mut own = Vec::new();
+    for name in names {
+        let levels = arms.iter().filter_map(|arm| arm.point.parameters.get(name).cloned());
+        own.extend(factor(name, levels.collect()));
+    }
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let mut factors = Vec::new();
+    factors.extend(factor("transport", arms.iter().map(|arm| arm.name.clone()).collect()));
+    factors.extend(own);
+    factors
+}
+
+/// `None` unless there are two different levels; the first one is `from`.
 fn factor(name: &str, levels: Vec<String>) -> Option<Factor> {
     let mut distinct: Vec<String> = Vec::new();
     for level in levels {
@@ -128,18 +135,23 @@ fn cells<'a>(arms: &[&'a Arm], factors: &[Factor]) -> Vec<Cells<'a>> {
 fn blocks(index: &Index<'_>, metric: &MetricInfo, cells: &Cells<'_>) -> Vec<Vec<f64>> {
     let by_cell: Vec<BTreeMap<u32, f64>> =
         cells.arms.iter().map(|arm| index.values(metric, &arm.id)).collect();
-    let first = by_cell.first().into_iter().flat_map(BTreeMap::keys);
-    first
-        .filter_map(|block| by_cell.iter().map(|values| values.get(block).map(|value| value.ln())).collect())
-        .collect()
+    let Some(first) = by_cell.first() else { return Vec::new() };
+    let mut complete = Vec::new();
+    for block in first.keys() {
+        let values: Option<Vec<f64>> = by_cell.iter().map(|values| Some(values.get(block)?.ln())).collect();
+        complete.extend(values);
+    }
+    complete
 }
 
+/// Yates' contrast of a set of factors in one block, as a logarithm: Σ (Π s) y ÷ 2^(k−m), where `y` has the logarithms
+/// of the 2^k cells and a factor of the set has the sign −1 at its first level.
 fn contrast(y: &[f64], set: usize) -> f64 {
-    let sum: f64 = y
-        .iter()
-        .enumerate()
-        .map(|(cell, y)| if (!cell & set).count_ones().is_multiple_of(2) { *y } else { -*y })
-        .sum();
+    let mut sum = 0.0;
+    for (cell, y) in y.iter().enumerate() {
+        let at_first_level = (!cell & set).count_ones();
+        sum += if at_first_level.is_multiple_of(2) { *y } else { -*y };
+    }
     sum * f64::from(1 << set.count_ones()) / y.len() as f64
 }
 

@@ -13,68 +13,81 @@ use crate::judge::{Terms, block_seconds, judge_again};
 /// with it some adjusted p-value is below 5 % in 3.9 to 5.1 % of them (docs/method.md §4).
 pub(crate) const OF_THE_ANSWER: f64 = 0.8;
 
-/// P-values of one question: of "no difference", and of "inside the margin".
+/// P-values of one question: of "no difference", and of "inside the margin". `None` where a method gives none, as with one
+/// block; such a question is not counted in its family.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Ps {
     pub(crate) same: Option<f64>,
     pub(crate) inside: Option<f64>,
 }
 
-/// Holm's adjustment of the p-values that exist.
+impl Ps {
+    /// Both as parts of their levels: a p-value at 4 % of the 5 % is divided by 0.8.
+    fn scaled(self, same: f64, inside: f64) -> Self {
+        Ps {
+            same: self.same.map(|p| (p / same).min(1.0)),
+            inside: self.inside.map(|p| (p / inside).min(1.0)),
+        }
+    }
+}
+
+/// Holm's adjustment (Holm 1979) of the p-values that exist.
 fn holm_of(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
     let known: Vec<f64> = p_values.iter().copied().flatten().collect();
     let mut adjusted = holm::adjust(&known).into_iter();
-    p_values.iter().map(|p| p.and_then(|_| adjusted.next())).collect()
+    let mut all = Vec::with_capacity(p_values.len());
+    for p in p_values {
+        all.push(if p.is_some() { adjusted.next() } else { None });
+    }
+    all
 }
 
-/// Adjusts all questions as one family.
+/// Adjusts all questions as one family by Holm's method, which holds whatever the dependence between them is. The
+/// p-values of "no difference" and those of "inside the margin" are adjusted separately: each is its own promise.
 pub(crate) fn together(questions: &[Ps]) -> Vec<Ps> {
     let same = holm_of(&questions.iter().map(|q| q.same).collect::<Vec<_>>());
     let inside = holm_of(&questions.iter().map(|q| q.inside).collect::<Vec<_>>());
     same.into_iter().zip(inside).map(|(same, inside)| Ps { same, inside }).collect()
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    /// Whether it is about the report's first metric.
+    pub(crate) is_of_the_answer: bool,
+    /// Whether no issue bars it.
+    pub(crate) can_be_answered: bool,
+    pub(crate) ps: Ps,
+}
+
 /// Adjusts the first metric's questions as a family at 4 %, and all others as one at 1 %. If all of the first
 /// metric's questions are decided, their 4 % pass to the others (gatekeeping: Bretz et al. 2009). Without
-/// others the first metric has all 5 %. `can_be_answered` is false for questions that an issue invalidates.
-/// P-values are scaled so that 5 % is the threshold for all.
-pub(crate) fn gate(questions: &[(bool, Ps)], alpha: f64, can_be_answered: &[bool]) -> Vec<Ps> {
-    let pick = |of_the_answer: bool| -> (Vec<usize>, Vec<Ps>) {
-        let these = questions.iter().enumerate().filter(|(_, (is_answer, _))| *is_answer == of_the_answer);
-        these.map(|(i, (_, ps))| (i, *ps)).unzip()
-    };
-    let (first, first_ps) = pick(true);
-    let (others, others_ps) = pick(false);
+/// others the first metric has all 5 %. P-values are scaled so that 5 % is the threshold for all.
+pub(crate) fn gate(questions: &[Question], alpha: f64) -> Vec<Ps> {
+    let (mut first, mut others) = (Vec::new(), Vec::new());
+    for question in questions {
+        let family = if question.is_of_the_answer { &mut first } else { &mut others };
+        family.push(question.ps);
+    }
     let weight = if others.is_empty() { 1.0 } else { OF_THE_ANSWER };
-    let first_ps = weighted(together(&first_ps), weight);
-    let decided = |pick: fn(&Ps) -> Option<f64>| {
-        let mut all = first.iter().zip(&first_ps);
-        !first.is_empty() && all.all(|(&i, ps)| can_be_answered[i] && pick(ps).is_some_and(|p| p < alpha))
-    };
-    let rest = |is_decided: bool| if is_decided { 1.0 } else { 1.0 - OF_THE_ANSWER };
-    let others_ps: Vec<Ps> = together(&others_ps)
-        .into_iter()
-        .map(|ps| Ps {
-            same: scaled(ps.same, rest(decided(|ps| ps.same))),
-            inside: scaled(ps.inside, rest(decided(|ps| ps.inside))),
-        })
-        .collect();
+    let mut first = together(&first).into_iter().map(|ps| ps.scaled(weight, weight));
+    let mut others = together(&others).into_iter();
     let mut adjusted = vec![Ps::default(); questions.len()];
-    for (&i, ps) in first.iter().chain(&others).zip(first_ps.into_iter().chain(others_ps)) {
-        adjusted[i] = ps;
+    let (mut same_decided, mut inside_decided) = (first.len() > 0, first.len() > 0);
+    for (question, adjusted) in questions.iter().zip(&mut adjusted) {
+        if question.is_of_the_answer {
+            *adjusted = first.next().unwrap_or_default();
+            same_decided &= question.can_be_answered && adjusted.same.is_some_and(|p| p < alpha);
+            inside_decided &= question.can_be_answered && adjusted.inside.is_some_and(|p| p < alpha);
+        }
+    }
+    let rest = 1.0 - OF_THE_ANSWER;
+    let (same, inside) = (if same_decided { 1.0 } else { rest }, if inside_decided { 1.0 } else { rest });
+    for (question, adjusted) in questions.iter().zip(&mut adjusted) {
+        if !question.is_of_the_answer {
+            *adjusted = others.next().unwrap_or_default().scaled(same, inside);
+        }
     }
     adjusted
-}
-
-fn weighted(family: Vec<Ps>, weight: f64) -> Vec<Ps> {
-    family
-        .into_iter()
-        .map(|ps| Ps { same: scaled(ps.same, weight), inside: scaled(ps.inside, weight) })
-        .collect()
-}
-
-fn scaled(p: Option<f64>, weight: f64) -> Option<f64> {
-    p.map(|p| (p / weight).min(1.0))
 }
 
 /// Maximum factor by which the adjustment of a report multiplies a p-value of this metric.
@@ -96,13 +109,11 @@ pub(crate) fn multiplicity(report: &Report, index: &Index<'_>, metric: &MetricIn
 /// `ahead` further rows are not measured yet and count as undecided, so that a row that is shown as
 /// decided stays decided: what follows can only make the family smaller (docs/method.md §4).
 pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u32) {
-    let mut questions: Vec<Ps> = rows
-        .iter()
-        .map(|&(report, row)| {
-            let comparison = &reports[report].analysis.comparisons[row];
-            Ps { same: comparison.p, inside: comparison.p_margin }
-        })
-        .collect();
+    let mut questions: Vec<Ps> = Vec::new();
+    for &(report, row) in rows {
+        let comparison = &reports[report].analysis.comparisons[row];
+        questions.push(Ps { same: comparison.p, inside: comparison.p_margin });
+    }
     questions.extend(std::iter::repeat_n(Ps { same: Some(1.0), inside: Some(1.0) }, ahead as usize));
     for (&(report, row), ps) in rows.iter().zip(together(&questions)) {
         let report = &mut *reports[report];
@@ -124,17 +135,18 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
 pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
     let mut alone = comparison.clone();
     let metrics = &report.head.workload.metrics;
-    if let (Some(metric), true) =
-        (metrics.iter().find(|metric| metric.name == comparison.metric), comparison.p_margin.is_some())
-    {
-        (alone.p_adjusted, alone.p_margin_adjusted) = (comparison.p, comparison.p_margin);
-        let terms = Terms::of(&report.head.plan, block_seconds(report, &comparison.point));
-        judge_again(&mut alone, metric, &terms);
+    let Some(metric) = metrics.iter().find(|metric| metric.name == comparison.metric) else { return alone };
+    if comparison.p_margin.is_none() {
+        return alone;
     }
+    (alone.p_adjusted, alone.p_margin_adjusted) = (comparison.p, comparison.p_margin);
+    let terms = Terms::of(&report.head.plan, block_seconds(report, &comparison.point));
+    judge_again(&mut alone, metric, &terms);
     alone
 }
 
-/// Holm's adjustment within each group of equal names.
+/// Holm's adjustment (Holm 1979) in place, with one family for each name; questions without a p-value are in none. `names`
+/// and `p_values` belong together by place.
 pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
     let mut done: Vec<&str> = Vec::new();
     for name in names {
@@ -160,8 +172,11 @@ mod tests {
     }
 
     fn gated(questions: &[(bool, f64)], can_be_answered: &[bool]) -> Vec<f64> {
-        let questions: Vec<(bool, Ps)> = questions.iter().map(|(first, p)| (*first, ps(*p))).collect();
-        gate(&questions, 0.05, can_be_answered).into_iter().map(|ps| ps.inside.unwrap()).collect()
+        let mut all = Vec::new();
+        for (&(is_of_the_answer, p), &can_be_answered) in questions.iter().zip(can_be_answered) {
+            all.push(Question { is_of_the_answer, can_be_answered, ps: ps(p) });
+        }
+        gate(&all, 0.05).into_iter().map(|ps| ps.inside.unwrap()).collect()
     }
 
     fn close(found: &[f64], wanted: &[f64]) {

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use samehost_model::{Latency, Trial};
 
-/// Minimum number of operations beyond a percentile for it to be reported.
+/// A percentile is reported where at least so many operations lie beyond it.
 /// So p99 needs a thousand operations in a trial and p99.9 ten thousand; where a trial has fewer, the
 /// report names the trial time that has enough. Percentiles are computed for each trial and compared over
 /// blocks. Pooling the requests of all trials instead would take requests for independent that share
@@ -14,15 +14,12 @@ use samehost_model::{Latency, Trial};
 /// (docs/method.md §8).
 const BEYOND: f64 = 10.0;
 
-/// Why a stored histogram cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
     #[error("the histogram is not base64: {0}; was the report edited?")]
     Base64(#[from] base64::DecodeError),
-    /// Not an HdrHistogram of version 2 with DEFLATE.
     #[error("the histogram is not in HdrHistogram's V2 format with DEFLATE: {0}")]
     Format(String),
-    /// The histograms have incompatible ranges.
     #[error("histograms cannot be merged: {0}")]
     Merge(String),
 }
@@ -79,7 +76,10 @@ pub fn encode(histogram: &Histogram<u64>) -> Option<String> {
     Some(STANDARD.encode(bytes))
 }
 
-/// Decodes the output of [`encode`].
+/// Decodes the output of [`encode`]: nanoseconds, as the trial recorded them.
+///
+/// # Errors
+/// Text that is not base64, or bytes that are not a V2 histogram with DEFLATE: an edited report.
 pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
     let bytes = STANDARD.decode(text.trim())?;
     Deserializer::new()
@@ -87,8 +87,11 @@ pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
         .map_err(|error| HistogramError::Format(error.to_string()))
 }
 
-/// Merged latencies of all these trials; `None` if none has a histogram. Only for plots: the statistics never
-/// pool requests of different trials.
+/// Merged latencies of all these trials, in nanoseconds; `None` if none has a histogram. Only for plots: the statistics
+/// never pool requests of different trials, because those of one trial share connections, memory layout and minute.
+///
+/// # Errors
+/// A histogram that cannot be decoded, or that does not fit the range of the others.
 pub fn merge(samples: &[&Trial]) -> Result<Option<Histogram<u64>>, HistogramError> {
     let mut merged: Option<Histogram<u64>> = None;
     for text in samples.iter().filter_map(|s| s.latency_us.as_ref()?.histogram.as_deref()) {
@@ -105,19 +108,20 @@ pub fn merge(samples: &[&Trial]) -> Result<Option<Histogram<u64>>, HistogramErro
     Ok(merged)
 }
 
-/// One point of a shift plot (Doksum 1974): the same quantile of both arms.
+/// One point of a shift plot (Doksum 1974): the same quantile, 0 to 1, of both arms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// Quantile from 0 to 1.
     pub quantile: f64,
-    /// Baseline's latency in microseconds.
     pub baseline_us: f64,
-    /// Candidate's latency in microseconds.
     pub candidate_us: f64,
 }
 
-/// Quantiles of two arms' merged latencies, if both have ten operations beyond them; empty if an arm has no
-/// histogram.
+/// The same quantiles (0 to 1) of two arms' merged latencies, each interpolated between two ranks (Hyndman and Fan 1996,
+/// type 8). One that has fewer than ten operations beyond it in either arm is left out; empty if an arm has no histogram.
+/// For a picture: there is no interval, because pooled requests are not independent (docs/method.md §8).
+///
+/// # Errors
+/// As [`merge`].
 pub fn quantiles_for_shift(
     baseline: &[&Trial],
     candidate: &[&Trial],
@@ -126,16 +130,16 @@ pub fn quantiles_for_shift(
     let (Some(baseline), Some(candidate)) = (merge(baseline)?, merge(candidate)?) else {
         return Ok(Vec::new());
     };
-    Ok(quantiles
-        .iter()
-        .filter_map(|&quantile| {
-            Some(Shift {
-                quantile,
-                baseline_us: percentile(&baseline, quantile)?,
-                candidate_us: percentile(&candidate, quantile)?,
-            })
-        })
-        .collect())
+    let mut shifts = Vec::new();
+    for &quantile in quantiles {
+        let (Some(baseline_us), Some(candidate_us)) =
+            (percentile(&baseline, quantile), percentile(&candidate, quantile))
+        else {
+            continue;
+        };
+        shifts.push(Shift { quantile, baseline_us, candidate_us });
+    }
+    Ok(shifts)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use samehost_stats::peers::{LEAST_PEERS, Member, Standing, against_peers};
 use samehost_stats::{distributions, holm, median};
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the JSON format.
 pub const HOSTS_SCHEMA: &str = "samehost.hosts/1";
 /// Differences between hosts inside ±2 % do not matter in practice, as in a report.
 /// Hosts differ by themselves: with reports as the unit and 100 of each host any two hosts would differ.
@@ -25,10 +24,9 @@ pub(crate) const CONFIDENCE: f64 = 0.95;
 /// slow host look the same: when hosts with a single report were called as well, 9 % of the simulated
 /// folders of equal hosts had one that was called (docs/decisions/0102).
 const LEAST_REPORTS: usize = 3;
-/// The setting of new connections' congestion control.
 const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
 
-/// What is read of a report; the trials are passed over.
+/// What is read of a report of `samehost.report/1`; the trials are passed over, as a folder may have thousands of reports.
 #[derive(Clone, Debug, Deserialize)]
 pub struct HostReport {
     pub schema: String,
@@ -45,14 +43,12 @@ pub struct HostReport {
     pub comparisons: Vec<Comparison>,
 }
 
-/// What is read of a report's workload.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Measured {
     pub name: String,
     pub metrics: Vec<MetricInfo>,
 }
 
-/// What was measured: of one arm, or of one arm by another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
     pub workload: String,
@@ -61,7 +57,7 @@ pub struct Cell {
     pub metric: String,
 }
 
-/// A host by those with the same environment, from which it may differ.
+/// One host against the others with its environment, in one cell; [`HostDiffers::is_called`] says whether it differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostDiffers {
     pub host: String,
@@ -75,9 +71,8 @@ pub struct HostDiffers {
     pub p_adjusted: f64,
     /// Whether it is worse than its peers; none of a ratio of two arms.
     pub is_slower: Option<bool>,
-    /// Hosts with the same environment.
+    /// How many others have its environment.
     pub peers: u32,
-    /// Its reports.
     pub reports: u32,
 }
 
@@ -87,7 +82,6 @@ pub struct FactorDiffers {
     /// `kernel`, or several that cannot be told apart because the same hosts have them.
     pub factors: Vec<String>,
     pub level: String,
-    /// What most hosts have.
     pub usual: String,
     #[serde(flatten)]
     pub cell: Cell,
@@ -100,16 +94,14 @@ pub struct FactorDiffers {
     pub hosts: u32,
 }
 
-/// What a comparison of many hosts found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostsCompared {
     pub schema: &'static str,
     pub reports: u32,
     pub hosts: u32,
-    /// How many different environments they have.
     pub environments: u32,
     /// Hosts that were not compared, because fewer than [`LEAST_PEERS`] others have their environment, or because they have
-    /// fewer than [`LEAST_REPORTS`] reports.
+    /// fewer than three reports.
     pub not_compared: Vec<String>,
     pub differ: Vec<HostDiffers>,
     pub factors: Vec<FactorDiffers>,
@@ -119,6 +111,22 @@ pub struct HostsCompared {
 }
 
 impl HostDiffers {
+    /// With a p-value that is not adjusted yet.
+    fn of(host: &str, cell: &Cell, better: Option<Better>, standing: &Standing, reports: u32) -> Self {
+        let interval = standing.interval(CONFIDENCE).exp();
+        HostDiffers {
+            host: host.to_owned(),
+            cell: cell.clone(),
+            ratio: standing.difference.exp(),
+            ci_low: interval.low,
+            ci_high: interval.high,
+            p_adjusted: standing.p_inside,
+            is_slower: better.map(|better| (better == Better::Lower) == (standing.difference > 0.0)),
+            peers: standing.peers,
+            reports,
+        }
+    }
+
     /// Whether that is more than chance and the margin.
     #[must_use]
     pub fn is_called(&self) -> bool {
@@ -126,7 +134,6 @@ impl HostDiffers {
     }
 }
 
-/// The factors of an environment, by name.
 const FACTORS: [&str; 7] =
     ["kernel", "CPU", "CPUs", "congestion control", "mitigations", "virtualization", "governor"];
 
@@ -134,10 +141,13 @@ pub(crate) type Environment = [String; FACTORS.len()];
 
 /// What is not the same in two environments: `kernel 6.1 → 6.12`.
 pub(crate) fn changed(before: &Environment, after: &Environment) -> Vec<String> {
-    let both = before.iter().zip(after).zip(FACTORS);
-    both.filter(|((before, after), _)| before != after)
-        .map(|((before, after), name)| format!("{name} {before} → {after}"))
-        .collect()
+    let mut changed = Vec::new();
+    for ((before, after), name) in before.iter().zip(after).zip(FACTORS) {
+        if before != after {
+            changed.push(format!("{name} {before} → {after}"));
+        }
+    }
+    changed
 }
 
 pub(crate) fn environment(host: &Host) -> Environment {
@@ -154,30 +164,37 @@ pub(crate) fn environment(host: &Host) -> Environment {
     ]
 }
 
-/// A level of one or more factors.
+/// A level of one or more factors that the same hosts have.
 struct Level {
     factors: Vec<String>,
     level: String,
     usual: String,
-    /// Which hosts have it.
+    /// For each host, whether it has the level, and whether it has the usual one.
     these: Vec<bool>,
-    /// Which hosts have the usual one.
     those: Vec<bool>,
 }
 
-/// Reports of many hosts.
+/// The values of many hosts' reports, of which each is added alone and forgotten. Folders may be read by several threads,
+/// each into its own; [`Hosts::merge`] joins them, and the result does not depend on the order.
 #[derive(Debug, Default)]
 pub struct Hosts {
     reports: u32,
-    /// Logarithms of the values of each cell. A host whose environment changed is there once for each.
+    /// Logarithms of each cell's values, by the cell's number. A host whose environment changed is there once for each.
     hosts: BTreeMap<(String, Environment), BTreeMap<usize, Vec<f64>>>,
-    cells: BTreeMap<Cell, (usize, Option<Better>)>,
+    cells: BTreeMap<Cell, NumberedCell>,
 }
 
-/// A host by its median, which one report from a bad moment does not move.
+/// A cell's number, and which of its values are better; `None` of a ratio of two arms.
+#[derive(Clone, Copy, Debug)]
+struct NumberedCell {
+    number: usize,
+    better: Option<Better>,
+}
+
+/// A host by its median, which one report from a bad moment does not move. Its values are summed in ascending order:
+/// rounding must not depend on which report was read first.
 fn member(group: usize, values: &[f64]) -> Member {
     let center = median(values).unwrap_or_default();
-    // In an order of their own: rounding must not depend on who was read first.
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let squares = sorted.iter().map(|value| (value - center).powi(2)).sum();
@@ -194,13 +211,15 @@ pub(crate) fn values(report: &HostReport) -> Vec<(Cell, Option<Better>, f64)> {
         values.insert((candidate.clone(), false), comparison.candidate_value);
         values.insert((format!("{candidate} ÷ {baseline}"), true), comparison.ratio);
     }
-    let usable = values.into_iter().filter(|(_, value)| *value > 0.0 && value.is_finite());
-    usable
-        .map(|((arm, is_ratio), value)| {
+    let mut usable = Vec::new();
+    for ((arm, is_ratio), value) in values {
+        if value > 0.0 && value.is_finite() {
             let cell = Cell { workload: report.workload.name.clone(), arm, metric: metric.name.clone() };
-            (cell, (!is_ratio).then_some(metric.better), value.ln())
-        })
-        .collect()
+            let better = if is_ratio { None } else { Some(metric.better) };
+            usable.push((cell, better, value.ln()));
+        }
+    }
+    usable
 }
 
 impl Hosts {
@@ -210,28 +229,34 @@ impl Hosts {
         let cells = self.hosts.entry((name.to_owned(), environment(&report.host))).or_default();
         for (cell, better, value) in values(report) {
             let number = self.cells.len();
-            let at = self.cells.entry(cell).or_insert((number, better)).0;
-            cells.entry(at).or_default().push(value);
+            let cell = self.cells.entry(cell).or_insert(NumberedCell { number, better });
+            cells.entry(cell.number).or_default().push(value);
         }
     }
 
-    /// Adds what others were read into.
     pub fn merge(&mut self, other: Hosts) {
         self.reports += other.reports;
-        let mut places = vec![0; other.cells.len()];
-        for (cell, (at, better)) in other.cells {
+        let mut numbers = vec![0; other.cells.len()];
+        for (cell, its) in other.cells {
             let number = self.cells.len();
-            places[at] = self.cells.entry(cell).or_insert((number, better)).0;
+            let cell = self.cells.entry(cell).or_insert(NumberedCell { number, ..its });
+            numbers[its.number] = cell.number;
         }
         for (host, cells) in other.hosts {
             let own = self.hosts.entry(host).or_default();
-            for (at, values) in cells {
-                own.entry(places[at]).or_default().extend(values);
+            for (its_number, values) in cells {
+                own.entry(numbers[its_number]).or_default().extend(values);
             }
         }
     }
 
-    /// Which hosts differ, and by what.
+    /// Which hosts differ from those like them, and which parts of the environment make a difference.
+    ///
+    /// The unit is the host by the median of its reports, as hosts differ by themselves. Two families, each with Holm's
+    /// adjustment at 5 %: hosts against their group (Student's t on the spread of hosts), and levels of the environment
+    /// against the usual one (Welch's t over hosts), each for more than [`MARGIN`]. A regression with all parts of the
+    /// environment at once was rejected: with three kernels and two CPUs on few hosts it has no unique answer, and hides
+    /// that (docs/decisions/0102).
     #[must_use]
     pub fn compare(&self) -> HostsCompared {
         let mut environments: BTreeMap<&Environment, usize> = BTreeMap::new();
@@ -262,48 +287,35 @@ impl Hosts {
         }
     }
 
+    /// Every host with [`LEAST_REPORTS`] reports and enough peers, in each cell; ordered by host.
     fn against_their_like(&self, environments: &BTreeMap<&Environment, usize>) -> Vec<HostDiffers> {
-        let mut tried: Vec<(&str, &Cell, Option<Better>, Standing, u32)> = Vec::new();
-        for (cell, (at, better)) in &self.cells {
-            let hosts = self.hosts.iter().filter_map(|(host, cells)| Some((host, cells.get(at)?)));
-            let hosts: Vec<(&(String, Environment), &Vec<f64>)> = hosts.collect();
-            let members: Vec<Member> = hosts
-                .iter()
-                .map(|((_, environment), values)| member(environments[environment], values))
-                .collect();
-            for (((name, _), values), standing) in
-                hosts.into_iter().zip(against_peers(&members, MARGIN.ln_1p()))
-            {
-                let standing = standing.filter(|_| values.len() >= LEAST_REPORTS);
-                tried.extend(
-                    standing.map(|standing| (name.as_str(), cell, *better, standing, values.len() as u32)),
-                );
+        let mut compared: Vec<HostDiffers> = Vec::new();
+        for (cell, &NumberedCell { number, better }) in &self.cells {
+            let mut names = Vec::new();
+            let mut members = Vec::new();
+            for ((name, environment), cells) in &self.hosts {
+                let Some(values) = cells.get(&number) else { continue };
+                names.push(name);
+                members.push(member(environments[environment], values));
+            }
+            let standings = against_peers(&members, MARGIN.ln_1p());
+            for ((name, member), standing) in names.into_iter().zip(&members).zip(standings) {
+                let Some(standing) = standing else { continue };
+                if member.values as usize >= LEAST_REPORTS {
+                    compared.push(HostDiffers::of(name, cell, better, &standing, member.values));
+                }
             }
         }
-        let adjusted = holm::adjust(&tried.iter().map(|one| one.3.p_inside).collect::<Vec<_>>());
-        let mut compared: Vec<HostDiffers> = tried
-            .iter()
-            .zip(adjusted)
-            .map(|((host, cell, better, standing, reports), p_adjusted)| {
-                let interval = standing.interval(CONFIDENCE).exp();
-                HostDiffers {
-                    host: (*host).to_owned(),
-                    cell: (*cell).clone(),
-                    ratio: standing.difference.exp(),
-                    ci_low: interval.low,
-                    ci_high: interval.high,
-                    p_adjusted,
-                    is_slower: better.map(|better| (better == Better::Lower) == (standing.difference > 0.0)),
-                    peers: standing.peers,
-                    reports: *reports,
-                }
-            })
-            .collect();
+        let p_values: Vec<f64> = compared.iter().map(|host| host.p_adjusted).collect();
+        for (host, p_adjusted) in compared.iter_mut().zip(holm::adjust(&p_values)) {
+            host.p_adjusted = p_adjusted;
+        }
         compared.sort_by(|one, other| (&one.host, &one.cell).cmp(&(&other.host, &other.cell)));
         compared
     }
 
-    /// Levels of factors whose hosts are not those of the usual level; the same hosts make one entry.
+    /// Levels of factors whose hosts are not those of the usual level. Levels that the same hosts have are one entry,
+    /// because nothing could tell them apart.
     fn levels(&self) -> Vec<Level> {
         let mut all: Vec<Level> = Vec::new();
         for (factor, name) in FACTORS.iter().enumerate() {
@@ -312,12 +324,9 @@ impl Hosts {
                 *levels.entry(&environment[factor]).or_default() += 1;
             }
             let usual = levels.iter().max_by_key(|(level, hosts)| (**hosts, Reverse(**level)));
-            let Some(usual) = usual.map(|(level, _)| *level) else { continue };
-            let with = |level: &str| -> Vec<bool> {
-                self.hosts.keys().map(|(_, environment)| environment[factor] == level).collect()
-            };
+            let Some((&usual, _)) = usual else { continue };
             for level in levels.keys().filter(|level| **level != usual) {
-                let (these, those) = (with(level), with(usual));
+                let (these, those) = (self.which_have(factor, level), self.which_have(factor, usual));
                 match all.iter_mut().find(|other| other.these == these && other.those == those) {
                     Some(other) => {
                         other.factors.push((*name).to_owned());
@@ -337,52 +346,72 @@ impl Hosts {
         all
     }
 
-    fn factors(&self) -> Vec<FactorDiffers> {
-        let mut tried: Vec<(FactorDiffers, f64)> = Vec::new();
-        for Level { factors, level, usual, these, those } in self.levels() {
-            for (cell, (at, _)) in &self.cells {
-                let means = |chosen: &[bool]| -> Vec<f64> {
-                    let chosen = self.hosts.values().zip(chosen).filter(|(_, is_chosen)| **is_chosen);
-                    chosen.filter_map(|(cells, _)| median(cells.get(at)?)).collect()
-                };
-                let (these, those) = (means(&these), means(&those));
-                if these.len().min(those.len()) <= LEAST_PEERS {
-                    continue;
-                }
-                let Some(found) = distributions::locate_shift(&those, &these, CONFIDENCE) else { continue };
-                let limit = MARGIN.ln_1p() * found.estimate.signum();
-                let moved: Vec<f64> = these.iter().map(|mean| mean - limit).collect();
-                let moved = distributions::locate_shift(&those, &moved, CONFIDENCE);
-                let is_beyond = found.estimate.abs() > limit.abs();
-                let p = moved.filter(|_| is_beyond).map_or(1.0, |moved| moved.p);
-                let interval = found.interval.exp();
-                let differs = FactorDiffers {
-                    factors: factors.clone(),
-                    level: level.clone(),
-                    usual: usual.clone(),
-                    cell: cell.clone(),
-                    ratio: found.estimate.exp(),
-                    ci_low: interval.low,
-                    ci_high: interval.high,
-                    p_adjusted: 1.0,
-                    hosts: these.len() as u32,
-                };
-                tried.push((differs, p));
+    fn which_have(&self, factor: usize, level: &str) -> Vec<bool> {
+        self.hosts.keys().map(|(_, environment)| environment[factor] == level).collect()
+    }
+
+    /// The medians of the chosen hosts that have the cell, as logarithms.
+    fn medians(&self, cell: usize, chosen: &[bool]) -> Vec<f64> {
+        let mut medians = Vec::new();
+        for (cells, is_chosen) in self.hosts.values().zip(chosen) {
+            let Some(values) = cells.get(&cell) else { continue };
+            if *is_chosen {
+                medians.extend(median(values));
             }
         }
-        let adjusted = holm::adjust(&tried.iter().map(|(_, p)| *p).collect::<Vec<_>>());
-        let with_p = tried.into_iter().zip(adjusted);
-        with_p
-            .filter(|(_, p_adjusted)| *p_adjusted < ALPHA)
-            .map(|((differs, _), p_adjusted)| FactorDiffers { p_adjusted, ..differs })
-            .collect()
+        medians
+    }
+
+    fn factors(&self) -> Vec<FactorDiffers> {
+        let mut tried: Vec<FactorDiffers> = Vec::new();
+        for level in self.levels() {
+            for (cell, NumberedCell { number, .. }) in &self.cells {
+                let these = self.medians(*number, &level.these);
+                let those = self.medians(*number, &level.those);
+                tried.extend(FactorDiffers::of(&level, cell, &these, &those));
+            }
+        }
+        let p_values: Vec<f64> = tried.iter().map(|factor| factor.p_adjusted).collect();
+        for (factor, p_adjusted) in tried.iter_mut().zip(holm::adjust(&p_values)) {
+            factor.p_adjusted = p_adjusted;
+        }
+        tried.retain(|factor| factor.p_adjusted < ALPHA);
+        tried
     }
 }
 
-/// Name and version of the JSON format.
+impl FactorDiffers {
+    /// Hosts with a level against those with the usual one, by their medians as logarithms: difference of means with
+    /// Welch's t interval (Welch 1947). The p-value, not adjusted yet, is that of the difference moved by the margin towards
+    /// 0; 1 inside the margin. `None` where either side has too few hosts.
+    fn of(level: &Level, cell: &Cell, these: &[f64], those: &[f64]) -> Option<Self> {
+        if these.len().min(those.len()) <= LEAST_PEERS {
+            return None;
+        }
+        let found = distributions::locate_shift(those, these, CONFIDENCE)?;
+        let limit = MARGIN.ln_1p() * found.estimate.signum();
+        let moved: Vec<f64> = these.iter().map(|median| median - limit).collect();
+        let p = match distributions::locate_shift(those, &moved, CONFIDENCE) {
+            Some(moved) if found.estimate.abs() > limit.abs() => moved.p,
+            _ => 1.0,
+        };
+        let interval = found.interval.exp();
+        Some(FactorDiffers {
+            factors: level.factors.clone(),
+            level: level.level.clone(),
+            usual: level.usual.clone(),
+            cell: cell.clone(),
+            ratio: found.estimate.exp(),
+            ci_low: interval.low,
+            ci_high: interval.high,
+            p_adjusted: p,
+            hosts: these.len() as u32,
+        })
+    }
+}
+
 pub const HOSTS_HISTORY_SCHEMA: &str = "samehost.hosts-history/1";
 
-/// What a host measured with a command, run by run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostHistory {
     pub host: String,
@@ -400,14 +429,12 @@ pub struct HostHistory {
     pub changed: Vec<String>,
 }
 
-/// A run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostRun {
     pub started_at: String,
     pub value: f64,
 }
 
-/// How the newest run stands among the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Newest {
     /// Newest ÷ earlier ones.
@@ -422,7 +449,43 @@ pub struct Newest {
     pub is_slower: Option<bool>,
 }
 
-/// What the histories of many hosts say.
+impl HostRun {
+    fn of(run: &Run) -> Self {
+        HostRun { started_at: run.started_at.clone(), value: run.log.exp() }
+    }
+}
+
+impl Newest {
+    /// The last of these runs by the others, with a p-value that is not adjusted yet; `None` where they are too few.
+    fn of(runs: &[Run], better: Option<Better>) -> Option<Self> {
+        let members: Vec<Member> =
+            runs.iter().map(|run| Member { group: 0, values: 1, mean: run.log, squares: 0.0 }).collect();
+        let standing = against_peers(&members, MARGIN.ln_1p()).pop()??;
+        let interval = standing.interval(CONFIDENCE).exp();
+        Some(Newest {
+            ratio: standing.difference.exp(),
+            ci_low: interval.low,
+            ci_high: interval.high,
+            p_adjusted: standing.p_inside,
+            differs: false,
+            is_slower: better.map(|better| (better == Better::Lower) == (standing.difference > 0.0)),
+        })
+    }
+
+    fn adjust(histories: &mut [HostHistory]) {
+        let mut all: Vec<&mut Newest> =
+            histories.iter_mut().filter_map(|history| history.newest.as_mut()).collect();
+        let p_values: Vec<f64> = all.iter().map(|newest| newest.p_adjusted).collect();
+        for (newest, p_adjusted) in all.iter_mut().zip(holm::adjust(&p_values)) {
+            newest.p_adjusted = p_adjusted;
+            newest.differs = p_adjusted < ALPHA;
+            if !newest.differs {
+                newest.is_slower = None;
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostsHistory {
     pub schema: &'static str,
@@ -431,102 +494,95 @@ pub struct HostsHistory {
     pub histories: Vec<HostHistory>,
 }
 
-/// A run's start, its value as a logarithm, and its environment.
-type Timed = (String, f64, usize);
-/// Runs of what was measured, and which values of it are better.
-type Runs = BTreeMap<Cell, (Option<Better>, Vec<Timed>)>;
+#[derive(Debug)]
+struct Run {
+    started_at: String,
+    /// Natural logarithm of the value.
+    log: f64,
+    /// The place of its environment in [`Histories::environments`].
+    environment: usize,
+}
 
-/// Reports of many hosts, to be put in order.
+/// The runs of a cell, and which of its values are better; `None` of a ratio of two arms.
+#[derive(Debug)]
+struct Runs {
+    better: Option<Better>,
+    runs: Vec<Run>,
+}
+
+/// Runs of many hosts, each under its host and its command; as [`Hosts`], filled report by report and merged.
 #[derive(Debug, Default)]
 pub struct Histories {
     reports: u32,
     environments: Vec<Environment>,
     /// By host and command.
-    hosts: BTreeMap<(String, String), Runs>,
+    hosts: BTreeMap<(String, String), BTreeMap<Cell, Runs>>,
 }
 
 impl Histories {
     /// Adds a report of a host: the values of its first metric. Reports with the same `command` are runs of the same.
     pub fn add(&mut self, name: &str, command: &str, report: &HostReport) {
         self.reports += 1;
-        let at = self.place_of(environment(&report.host));
+        let environment = self.place_of(environment(&report.host));
         let cells = self.hosts.entry((name.to_owned(), command.to_owned())).or_default();
-        for (cell, better, value) in values(report) {
-            cells.entry(cell).or_insert((better, Vec::new())).1.push((report.started_at.clone(), value, at));
+        for (cell, better, log) in values(report) {
+            let started_at = report.started_at.clone();
+            let own = cells.entry(cell).or_insert_with(|| Runs { better, runs: Vec::new() });
+            own.runs.push(Run { started_at, log, environment });
         }
     }
 
-    /// Adds what others were read into.
     pub fn merge(&mut self, other: Histories) {
         self.reports += other.reports;
         let places: Vec<usize> = other.environments.into_iter().map(|one| self.place_of(one)).collect();
         for (host, cells) in other.hosts {
             let own = self.hosts.entry(host).or_default();
-            for (cell, (better, runs)) in cells {
-                let runs = runs.into_iter().map(|(start, value, at)| (start, value, places[at]));
-                own.entry(cell).or_insert((better, Vec::new())).1.extend(runs);
+            for (cell, Runs { better, runs }) in cells {
+                let own = own.entry(cell).or_insert_with(|| Runs { better, runs: Vec::new() });
+                for run in runs {
+                    own.runs.push(Run { environment: places[run.environment], ..run });
+                }
             }
         }
     }
 
     fn place_of(&mut self, environment: Environment) -> usize {
-        let known = self.environments.iter().position(|one| *one == environment);
-        known.unwrap_or_else(|| {
-            self.environments.push(environment);
-            self.environments.len() - 1
-        })
+        if let Some(known) = self.environments.iter().position(|known| *known == environment) {
+            return known;
+        }
+        self.environments.push(environment);
+        self.environments.len() - 1
     }
 
-    /// The runs in order of time, and whether the newest of each host differs.
+    /// The runs in order of time, and whether the newest of each host differs from its earlier ones by more than
+    /// [`MARGIN`]: Student's t of one value against the earlier ones (prediction interval). All hosts, commands and cells
+    /// are one family with Holm's adjustment at 5 %, because a reader of many histories looks for any that stands out.
     #[must_use]
     pub fn in_order(mut self) -> HostsHistory {
         let mut histories = Vec::new();
-        let mut standings: Vec<Option<Standing>> = Vec::new();
-        let mut betters: Vec<Option<Better>> = Vec::new();
         for ((host, command), cells) in &mut self.hosts {
-            for (cell, (better, runs)) in cells {
+            for (cell, Runs { better, runs }) in cells {
                 // The value, too: who was read first must not matter.
-                runs.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
-                let member =
-                    |(_, value, _): &Timed| Member { group: 0, values: 1, mean: *value, squares: 0.0 };
-                let members: Vec<Member> = runs.iter().map(member).collect();
-                standings.push(against_peers(&members, MARGIN.ln_1p()).pop().flatten());
-                betters.push(*better);
+                runs.sort_by(|one, other| {
+                    one.started_at.cmp(&other.started_at).then(one.log.total_cmp(&other.log))
+                });
                 let changed = match runs.as_slice() {
-                    [.., (_, _, before), (_, _, after)] => {
-                        changed(&self.environments[*before], &self.environments[*after])
+                    [.., before, after] => {
+                        changed(&self.environments[before.environment], &self.environments[after.environment])
                     }
                     _ => Vec::new(),
                 };
-                let run =
-                    |(start, value, _): &Timed| HostRun { started_at: start.clone(), value: value.exp() };
                 histories.push(HostHistory {
                     host: host.clone(),
                     command: command.clone(),
                     cell: cell.clone(),
-                    runs: runs.iter().map(run).collect(),
-                    newest: None,
+                    newest: Newest::of(runs, *better),
+                    runs: runs.iter().map(HostRun::of).collect(),
                     changed,
                 });
             }
         }
-        let p_values: Vec<f64> = standings.iter().flatten().map(|standing| standing.p_inside).collect();
-        let mut adjusted = holm::adjust(&p_values).into_iter();
-        for ((history, standing), better) in histories.iter_mut().zip(standings).zip(betters) {
-            let Some(standing) = standing else { continue };
-            let Some(p_adjusted) = adjusted.next() else { break };
-            let interval = standing.interval(CONFIDENCE).exp();
-            let differs = p_adjusted < ALPHA;
-            let is_slower = better.map(|better| (better == Better::Lower) == (standing.difference > 0.0));
-            history.newest = Some(Newest {
-                ratio: standing.difference.exp(),
-                ci_low: interval.low,
-                ci_high: interval.high,
-                p_adjusted,
-                differs,
-                is_slower: is_slower.filter(|_| differs),
-            });
-        }
+        Newest::adjust(&mut histories);
         let mut hosts: Vec<&String> = self.hosts.keys().map(|(host, _)| host).collect();
         hosts.dedup();
         HostsHistory {

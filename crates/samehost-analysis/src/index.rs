@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use samehost_model::{Arm, MetricInfo, Report, Transport, Trial};
 use samehost_stats::median;
 
-/// Arms of one point: the baseline and what is compared with it.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// The point's first arm in the report's order.
     pub baseline: &'a Arm,
-    /// The others.
     pub candidates: Vec<&'a Arm>,
 }
 
@@ -29,7 +27,6 @@ pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
 
 /// An arm with its trials, controls included: they are the same arm.
 pub struct ArmTrials<'a> {
-    /// The arm.
     pub arm: &'a Arm,
     /// Trials that were not measured again.
     pub kept: Vec<&'a Trial>,
@@ -96,8 +93,14 @@ impl<'a> ArmTrials<'a> {
 }
 
 fn values(blocks: &BTreeMap<u32, &Trial>, metric: &MetricInfo) -> BTreeMap<u32, f64> {
-    let values = blocks.iter().filter_map(|(block, trial)| Some((*block, metric.value(trial)?)));
-    values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+    let mut values = BTreeMap::new();
+    for (block, trial) in blocks {
+        let Some(value) = metric.value(trial) else { continue };
+        if value.is_finite() && value > 0.0 {
+            values.insert(*block, value);
+        }
+    }
+    values
 }
 
 /// Values of two sides in the blocks that have both.
@@ -112,14 +115,14 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// ln(candidate ÷ baseline), a block each.
+    /// ln(candidate ÷ baseline), a block each: d of docs/method.md §2, from which every estimate and test is made. On the
+    /// log scale a doubling and a halving are equally far from no difference.
     #[must_use]
     pub fn log_ratios(&self) -> Vec<f64> {
         self.candidate.iter().zip(&self.baseline).map(|(c, b)| (c / b).ln()).collect()
     }
 }
 
-/// The arms of a report with their trials.
 pub struct Index<'a> {
     /// The arms that are compared, by point.
     pub groups: Vec<Group<'a>>,
@@ -142,13 +145,11 @@ impl<'a> Index<'a> {
         Index { groups: group(arms), arms: by_arm }
     }
 
-    /// The index of a report.
     #[must_use]
     pub fn of_report(report: &'a Report) -> Self {
         Index::of(&report.head.arms, &report.trials)
     }
 
-    /// An arm with its trials.
     #[must_use]
     pub fn arm(&self, id: &str) -> Option<&ArmTrials<'a>> {
         self.arms.iter().find(|trials| trials.arm.id == id)
@@ -160,7 +161,7 @@ impl<'a> Index<'a> {
         self.arm(arm).map(|trials| trials.values(metric)).unwrap_or_default()
     }
 
-    /// Two arms between which this metric has a ratio.
+    /// Two arms; `None` if one is unknown, or if this metric has no ratio between them.
     fn two(
         &self,
         metric: &MetricInfo,
@@ -168,8 +169,10 @@ impl<'a> Index<'a> {
         candidate: &str,
     ) -> Option<(&ArmTrials<'a>, &ArmTrials<'a>)> {
         let (baseline, candidate) = (self.arm(baseline)?, self.arm(candidate)?);
-        let have_ratio = !baseline.has_no_ratio(metric) && !candidate.has_no_ratio(metric);
-        have_ratio.then_some((baseline, candidate))
+        if baseline.has_no_ratio(metric) || candidate.has_no_ratio(metric) {
+            return None;
+        }
+        Some((baseline, candidate))
     }
 
     /// Two arms block by block. An arm that ran twice in a block, such as the baseline with its control, has the geometric
@@ -188,9 +191,12 @@ impl<'a> Index<'a> {
 
     /// An arm against its own control (A/A).
     pub(crate) fn control_pairs(&self, metric: &MetricInfo, arm: &str) -> Pairs {
-        let arm = self.arm(arm).filter(|arm| !arm.has_no_ratio(metric));
-        arm.map(|arm| pair(&arm.values(metric), &values(&arm.control, metric), &arm.control))
-            .unwrap_or_default()
+        match self.arm(arm) {
+            Some(arm) if !arm.has_no_ratio(metric) => {
+                pair(&arm.values(metric), &values(&arm.control, metric), &arm.control)
+            }
+            _ => Pairs::default(),
+        }
     }
 }
 
@@ -201,7 +207,10 @@ fn pair(below: &BTreeMap<u32, f64>, above: &BTreeMap<u32, f64>, trials: &BTreeMa
         let Some(base) = below.get(block) else { continue };
         pairs.baseline.push(*base);
         pairs.candidate.push(*value);
-        pairs.starts.push(trials.get(block).and_then(|trial| trial.server_start));
+        pairs.starts.push(match trials.get(block) {
+            Some(trial) => trial.server_start,
+            None => None,
+        });
     }
     pairs
 }

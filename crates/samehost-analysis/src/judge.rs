@@ -7,7 +7,7 @@ use samehost_model::{
 };
 use samehost_stats::{Estimate, Method, SIGNED_RANK_FROM, distributions, look_that_decides, median};
 
-/// Maximum number of blocks that is recommended.
+/// More blocks than this are never recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
 /// One-sided error probability of "probably": 20 to 1.
 /// An inconclusive comparison still says something, and its grade says how much. This p-value is the
@@ -19,7 +19,6 @@ const PROBABLY: f64 = 0.05;
 /// One-sided error probability of "maybe": 4 to 1.
 const LEANING: f64 = 0.20;
 
-/// Thresholds for verdicts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// Differences inside ±margin do not matter in practice.
@@ -76,10 +75,11 @@ pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, ba
     let (verdict, grade) = decide(comparison, metric, terms);
     comparison.verdict = verdict;
     comparison.grade = Some(grade);
-    comparison.reason = (!verdict.is_decided()).then(|| explain(comparison, terms));
+    comparison.reason = if verdict.is_decided() { None } else { Some(explain(comparison, terms)) };
 }
 
-/// Judges a comparison again after its adjusted p-values changed. An invalidated comparison stays so.
+/// Judges a comparison again after its adjusted p-values changed. One that an issue bars stays barred, because
+/// the issue does not depend on the family that the p-values are adjusted over.
 pub fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms) {
     if comparison.grade != Some(Grade::Barred) {
         judge(comparison, metric, terms, None);
@@ -112,10 +112,19 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
 /// Whether the interval spans no difference. A test that may be looked at several times keeps the strongest evidence
 /// that it ever had; what blocks after that say is in the interval, and a verdict or a grade needs both.
 fn contains_one(comparison: &Comparison) -> bool {
-    comparison.ci_low.zip(comparison.ci_high).is_some_and(|(low, high)| low <= 1.0 && high >= 1.0)
+    match (comparison.ci_low, comparison.ci_high) {
+        (Some(low), Some(high)) => low <= 1.0 && high >= 1.0,
+        _ => false,
+    }
 }
 
-/// Two one-sided tests: the narrow interval inside ±margin on the log scale.
+/// Half the width of the interval as a logarithm; `None` without an interval.
+fn half_width(comparison: &Comparison) -> Option<f64> {
+    Some(0.5 * (comparison.ci_high? / comparison.ci_low?).ln())
+}
+
+/// Two one-sided tests at 5 % (Schuirmann 1987): the narrow interval, of 90 % where the other has 95 %, lies inside
+/// ±margin on the log scale. `margin` is a part of 1. `false` without an interval.
 pub(crate) fn is_inside(comparison: &Comparison, margin: f64) -> bool {
     match (comparison.narrow_low, comparison.narrow_high) {
         (Some(low), Some(high)) => low > 1.0 / (1.0 + margin) && high < 1.0 + margin,
@@ -125,14 +134,15 @@ pub(crate) fn is_inside(comparison: &Comparison, margin: f64) -> bool {
 
 /// Warning about few blocks, whatever the verdict; `None` for enough blocks.
 pub(crate) fn warn_of_few_blocks(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
-    (2..SIGNED_RANK_FROM as u32).contains(&blocks).then(|| {
-        let message =
-            format!("only {blocks} blocks: the interval is Student's t, which assumes normal noise");
-        Warning::new(Code::FewBlocks, &metric.name, message)
-    })
+    if !(2..SIGNED_RANK_FROM as u32).contains(&blocks) {
+        return None;
+    }
+    let message = format!("only {blocks} blocks: the interval is Student's t, which assumes normal noise");
+    Some(Warning::new(Code::FewBlocks, &metric.name, message))
 }
 
-/// Why the data do not decide, and what would.
+/// Why the data do not decide, and how many more blocks would. The reason is data with a message, because the
+/// checkup and `reproduce` ask for its parts (docs/decisions/0090).
 fn explain(comparison: &Comparison, terms: &Terms) -> Reason {
     let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else {
         let why = if comparison.blocks < 2 { Why::OneBlock } else { Why::NoInterval };
@@ -161,7 +171,7 @@ fn explain(comparison: &Comparison, terms: &Terms) -> Reason {
 /// with 1/√n: for a difference beyond the limit or, if the estimate is inside it, for equivalence. `None` without an interval
 /// or if no reasonable number would suffice.
 fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
-    let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
+    let half_width = half_width(comparison)?;
     let error = half_width / distributions::normal_quantile(0.5 * (1.0 + terms.confidence));
     let (distance, limit) = (comparison.ratio.ln().abs(), terms.limit.ln_1p());
     let (room, needed) = if distance > limit {
@@ -181,7 +191,7 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     };
     let n = f64::from(comparison.blocks);
     let more = (n * ((needed * error / room).powi(2) - 1.0)).ceil().max(1.0);
-    (room > 0.0 && more <= REASONABLE_BLOCKS).then_some(more)
+    if room > 0.0 && more <= REASONABLE_BLOCKS { Some(more) } else { None }
 }
 
 /// The smallest difference, as a part of 1, that a measurement with an interval this wide finds in four
@@ -191,7 +201,7 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
 #[must_use]
 pub fn smallest_found(comparison: &Comparison) -> Option<f64> {
     const IN_FOUR_OF_FIVE: f64 = 0.8;
-    let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
+    let half_width = half_width(comparison)?;
     let of_the_interval = distributions::normal_quantile(0.5 * (1.0 + comparison.confidence));
     let error = half_width / of_the_interval;
     Some((error * (of_the_interval + distributions::normal_quantile(IN_FOUR_OF_FIVE))).exp_m1())
@@ -199,7 +209,7 @@ pub fn smallest_found(comparison: &Comparison) -> Option<f64> {
 
 /// Warning that the requested precision was missed; `None` if it was reached or there is no interval.
 pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Option<Warning> {
-    let reached = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
+    let reached = half_width(comparison)?;
     if reached <= precision.ln_1p() {
         return None;
     }
@@ -211,43 +221,51 @@ pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Opti
     Some(Warning::new(Code::Imprecise, &comparison.metric, message))
 }
 
-/// Warning that the requested precision of the first metric was missed.
+/// Warning, once for the report, that some of the first metric's comparisons missed the requested precision.
 pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warning> {
     let metric = &report.head.workload.metrics.first()?.name;
-    let widths: Vec<f64> = comparisons
-        .iter()
-        .filter(|c| c.metric == *metric)
-        .filter_map(|c| Some(0.5 * (c.ci_high? / c.ci_low?).ln()))
-        .collect();
-    let missed = widths.iter().filter(|width| **width > report.head.plan.precision.ln_1p()).count();
-    let widest = widths.iter().copied().fold(0.0, f64::max);
-    (missed > 0).then(|| {
-        let (wanted, reached) = (format_percent(report.head.plan.precision), format_percent(widest.exp_m1()));
-        let title = metric_title(metric);
-        let message = match widths.len() {
-            1 => format!("the interval of {title} reached ±{reached}; ±{wanted} was wanted"),
-            all => format!(
-                "{missed} of {all} comparisons of {title} missed the wanted precision of ±{wanted}; the widest interval is ±{reached}"
-            ),
-        };
-        Warning::new(Code::Imprecise, metric, message)
-    })
+    let precision = report.head.plan.precision;
+    let (mut all, mut missed, mut widest) = (0, 0, 0.0_f64);
+    for comparison in comparisons.iter().filter(|comparison| comparison.metric == *metric) {
+        let Some(half_width) = half_width(comparison) else { continue };
+        all += 1;
+        if half_width > precision.ln_1p() {
+            missed += 1;
+        }
+        widest = widest.max(half_width);
+    }
+    if missed == 0 {
+        return None;
+    }
+    let (wanted, reached) = (format_percent(precision), format_percent(widest.exp_m1()));
+    let title = metric_title(metric);
+    let message = if all == 1 {
+        format!("the interval of {title} reached ±{reached}; ±{wanted} was wanted")
+    } else {
+        format!(
+            "{missed} of {all} comparisons of {title} missed the wanted precision of ±{wanted}; the widest interval is ±{reached}"
+        )
+    };
+    Some(Warning::new(Code::Imprecise, metric, message))
 }
 
-/// Seconds that one more block of this point takes. The length of trials that
-/// have none of their own is the median of those that count.
+/// Seconds that one more block of this point takes: all its arms, each as often as the plan runs it. Where the plan
+/// gives no length of a trial it is the median of those that count; `None` where none does.
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.point == *point).collect();
-    let each = report.head.plan.trial_s.or_else(|| {
-        median(
-            &report
-                .trials
-                .iter()
-                .filter(|trial| trial.counts() && arms.iter().any(|arm| arm.id == trial.arm))
-                .map(|trial| trial.seconds)
-                .collect::<Vec<f64>>(),
-        )
-    })?;
-    let all = arms.len();
-    Some((all * report.head.plan.runs_in_a_block(all)) as f64 * each)
+    let trial_s = match report.head.plan.trial_s {
+        Some(seconds) => seconds,
+        None => median_length(report, &arms)?,
+    };
+    Some((arms.len() * report.head.plan.runs_in_a_block(arms.len())) as f64 * trial_s)
+}
+
+fn median_length(report: &Report, arms: &[&Arm]) -> Option<f64> {
+    let mut lengths = Vec::new();
+    for trial in report.trials.iter().filter(|trial| trial.counts()) {
+        if arms.iter().any(|arm| arm.id == trial.arm) {
+            lengths.push(trial.seconds);
+        }
+    }
+    median(&lengths)
 }

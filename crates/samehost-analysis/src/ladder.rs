@@ -13,9 +13,9 @@ pub const LEAST_RATES: usize = 4;
 /// first. One disturbed step in the middle does not count. A knee is a description without an interval:
 /// no verdict comes from it, and the table shows the factor at every step (docs/method.md §9).
 pub const TAKES_OFF: f64 = 5.0;
-/// Fraction of the rate below which it was not reached, beyond random variation.
+/// A rate was not reached where the mean of what was completed lies below this part of it by more than so many standard
+/// errors: the number of requests due in one trial is random.
 const REACHED: f64 = 0.99;
-/// Random variation in standard errors.
 const CHANCE: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,8 @@ pub enum StepState {
     Void,
 }
 
-/// One rate of a ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Id of the arm.
     pub arm: String,
     /// Requests due per second.
     pub rate_per_s: f64,
@@ -44,31 +42,23 @@ pub struct Step {
     pub state: StepState,
 }
 
-/// The knee: where latency rises sharply.
+/// Where latency rises sharply, by the indices of steps; `lowest` is the one with the smallest p99.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
-    /// From this step on.
     At {
-        /// Index of the step.
         step: usize,
-        /// Index of the step with the smallest p99.
         lowest: usize,
     },
-    /// On no step.
     NotReached {
-        /// Index of the step with the smallest p99.
         lowest: usize,
     },
     /// Fewer than two steps held their rate and have a p99.
     Unknown,
 }
 
-/// Rates of one transport at one level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
-    /// Display name of the arm.
     pub name: String,
-    /// Display name of the baseline.
     pub baseline: String,
     /// The point without its rate.
     pub level: Point,
@@ -76,7 +66,6 @@ pub struct Ladder {
     pub capacity_per_s: Option<f64>,
     /// The same for the baseline; percentages refer to it.
     pub baseline_capacity_per_s: Option<f64>,
-    /// Steps, lowest rate first.
     pub steps: Vec<Step>,
     pub knee: Knee,
 }
@@ -115,10 +104,7 @@ pub fn find_ladders(report: &Report) -> Vec<Ladder> {
 fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
     let kept: Vec<&Trial> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
     let counted: Vec<&Trial> = kept.iter().copied().filter(|s| s.counts()).collect();
-    let values = |read: fn(&Trial) -> Option<f64>| -> Vec<f64> {
-        counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect()
-    };
-    let achieved = values(|s| s.throughput_per_s);
+    let achieved = values(&counted, |s| s.throughput_per_s);
     let state = if 2 * counted.len() < kept.len() || counted.is_empty() {
         StepState::Void
     } else if falls_short(&achieved, rate_per_s) {
@@ -126,23 +112,32 @@ fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
     } else {
         StepState::Held
     };
-    let p99 = median(&values(|s| s.latency_us.as_ref()?.p99)).or_else(|| {
-        // An unreadable histogram is reported where latencies are drawn.
-        let merged = crate::merge(&counted).ok().flatten()?;
-        crate::summarise(&merged).p99
-    });
     Step {
         arm: arm.id.clone(),
         rate_per_s,
         achieved_per_s: median(&achieved),
-        mean_us: median(&values(|s| s.latency_us.as_ref()?.mean)),
-        p99_us: p99,
+        mean_us: median(&values(&counted, |s| s.latency_us.as_ref()?.mean)),
+        p99_us: median(&values(&counted, |s| s.latency_us.as_ref()?.p99)).or_else(|| pooled_p99(&counted)),
         state,
     }
 }
 
-/// Whether trials completed fewer requests than were due. The number of requests due in one trial is random,
-/// so the mean must be lower by more than three standard errors.
+fn values(trials: &[&Trial], read: fn(&Trial) -> Option<f64>) -> Vec<f64> {
+    trials.iter().filter_map(|trial| read(trial)).filter(|value| value.is_finite()).collect()
+}
+
+/// The 99th percentile of all these trials' requests together, in microseconds. Only a description, as the knee is: no
+/// verdict rests on pooled requests. `None` also for a histogram that cannot be read, which is reported where latencies
+/// are drawn.
+fn pooled_p99(trials: &[&Trial]) -> Option<f64> {
+    match crate::merge(trials) {
+        Ok(Some(merged)) => crate::summarise(&merged).p99,
+        _ => None,
+    }
+}
+
+/// Whether trials, each with its requests completed per second, did fewer than the `rate_per_s` that were due: their
+/// mean lies below 99 % of it by more than three standard errors. `false` without trials; a single one has no error.
 #[must_use]
 pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
     let n = achieved_per_s.len() as f64;
@@ -156,20 +151,29 @@ pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
 }
 
 /// The lowest rate from which on, at all higher rates too, p99 exceeds its smallest value by the factor
-/// [`TAKES_OFF`] or the rate was not reached. Void steps and steps without p99 are ignored. The smallest
-/// value need not be at the lowest rate, because an idle machine must wake up for each request.
+/// [`TAKES_OFF`] or the rate was not reached. Void steps and steps without p99 are ignored.
 #[must_use]
 pub fn find_knee(steps: &[Step]) -> Knee {
-    let p99_if_sustained = |step: &Step| step.p99_us.filter(|_| step.state == StepState::Held);
-    let known: Vec<(usize, f64)> =
-        steps.iter().enumerate().filter_map(|(index, step)| Some((index, p99_if_sustained(step)?))).collect();
-    let Some(&(lowest, least)) = known.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
+    let mut known: Vec<(usize, f64)> = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        if let (StepState::Held, Some(p99)) = (step.state, step.p99_us) {
+            known.push((index, p99));
+        }
+    }
+    let Some(&(lowest, least)) = known.iter().min_by(|(_, one), (_, other)| one.total_cmp(other)) else {
         return Knee::Unknown;
     };
-    let above = steps.iter().enumerate().skip(lowest + 1).rev();
-    let shown = above.filter_map(|(index, step)| Some((index, has_taken_off(step, least)?)));
-    match shown.take_while(|(_, off)| *off).last() {
-        Some((step, _)) => Knee::At { step, lowest },
+    // From the highest rate downwards, as long as latency is above.
+    let mut knee = None;
+    for (index, step) in steps.iter().enumerate().skip(lowest + 1).rev() {
+        match has_taken_off(step, least) {
+            Some(true) => knee = Some(index),
+            Some(false) => break,
+            None => {}
+        }
+    }
+    match knee {
+        Some(step) => Knee::At { step, lowest },
         None if known.len() < 2 => Knee::Unknown,
         None => Knee::NotReached { lowest },
     }

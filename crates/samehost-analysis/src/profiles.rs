@@ -4,6 +4,8 @@
 //! measured by clocks. The error is that of independent counts (Poisson): √n samples. It does not include
 //! drift and variation between runs.
 
+use std::collections::BTreeSet;
+
 use samehost_model::{Arm, Profile, ProfileDifference, Report, Role};
 
 use crate::index::Index;
@@ -13,17 +15,17 @@ use crate::index::Index;
 /// may differ by more than the error of independent samples that stands beside each, and no other figure
 /// uses profiled trials (docs/method.md §10a).
 const MOST: usize = 10;
-/// Bucket for functions and stacks dropped by the size limit.
+/// What a profile lumps together beyond its limit of size; no function.
 const OTHER: &str = "[other]";
 
 /// Functions that differ most, for each profiled point and candidate.
 #[must_use]
 pub fn profile_differences(report: &Report, index: &Index<'_>) -> Vec<ProfileDifference> {
-    let profile = |arm: &Arm| report.profiles.iter().find(|profile| profile.arm == arm.id);
     let mut all = Vec::new();
     for group in &index.groups {
-        let Some(baseline) = profile(group.baseline) else { continue };
-        for candidate in group.candidates.iter().filter_map(|arm| profile(arm)) {
+        let Some(baseline) = profile_of(report, group.baseline) else { continue };
+        for arm in &group.candidates {
+            let Some(candidate) = profile_of(report, arm) else { continue };
             let mut differences = differences(&group.baseline.point, baseline, candidate);
             differences.sort_by(|a, b| b.difference_us_per_op.abs().total_cmp(&a.difference_us_per_op.abs()));
             differences.truncate(MOST);
@@ -33,40 +35,40 @@ pub fn profile_differences(report: &Report, index: &Index<'_>) -> Vec<ProfileDif
     all
 }
 
+fn profile_of<'a>(report: &'a Report, arm: &Arm) -> Option<&'a Profile> {
+    report.profiles.iter().find(|profile| profile.arm == arm.id)
+}
+
 fn differences(
     point: &samehost_model::Point,
     baseline: &Profile,
     candidate: &Profile,
 ) -> Vec<ProfileDifference> {
-    let mut functions: Vec<(Role, &str, bool)> = baseline
-        .functions
-        .iter()
-        .chain(&candidate.functions)
-        .filter(|function| function.function != OTHER)
-        .map(|function| (function.role, function.function.as_str(), function.kernel))
-        .collect();
-    functions.sort_unstable();
-    functions.dedup();
-    functions
-        .into_iter()
-        .map(|(role, function, kernel)| {
-            let (before, after) =
-                (samples(baseline, role, function, kernel), samples(candidate, role, function, kernel));
-            let (before_us, after_us) = (us_per_sample(baseline, role), us_per_sample(candidate, role));
-            ProfileDifference {
-                point: point.clone(),
-                baseline: baseline.arm.clone(),
-                candidate: candidate.arm.clone(),
-                role,
-                function: function.to_owned(),
-                kernel,
-                baseline_us_per_op: before * before_us,
-                candidate_us_per_op: after * after_us,
-                difference_us_per_op: after * after_us - before * before_us,
-                error_us_per_op: (before * before_us.powi(2) + after * after_us.powi(2)).sqrt(),
-            }
-        })
-        .collect()
+    let mut functions: BTreeSet<(Role, &str, bool)> = BTreeSet::new();
+    for function in baseline.functions.iter().chain(&candidate.functions) {
+        if function.function != OTHER {
+            functions.insert((function.role, &function.function, function.kernel));
+        }
+    }
+    let mut differences = Vec::new();
+    for (role, function, kernel) in functions {
+        let before = samples(baseline, role, function, kernel);
+        let after = samples(candidate, role, function, kernel);
+        let (before_us, after_us) = (us_per_sample(baseline, role), us_per_sample(candidate, role));
+        differences.push(ProfileDifference {
+            point: point.clone(),
+            baseline: baseline.arm.clone(),
+            candidate: candidate.arm.clone(),
+            role,
+            function: function.to_owned(),
+            kernel,
+            baseline_us_per_op: before * before_us,
+            candidate_us_per_op: after * after_us,
+            difference_us_per_op: after * after_us - before * before_us,
+            error_us_per_op: (before * before_us.powi(2) + after * after_us.powi(2)).sqrt(),
+        });
+    }
+    differences
 }
 
 fn samples(profile: &Profile, role: Role, function: &str, kernel: bool) -> f64 {
@@ -75,11 +77,14 @@ fn samples(profile: &Profile, role: Role, function: &str, kernel: bool) -> f64 {
     found.map_or(0, |found| found.samples) as f64
 }
 
-/// Microseconds per operation that one sample of a role represents.
+/// Microseconds of CPU time per operation that one sample of a role stands for: the role's CPU time per operation, which
+/// clocks measured, divided by its samples. 0 for a role that was not profiled or has no sample.
 #[must_use]
 pub fn us_per_sample(profile: &Profile, role: Role) -> f64 {
-    let share = profile.roles.iter().find(|share| share.role == role);
-    share.filter(|share| share.samples > 0).map_or(0.0, |share| share.cpu_us_per_op / share.samples as f64)
+    match profile.roles.iter().find(|share| share.role == role) {
+        Some(share) if share.samples > 0 => share.cpu_us_per_op / share.samples as f64,
+        _ => 0.0,
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::judge::is_inside;
 /// hold where the whole 95 % interval lies outside (docs/method.md §6).
 pub const SAME: f64 = 0.05;
 
+/// What a machine's measurement says of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     pub judgement: Judgement,
@@ -22,7 +23,6 @@ pub struct Judged {
     pub why: String,
 }
 
-/// Direction of a difference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Below,
@@ -41,12 +41,11 @@ fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
     }
 }
 
-/// Whether an issue, rather than the width of the interval, prevented a verdict.
+/// Whether an issue of the measurement, and not the width of the interval, prevented a verdict.
 fn is_barred(found: &Comparison) -> bool {
     found.grade() == Grade::Barred
 }
 
-/// Whether the whole interval is on the opposite side of 1.
 fn is_other(side: Side, found: &Comparison) -> bool {
     match side {
         Side::Above => found.ci_high.is_some_and(|high| high < 1.0),
@@ -70,8 +69,10 @@ fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<Effec
 
 /// Why there is no verdict, without the recommendation for a longer measurement.
 fn reason(found: &Comparison) -> String {
-    let reason = found.reason.as_ref().map(|reason| reason.message.clone());
-    reason.unwrap_or_else(|| "the interval does not decide".to_owned())
+    match &found.reason {
+        Some(reason) => reason.message.clone(),
+        None => "the interval does not decide".to_owned(),
+    }
 }
 
 /// Judges a claim about a ratio by the comparison that answers it.
@@ -92,17 +93,19 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
     if is_barred(found) {
         return plain(Judgement::CannotTell, reason(found));
     }
-    let size = sizes.and_then(|sizes| size(side, sizes, found));
+    let size = match sizes {
+        Some(sizes) => size(side, sizes, found),
+        None => None,
+    };
     let found_side = if found.ratio > 1.0 { Side::Above } else { Side::Below };
     match found.verdict {
         Verdict::Faster | Verdict::Slower if found_side != side => {
             plain(Judgement::DoesNotHold, "the difference goes the other way here".into())
         }
-        Verdict::Faster | Verdict::Slower => at_least(expected, size, found).unwrap_or_else(|| Judged {
-            judgement: Judgement::Holds,
-            size,
-            why: String::new(),
-        }),
+        Verdict::Faster | Verdict::Slower => match at_least(expected, size, found) {
+            Some(judged) => judged,
+            None => Judged { judgement: Judgement::Holds, size, why: String::new() },
+        },
         Verdict::Equivalent => {
             Judged { judgement: Judgement::DoesNotHold, size, why: "no difference that matters here".into() }
         }
@@ -110,17 +113,23 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
             let judgement = if found_side == side { Judgement::Holds } else { Judgement::DoesNotHold };
             Judged { judgement, size, why: format!("how much is open: {}", span(found)) }
         }
-        Verdict::Inconclusive => at_least(expected, size, found)
-            .filter(|j| j.judgement == Judgement::DoesNotHold)
-            .unwrap_or_else(|| {
-                let besides = match size {
-                    _ if is_other(side, found) => "; if anything, it goes the other way",
-                    Some(EffectSize::Smaller) => "; as large as published it is not",
-                    _ => "",
-                };
-                Judged { judgement: Judgement::CannotTell, size, why: format!("{}{besides}", reason(found)) }
-            }),
+        Verdict::Inconclusive => match at_least(expected, size, found) {
+            Some(judged) if judged.judgement == Judgement::DoesNotHold => judged,
+            _ => undecided(side, size, found),
+        },
     }
+}
+
+/// An undecided claim, with what the interval says of it nevertheless.
+fn undecided(side: Side, size: Option<EffectSize>, found: &Comparison) -> Judged {
+    let besides = if is_other(side, found) {
+        "; if anything, it goes the other way"
+    } else if size == Some(EffectSize::Smaller) {
+        "; as large as published it is not"
+    } else {
+        ""
+    };
+    Judged { judgement: Judgement::CannotTell, size, why: format!("{}{besides}", reason(found)) }
 }
 
 fn plain(judgement: Judgement, why: String) -> Judged {
@@ -168,7 +177,9 @@ fn span(found: &Comparison) -> String {
 }
 
 /// Judges a claim about a value that is not a ratio of arms, such as a share in percent: it holds if the
-/// whole interval is in the published range, and does not if the whole interval is outside.
+/// whole interval is in the published range `low` to `high`, in the value's own unit, and does not if the whole
+/// interval is outside. There is no p-value and no family: a published range has its own width, and the interval is
+/// that of the estimate.
 #[must_use]
 pub fn judge_value(low: f64, high: f64, found: &Estimate) -> Judged {
     let Some(interval) = found.interval else {

@@ -6,7 +6,9 @@ use samehost_stats::{Asked, Estimate, FIRST_LOOK, estimate_sequential, holm, is_
 use crate::family::OF_THE_ANSWER;
 use crate::index::Index;
 
-/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric.
+/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric: the interval is
+/// narrow enough at two of the plan's looks in a row, or twice as narrow at one. Significance is never looked at, as
+/// repeated looks find differences that do not exist (docs/decisions/0051; docs/method.md §3).
 #[must_use]
 pub fn is_settled(report: &Report, point: &Point) -> bool {
     let Some(metric) = report.head.workload.metrics.first() else { return true };
@@ -23,13 +25,11 @@ pub fn is_settled(report: &Report, point: &Point) -> bool {
     true
 }
 
-/// A comparison for which a verdict is required.
+/// A comparison for which a verdict is required, by the ids of its arms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'a> {
     pub metric: &'a MetricInfo,
-    /// Id of the baseline.
     pub baseline: &'a str,
-    /// Id of the candidate.
     pub candidate: &'a str,
 }
 
@@ -41,16 +41,21 @@ pub struct Row<'a> {
 pub fn decided(index: &Index<'_>, rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     let asked =
         Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity: rows.len() as f64 };
-    let estimates: Vec<Option<Estimate>> = rows
-        .iter()
-        .map(|row| {
-            let pairs = index.pairs(row.metric, row.baseline, row.candidate);
-            let enough = pairs.candidate.len() >= FIRST_LOOK;
-            enough.then(|| estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked))?
-        })
-        .collect();
-    let mut p_values: Vec<f64> =
-        estimates.iter().map(|found| found.and_then(|found| found.p_inside).unwrap_or(1.0)).collect();
+    let mut estimates: Vec<Option<Estimate>> = Vec::new();
+    let mut p_values = Vec::new();
+    for row in rows {
+        let pairs = index.pairs(row.metric, row.baseline, row.candidate);
+        let estimate = if pairs.candidate.len() >= FIRST_LOOK {
+            estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked)
+        } else {
+            None
+        };
+        estimates.push(estimate);
+        p_values.push(match estimate {
+            Some(Estimate { p_inside: Some(p), .. }) => p,
+            _ => 1.0,
+        });
+    }
     p_values.extend(std::iter::repeat_n(1.0, plan.others as usize));
     let part = if plan.asked.is_empty() { OF_THE_ANSWER } else { 1.0 };
     let alpha = part * (1.0 - plan.confidence);
@@ -62,7 +67,6 @@ pub fn decided(index: &Index<'_>, rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     decided
 }
 
-/// Whether the whole interval is inside the practical margin.
 fn is_inside(found: Estimate, margin: f64) -> bool {
     found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + margin) && i.high < 1.0 + margin)
 }

@@ -1,5 +1,6 @@
 //! bpf(2): one command at a time, with the part of its argument that is used here. Its numbers and layouts are those of
-//! `linux/bpf.h`, which only ever grow at the end: the kernel takes what is missing as zeros.
+//! `linux/bpf.h`, which only ever grow at the end: the kernel takes what is missing as zeros. A struct is the argument of
+//! the command whose name it has.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -21,7 +22,6 @@ pub(crate) const TYPES_LOAD: libc::c_long = 18;
 pub(crate) const LINK_CREATE: libc::c_long = 28;
 pub(crate) const ITERATOR_CREATE: libc::c_long = 33;
 
-/// Argument of [`MAP_CREATE`].
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct MapCreate {
@@ -50,7 +50,6 @@ pub(crate) struct MapElement {
     pub(crate) flags: u64,
 }
 
-/// Argument of [`PROGRAM_LOAD`].
 #[repr(C)]
 pub(crate) struct ProgramLoad {
     pub(crate) kind: u32,
@@ -71,7 +70,6 @@ pub(crate) struct ProgramLoad {
     pub(crate) attached_to: u32,
 }
 
-/// Argument of [`TRACEPOINT_OPEN`].
 #[repr(C)]
 pub(crate) struct TracepointOpen {
     /// Zero where the program knows its tracepoint by the kernel's types.
@@ -80,7 +78,6 @@ pub(crate) struct TracepointOpen {
     pub(crate) reserved: u32,
 }
 
-/// Argument of [`TYPES_LOAD`].
 #[repr(C)]
 pub(crate) struct TypesLoad {
     pub(crate) first: u64,
@@ -91,7 +88,6 @@ pub(crate) struct TypesLoad {
     pub(crate) reserved: u32,
 }
 
-/// Argument of [`LINK_CREATE`].
 #[repr(C)]
 pub(crate) struct LinkCreate {
     pub(crate) program: u32,
@@ -103,14 +99,12 @@ pub(crate) struct LinkCreate {
     pub(crate) reserved: u32,
 }
 
-/// Argument of [`ITERATOR_CREATE`].
 #[repr(C)]
 pub(crate) struct IteratorCreate {
     pub(crate) link: u32,
     pub(crate) flags: u32,
 }
 
-/// Argument of [`OBJECT_INFO`].
 #[repr(C)]
 pub(crate) struct ObjectInfo {
     pub(crate) object: u32,

@@ -16,15 +16,14 @@
 
 use std::io;
 
-use crate::instruction::Arithmetic::{And, ShiftRight, Subtract};
-use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use crate::instruction::{
-    Assembly, COMM, COOKIE, Instruction, LOOK_UP, Label, NOW, PROCESS, Test, UPDATE, USER, add, call,
-    compute, copy, copy_word, count, count_and_load, end, load_byte, load_half, load_long, load_word, map,
-    set, skip_unless_int, store_long, store_number,
-};
 use crate::map::{Kind, Map};
-use crate::program::{Attached, Place, Program};
+use crate::program::Arithmetic::{And, ShiftRight, Subtract};
+use crate::program::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::program::{
+    Assembly, Attached, COMM, COOKIE, Instruction, LOOK_UP, Label, NOW, PROCESS, Place, Program, Test,
+    UPDATE, USER, add, call, compute, copy, copy_word, count, count_and_load, end, load_byte, load_half,
+    load_long, load_word, map, set, skip_unless_int, store_long, store_number,
+};
 use crate::types::Types;
 
 /// Connections that are known at once; the one that was used least recently goes for a new one.
@@ -37,13 +36,11 @@ const MOST: u32 = 1 << 16;
 const VALUE: usize = 32;
 const NAME: usize = 16;
 
-/// `TCP_SYN_SENT`.
-const CONNECTS: i32 = 2;
-/// Places on the stack: the cookie, and the value.
+/// Places on the stack, of the cookie and of the value.
 const KEY: i16 = -8;
 const NOTE: i16 = -40;
 
-/// Notes who connects, until it is dropped.
+/// Notes who opens connections over TCP, until it is dropped.
 #[derive(Debug)]
 pub struct Connects {
     notes: Map,
@@ -54,7 +51,6 @@ pub struct Connects {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     pub pid: u32,
-    /// The thread of that process.
     pub thread: u32,
     pub uid: u32,
     /// The thread's name; bytes that are not UTF-8 are replaced.
@@ -62,7 +58,7 @@ pub struct Opened {
 }
 
 impl Connects {
-    /// Begins to note.
+    /// Begins to note all connections of the machine.
     ///
     /// # Errors
     /// EPERM without CAP_BPF and CAP_PERFMON, `NotFound` without the kernel's types, EINVAL before Linux 5.12.
@@ -79,17 +75,21 @@ impl Connects {
     pub fn opener(&self, cookie: u64) -> Option<Opened> {
         let note = self.notes.get(&cookie.to_ne_bytes())?;
         let word = |at: usize| Some(u32::from_ne_bytes(note.get(at..at + 4)?.try_into().ok()?));
-        let name = note.get(VALUE - NAME..)?;
-        let length = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
         // Numbers of 64 bits: the process in the upper half, and the group above the user.
         let (low, high) = if cfg!(target_endian = "little") { (0, 4) } else { (4, 0) };
         Some(Opened {
             pid: word(high)?,
             thread: word(low)?,
             uid: word(8 + low)?,
-            name: String::from_utf8_lossy(&name[..length]).into_owned(),
+            name: name_of(note.get(VALUE - NAME..)?),
         })
     }
+}
+
+/// The name of a thread, which ends with a zero byte where it is shorter than its place.
+fn name_of(bytes: &[u8]) -> String {
+    let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
 /// Notes the current task under the socket's cookie when its state becomes SYN_SENT: tracepoint
@@ -99,6 +99,7 @@ impl Connects {
 /// for the few that matter. A classic tracepoint needs tracefs, which need not be mounted, and fentry was
 /// refused on the kernel at hand (EPERM) (docs/decisions/0133).
 fn instructions(notes: &Map) -> Vec<Instruction> {
+    const TCP_SYN_SENT: i32 = 2;
     let note = [
         &[
             load_long(R1, R6, 0),
@@ -119,7 +120,7 @@ fn instructions(notes: &Map) -> Vec<Instruction> {
     ]
     .concat();
     [
-        &[copy(R6, R1), load_long(R1, R6, 16), skip_unless_int(R1, CONNECTS, note.len() as i16)][..],
+        &[copy(R6, R1), load_long(R1, R6, 16), skip_unless_int(R1, TCP_SYN_SENT, note.len() as i16)][..],
         &note,
         &[set(R0, 0), end()],
     ]
@@ -129,17 +130,18 @@ fn instructions(notes: &Map) -> Vec<Instruction> {
 /// Programs that connect to Unix sockets at once, and listeners; the one that was used least recently goes for a new one.
 const MOST_OPENERS: u32 = 1 << 12;
 const MOST_LISTENERS: u32 = 1 << 10;
-/// Moments at which connections came, all listeners together, and of one.
+/// Moments at which connections came that are kept: of all listeners together, and of one. A connection that finds more than the
+/// latter before it is compared with the oldest of them, so that its wait is a lower bound as well.
 const MOST_ARRIVALS: u32 = 1 << 14;
 const LAST_ARRIVALS: i32 = 128;
-/// A connection that waits so long before it is accepted was not just about to be: nanoseconds.
+/// Nanoseconds after which a connection that still waits was not just about to be accepted.
 const LONG: i32 = 5_000_000;
 
-/// Key of an opener: the listener's cookie, user, name. Value: connections, process.
+/// Bytes of an opener's key (the listener's cookie, user, name) and value (connections, process).
 const OPENER_KEY: usize = 32;
 const OPENER: usize = 16;
-/// Of a queue: connections, the most that waited, those that found it full, those that found one that had waited for long, the
-/// longest wait that was found.
+/// Bytes of a queue's value, and the places in it behind the number of connections: the most that waited, those that found it
+/// full, those that found one that had waited for [`LONG`], and the longest wait that was found.
 const QUEUE: usize = 40;
 const QUEUE_MOST: i16 = 8;
 const QUEUE_FULL: i16 = 16;
@@ -155,7 +157,6 @@ pub struct UnixConnects {
     _attached: Attached,
 }
 
-/// Connections of a program to a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixOpened {
     /// The listener's cookie (`udiag_cookie`).
@@ -168,12 +169,11 @@ pub struct UnixOpened {
     pub connections: u64,
 }
 
-/// The queue of a Unix socket's listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixQueue {
     /// The listener's cookie (`udiag_cookie`).
     pub listener: u64,
-    /// Those that came.
+    /// All that came while it was watched.
     pub connections: u64,
     /// The most that waited at once.
     pub most_waiting: u64,
@@ -185,7 +185,7 @@ pub struct UnixQueue {
     pub longest: u64,
 }
 
-/// Where the parts of a socket are that the program reads.
+/// Where a `struct sock` has what the program reads, in bytes, by the running kernel's types.
 struct Parts {
     family: i16,
     state: i16,
@@ -220,19 +220,18 @@ impl UnixConnects {
         Ok(UnixConnects { _attached: program.watch()?, openers, queues, _arrivals: arrivals })
     }
 
-    /// Who connected so far, and how often.
+    /// Who connected to which listener so far, and how often. A program is its user and its thread's name, not its process: one that
+    /// starts anew for each connection is one row.
     #[must_use]
     pub fn openers(&self) -> Vec<UnixOpened> {
         let mut found = Vec::new();
         for key in self.openers.keys(2 * MOST_OPENERS as usize) {
             let Some(value) = self.openers.get(&key) else { continue };
-            let name = &key[16..];
-            let length = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
             found.push(UnixOpened {
                 listener: long(&key, 0),
                 pid: long(&value, 8) as u32,
                 uid: long(&key, 8) as u32,
-                name: String::from_utf8_lossy(&name[..length]).into_owned(),
+                name: name_of(&key[OPENER_KEY - NAME..]),
                 connections: long(&value, 0),
             });
         }
@@ -260,7 +259,10 @@ impl UnixConnects {
 
 /// The 64 bits at a place; 0 behind the end.
 fn long(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_ne_bytes(*word))
+    match bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(word) => u64::from_ne_bytes(*word),
+        None => 0,
+    }
 }
 
 /// Places on the stack: the opener's key, which begins with the listener's cookie, and its value; a moment's key and value; a queue's
@@ -276,15 +278,15 @@ const NUMBER: i16 = -120;
 ///
 /// Registers: `R6` the socket, then the queue's value, `R7` how many wait, `R8` the backlog, `R9` now.
 fn of_unix(openers: &Map, queues: &Map, arrivals: &Map, parts: &Parts) -> Vec<Instruction> {
-    /// `AF_UNIX` and `TCP_LISTEN`, which Unix sockets have as well.
-    const UNIX: i32 = 1;
-    const LISTENS: i32 = 10;
+    const AF_UNIX: i32 = 1;
+    /// Unix sockets that listen have this state as well.
+    const TCP_LISTEN: i32 = 10;
     let mut program = Assembly::default();
     let out = program.label();
     program.put([load_long(R6, R1, 0), load_half(R2, R6, parts.family)]);
-    program.go_if(R2, Test::IsNot, UNIX, out);
+    program.go_if(R2, Test::IsNot, AF_UNIX, out);
     program.put([load_byte(R2, R6, parts.state)]);
-    program.go_if(R2, Test::IsNot, LISTENS, out);
+    program.go_if(R2, Test::IsNot, TCP_LISTEN, out);
     program.put([load_word(R7, R6, parts.waiting), load_word(R8, R6, parts.backlog)]);
     program.put([copy(R1, R6), call(COOKIE), store_long(R10, COOKIE_AT, R0), call(NOW), copy(R9, R0)]);
     count_opener(&mut program, openers);
@@ -327,13 +329,12 @@ fn count_opener(program: &mut Assembly, openers: &Map) {
 
 /// In `R6` the value of the listener's queue, which is made if this is its first connection.
 fn find_queue(program: &mut Assembly, queues: &Map, out: Label) {
-    /// `BPF_NOEXIST`
-    const NEW: i32 = 1;
+    const BPF_NOEXIST: i32 = 1;
     let is_known = program.label();
     look_up(program, queues, COOKIE_AT);
     program.go_if(R0, Test::IsNot, 0, is_known);
     program.put((0..QUEUE as i16 / 8).map(|word| store_number(R10, EMPTY + 8 * word, 0)));
-    update(program, queues, [COOKIE_AT, EMPTY], NEW);
+    update(program, queues, [COOKIE_AT, EMPTY], BPF_NOEXIST);
     look_up(program, queues, COOKIE_AT);
     program.go_if(R0, Test::Is, 0, out);
     program.place(is_known);

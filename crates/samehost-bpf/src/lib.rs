@@ -4,7 +4,6 @@
 mod call;
 mod connects;
 mod exchanges;
-mod instruction;
 mod map;
 mod program;
 mod types;

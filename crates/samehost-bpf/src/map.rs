@@ -1,4 +1,5 @@
-//! A map of the kernel: a table that a program writes and this process reads.
+//! A map of the kernel: a table that programs write and this process reads. Keys and values are bytes here; whoever makes a map
+//! knows what stands in them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -6,10 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use crate::call::{self, MapCreate, MapElement, TypesLoad};
 use crate::types;
 
-/// A kind of map (`enum bpf_map_type`).
+/// `enum bpf_map_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `BPF_MAP_TYPE_HASH`
     Hash = 1,
     /// `BPF_MAP_TYPE_ARRAY`: its key is a number of 32 bits.
     Array = 2,
@@ -38,7 +38,7 @@ pub(crate) struct Map {
     descriptor: OwnedFd,
     key_bytes: usize,
     value_bytes: usize,
-    /// How many values an entry has.
+    /// Values of an entry: 1, or one of each processor.
     values: usize,
 }
 
@@ -62,7 +62,6 @@ impl Map {
             most_entries,
             ..MapCreate::default()
         };
-        // The kernel refuses these two (EINVAL) without a type of the key and one of the value.
         let types = if kind.is_carried() { Some(load_types(value_bytes)?) } else { None };
         if let Some(types) = &types {
             argument.flags = AS_NEEDED;
@@ -86,15 +85,22 @@ impl Map {
         let argument = self.element(key, value.as_mut_ptr() as u64);
         // SAFETY: the kernel reads as many bytes as the map was made with from the key, and writes as many into the value for
         // each processor; both have so many, and nobody else has the value.
-        unsafe { call::bpf(call::MAP_LOOK_UP, &argument) }.is_ok().then_some(value)
+        match unsafe { call::bpf(call::MAP_LOOK_UP, &argument) } {
+            Ok(_) => Some(value),
+            Err(_) => None,
+        }
     }
 
-    /// The keys of a hash. While a program adds some, one may be missing, or stand in it twice.
+    /// The keys of a hash, at most so many. While a program adds some, one may be missing, or stand among them twice: the kernel
+    /// looks for the key after the last one, and begins anew where that is gone, so that without a limit it might never end.
     pub(crate) fn keys(&self, most: usize) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         while keys.len() < most {
             let mut next = vec![0; self.key_bytes];
-            let last = keys.last().map_or(0, |last| last.as_ptr() as u64);
+            let last = match keys.last() {
+                Some(last) => last.as_ptr() as u64,
+                None => 0,
+            };
             let argument = MapElement {
                 map: self.descriptor.as_raw_fd() as u32,
                 reserved: 0,
@@ -112,7 +118,6 @@ impl Map {
         keys
     }
 
-    /// The argument about an entry, whose value is at an address.
     fn element(&self, key: &[u8], value: u64) -> MapElement {
         MapElement {
             map: self.descriptor.as_raw_fd() as u32,
@@ -142,7 +147,8 @@ impl Map {
     }
 }
 
-/// Gives the kernel the types of a number of 32 bits and of a value.
+/// Gives the kernel the types of a number of 32 bits and of a value, without which it refuses a map whose values are carried
+/// (EINVAL).
 fn load_types(value_bytes: usize) -> io::Result<OwnedFd> {
     let bytes = types::of_carried(value_bytes);
     let argument = TypesLoad {
@@ -160,7 +166,10 @@ fn load_types(value_bytes: usize) -> io::Result<OwnedFd> {
 /// How many processors the machine may have: so many values the kernel writes.
 fn processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    last_of(&text).map(|last| last + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    match last_of(&text) {
+        Some(last) => Ok(last + 1),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// The last of a list such as `0-3` or `0,2-7`.
@@ -182,7 +191,7 @@ impl AnyAmount {
         let any = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // Where neither is allowed the first map says what is missing.
         let is_raised = set(&any) || set(&libc::rlimit { rlim_cur: before.rlim_max, ..before });
-        AnyAmount { before: is_raised.then_some(before) }
+        AnyAmount { before: if is_raised { Some(before) } else { None } }
     }
 }
 
@@ -198,7 +207,7 @@ fn limit() -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one limit, and nobody else has it.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    (result == 0).then_some(limit)
+    if result == 0 { Some(limit) } else { None }
 }
 
 fn set(limit: &libc::rlimit) -> bool {

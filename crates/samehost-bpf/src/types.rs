@@ -1,5 +1,6 @@
-//! Types of programs (BTF): the kernel's own, as far as a program needs them that is attached to one, and those of a value that
-//! sockets or threads carry.
+//! Types of programs (BTF, `linux/btf.h`): the kernel's own, as far as a program needs them that is attached to one, and those of
+//! a value that sockets or threads carry. Places and numbers are looked up in the running kernel and never compiled in, so that
+//! no header and no compiler of BPF is needed; what is not there is an error that names it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,29 +19,31 @@ const TYPEDEF: u32 = 8;
 const FUNCTION: u32 = 12;
 const PROTOTYPE: u32 = 13;
 
-/// Numbers of the types in [`of_carried`].
+/// The numbers that types have in [`of_carried`].
 pub(crate) const INTEGER: u32 = 1;
 pub(crate) const STRUCTURE: u32 = 2;
 
-/// The types of the running kernel.
 #[derive(Debug)]
 pub(crate) struct Types(Vec<u8>);
 
-/// A type, as it is found on a walk.
 struct Found<'a> {
     number: u32,
     kind: u32,
-    /// Where its parts begin.
-    parts: usize,
-    members: usize,
+    parts: Parts,
     /// Its name, and all that follows.
     name: &'a [u8],
+}
+
+/// Where members of a structure or arguments of a function stand among the bytes, and how many there are.
+#[derive(Clone, Copy)]
+struct Parts {
+    at: usize,
+    count: usize,
     /// Where the names begin.
     names: usize,
 }
 
 impl Types {
-    /// Reads them.
     ///
     /// # Errors
     /// `NotFound` where the kernel has no BTF (CONFIG_DEBUG_INFO_BTF; Debian 11 and later have it).
@@ -70,12 +73,14 @@ impl Types {
     /// # Errors
     /// `NotFound` where there is no such function.
     pub(crate) fn arguments(&self, function: u32) -> io::Result<i16> {
-        self.parts_of(function, &[FUNCTION])
-            // What its kind adds would follow its own type.
-            .and_then(|(end, _)| word(&self.0, end - 4))
-            .and_then(|prototype| self.parts_of(prototype, &[PROTOTYPE]))
-            .and_then(|(_, arguments)| i16::try_from(arguments).ok())
-            .ok_or_else(|| missing(&format!("no arguments of function {function}")))
+        self.prototype(function).ok_or_else(|| missing(&format!("no arguments of function {function}")))
+    }
+
+    fn prototype(&self, function: u32) -> Option<i16> {
+        let function = self.parts_of(function, &[FUNCTION])?;
+        // The number of a function's prototype is the last word of its type; a function has no parts.
+        let prototype = self.parts_of(word(&self.0, function.at - 4)?, &[PROTOTYPE])?;
+        i16::try_from(prototype.count).ok()
     }
 
     /// Where a member begins in its structure, in bytes; also one of a structure or union without a name in it.
@@ -83,9 +88,10 @@ impl Types {
     /// # Errors
     /// `NotFound` where there is none.
     pub(crate) fn offset(&self, structure: &str, member: &str) -> io::Result<i16> {
-        self.bytes_before(structure, member)
-            .and_then(|bytes| i16::try_from(bytes).ok())
-            .ok_or_else(|| missing(&format!("no {structure}.{member}")))
+        match self.bytes_before(structure, member).map(i16::try_from) {
+            Some(Ok(bytes)) => Ok(bytes),
+            _ => Err(missing(&format!("no {structure}.{member}"))),
+        }
     }
 
     fn number(&self, kind: u32, name: &str) -> Option<u32> {
@@ -103,21 +109,20 @@ impl Types {
         let mut found = None;
         self.walk(|one| {
             if one.kind == STRUCTURE_KIND && is_called(one.name, structure) {
-                found = Some((one.parts, one.members, one.names));
+                found = Some(one.parts);
             }
             found.is_some()
         })?;
-        let (parts, members, names) = found?;
-        self.bytes_within(parts, members, names, member)
+        self.bytes_within(found?, member)
     }
 
-    /// Where a member begins among so many parts of a structure.
-    fn bytes_within(&self, parts: usize, members: usize, names: usize, member: &str) -> Option<u32> {
-        for part in 0..members {
-            let at = parts + MEMBER * part;
+    /// Where a member begins in a structure, in bytes; those of structures and unions without a name in it are its own.
+    fn bytes_within(&self, parts: Parts, member: &str) -> Option<u32> {
+        for part in 0..parts.count {
+            let at = parts.at + MEMBER * part;
             // With bit fields the size stands above the place; a pointer has none.
             let bytes = (word(&self.0, at + 8)? & 0xff_ffff) / 8;
-            let name = self.0.get(names + word(&self.0, at)? as usize..)?;
+            let name = self.0.get(parts.names + word(&self.0, at)? as usize..)?;
             if is_called(name, member) {
                 return Some(bytes);
             }
@@ -125,27 +130,28 @@ impl Types {
                 continue;
             }
             let inner = self.parts_of(word(&self.0, at + 4)?, &[STRUCTURE_KIND, UNION_KIND]);
-            let Some((inner, its_members)) = inner else { continue };
-            if let Some(more) = self.bytes_within(inner, its_members, names, member) {
+            let Some(inner) = inner else { continue };
+            if let Some(more) = self.bytes_within(inner, member) {
                 return Some(bytes + more);
             }
         }
         None
     }
 
-    /// Where the parts of a type begin, and how many it has; `None` for types of other kinds than these.
-    fn parts_of(&self, number: u32, kinds: &[u32]) -> Option<(usize, usize)> {
+    /// The parts of the type with this number; `None` for types of other kinds than these.
+    fn parts_of(&self, number: u32, kinds: &[u32]) -> Option<Parts> {
         let mut found = None;
         self.walk(|one| {
             if one.number == number && kinds.contains(&one.kind) {
-                found = Some((one.parts, one.members));
+                found = Some(one.parts);
             }
             one.number >= number
         })?;
         found
     }
 
-    /// Shows each type, until one is taken; `None` if the bytes are not BTF of this byte order, or end early.
+    /// Shows each type, until one is taken; `None` if the bytes are not BTF of this byte order, or end early. Types have no
+    /// index and different lengths: the number of one is known only by a walk from the first, which takes milliseconds.
     fn walk(&self, mut takes: impl FnMut(&Found<'_>) -> bool) -> Option<()> {
         let types = self.0.as_slice();
         let header = word(types, 4)? as usize;
@@ -158,12 +164,13 @@ impl Types {
         let mut number = 1;
         while at < end {
             let info = word(types, at + 4)?;
-            let (kind, members) = (info >> 24 & 31, (info & 0xffff) as usize);
+            let kind = info >> 24 & 31;
+            let parts = Parts { at: at + TYPE, count: (info & 0xffff) as usize, names };
             let name = types.get(names + word(types, at)? as usize..)?;
-            if takes(&Found { number, kind, parts: at + TYPE, members, name, names }) {
+            if takes(&Found { number, kind, parts, name }) {
                 return Some(());
             }
-            at += TYPE + added(kind, members)?;
+            at += TYPE + added(kind, parts.count)?;
             number += 1;
         }
         Some(())
@@ -207,7 +214,6 @@ pub(crate) fn of_carried(value_bytes: usize) -> Vec<u8> {
     written(&[int, INTEGER_KIND << 24, 4, 32, value, STRUCTURE_KIND << 24, value_bytes as u32], names)
 }
 
-/// BTF with these types and names.
 fn written(types: &[u32], names: &[u8]) -> Vec<u8> {
     let bytes = 4 * types.len() as u32;
     // The magic and the version share a word, which a machine writes in its own order.

@@ -1,5 +1,5 @@
 //! Renders a report as terminal text, JSON, CSV, Markdown or HTML. Pure: reads no clock, opens no file,
-//! prints nothing. Verdicts come from `samehost-stats`; this crate only words them.
+//! prints nothing. Verdicts come from `samehost-analysis`; this crate only words them.
 //!
 //! A renderer is one file and one line in [`RENDERERS`]. The terminal is separate, because it has a width and
 //! colours.
@@ -20,17 +20,15 @@ pub use formats::metrics::{
     Distribution, Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,
 };
 pub use formats::terminal::Terminal;
-pub use layout::text::wrap;
+pub use layout::wrap;
 pub use verbs::checkup::{Around, Finding, FindingKind, Running};
-pub use verbs::exchanges::{
-    missing_for_exchanges, part_in_percent, reason_of_no_time, saving_in_short, saving_in_words,
-    undecided_in_words,
-};
+pub use verbs::exchanges::{missing_for_exchanges, reason_of_no_time};
 pub use verbs::history::{Change, Run};
 pub use verbs::how::Clients;
 #[cfg(feature = "html")]
 pub use verbs::reproduction::reproduction_as_html;
 pub use verbs::reproduction::reproduction_as_markdown;
+pub use verbs::savings::{part_in_percent, saving_in_short, saving_in_words, undecided_in_words};
 pub use verbs::scan::Notes;
 pub use verbs::scan_changes::When;
 pub use verbs::switch::own_times_in_words;
@@ -38,12 +36,13 @@ pub use verbs::switch::own_times_in_words;
 pub struct Renderer {
     /// Name of the format, as in `--json`.
     pub name: &'static str,
-    /// Purpose in one line.
     pub about: &'static str,
     pub render: fn(&Report, &mut dyn Write) -> io::Result<()>,
 }
 
-/// All formats, in the order in which help lists them.
+/// All formats of a report, in the order in which help lists them. Each takes an analysed report and writes bytes: what a report says
+/// is in `measurement/`, once for all of them, and a format only decides where it stands. A new kind of result is a type in the model, a
+/// rule in the analysis and a page here (docs/decisions/0084).
 pub const RENDERERS: &[Renderer] = &[
     Renderer {
         name: "json",

@@ -89,17 +89,20 @@ fn find_softirqs(arms: &[ArmTrials<'_>]) -> Option<Issue> {
 /// A cgroup quota that was exhausted in any counted trial. A median would hide throttling, because it comes
 /// in bursts.
 fn find_throttling(arms: &[ArmTrials<'_>]) -> Option<Issue> {
-    let trials: Vec<f64> =
-        arms.iter().flat_map(|trials| &trials.counted).map(|s| s.machine.throttled_ms).collect();
-    let hit: Vec<f64> = trials.iter().copied().filter(|ms| *ms > 0.0).collect();
-    if hit.is_empty() {
+    let (mut trials, mut throttled, mut all_ms) = (0, 0, 0.0);
+    for trial in arms.iter().flat_map(|trials| &trials.counted) {
+        trials += 1;
+        if trial.machine.throttled_ms > 0.0 {
+            throttled += 1;
+            all_ms += trial.machine.throttled_ms;
+        }
+    }
+    if throttled == 0 {
         return None;
     }
     let message = format!(
-        "the cgroup's CPU quota ran out in {} of {} trials, for {:.0} ms in all: the verdicts are about this machine with that quota",
-        hit.len(),
-        trials.len(),
-        hit.iter().sum::<f64>().max(1.0)
+        "the cgroup's CPU quota ran out in {throttled} of {trials} trials, for {:.0} ms in all: the verdicts are about this machine with that quota",
+        all_ms.max(1.0)
     );
     Some(Issue {
         arm: None,
@@ -147,12 +150,13 @@ fn worst(
     limit: f64,
     read: impl Fn(&Trial) -> f64,
 ) -> Option<Worst> {
-    let beyond: Vec<(&str, f64)> = arms
-        .iter()
-        .filter(|trials| counts(trials))
-        .filter_map(|trials| Some((trials.arm.id.as_str(), trials.median(|s| Some(read(s)))?)))
-        .filter(|(_, value)| *value > limit)
-        .collect();
+    let mut beyond: Vec<(&str, f64)> = Vec::new();
+    for trials in arms.iter().filter(|trials| counts(trials)) {
+        let Some(value) = trials.median(|trial| Some(read(trial))) else { continue };
+        if value > limit {
+            beyond.push((&trials.arm.id, value));
+        }
+    }
     let (id, value) = beyond.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(Worst { id: id.to_owned(), value, alone: beyond.len() == 1 && arms.len() > 1 })
 }
@@ -168,9 +172,8 @@ fn machine_issue(code: Code, worst: &Worst, message: String) -> Issue {
 /// everything. In six such reports 77 of 84 barred intervals lay wholly beyond the margin, and no ratio
 /// had moved by more than 6 % from the quiet one (docs/method.md §7).
 const WORTH_SAYING: f64 = 10.0;
-/// Part of the others' CPU time from which on a program is named.
+/// Programs with a tenth of that time are named, at most three.
 const NAMED: f64 = 0.1;
-/// Most programs that are named.
 const MOST_NAMED: usize = 3;
 /// Shortest observation, in milliseconds, that says what other programs used.
 /// The kernel counts busy and idle time in ticks of about 10 ms: one tick within 100 ms is 5 % of two
@@ -184,7 +187,6 @@ const LEAST_SPAN_MS: f64 = 1000.0;
 pub struct OtherLoad {
     /// Percent of one CPU, the mean over all trials, or of the whole measurement where its programs used more.
     pub percent: f64,
-    /// The busiest programs.
     pub programs: Vec<OtherProgram>,
 }
 

@@ -66,7 +66,7 @@ fn is_server_saturated(utilization: f64, cpus: u32) -> bool {
     one_thread || machine
 }
 
-/// A closed loop with a saturated client, which measures the client's speed.
+/// A closed loop whose client was saturated. The server's side is server and proxy together.
 fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
@@ -76,7 +76,6 @@ fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
         return None;
     }
     let id = &trials.arm.id;
-    // A proxy counts as part of the server's side.
     let server = trials.median(|s| Some(s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)));
     let (invalidates, message) = match server {
         Some(server) if is_server_saturated(server, cpus) => (
@@ -110,24 +109,32 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
-    let threads =
-        report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let threads = client_threads(report);
     let used = trials.median(|s| {
         // Callers have a thread for each connection; their CPU time is only in the CPU time per operation.
         let of_operations = s.client_cpu_us_per_op.unwrap_or(0.0) * s.operations as f64 / (s.seconds * 1e6);
         let client = (s.client_utilization? * threads).max(of_operations);
         Some(client + s.server_utilization? + s.proxy_utilization.unwrap_or(0.0))
     })?;
-    (used >= MACHINE_FULL * f64::from(report.head.host.cpus_allowed)).then_some(used)
+    if used >= MACHINE_FULL * f64::from(report.head.host.cpus_allowed) { Some(used) } else { None }
+}
+
+/// The client's threads by the workload's parameters; 1 where there is no such parameter.
+pub(crate) fn client_threads(report: &Report) -> f64 {
+    match report.head.workload.parameters.get("threads") {
+        Some(text) => text.parse().unwrap_or(1.0),
+        None => 1.0,
+    }
 }
 
 /// One warning for all points where the machine was full.
 fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
-    let (least, most) = (
-        filled.iter().map(|(_, used)| *used).reduce(f64::min)?,
-        filled.iter().map(|(_, used)| *used).reduce(f64::max)?,
-    );
+    if filled.is_empty() {
+        return None;
+    }
     let ids: Vec<&str> = filled.iter().map(|(id, _)| *id).collect();
+    let least = filled.iter().map(|(_, used)| *used).fold(f64::INFINITY, f64::min);
+    let most = filled.iter().map(|(_, used)| *used).fold(0.0, f64::max);
     let named = match ids.as_slice() {
         few if few.len() <= 4 => few.join(", "),
         [first, .., last] => format!("{} arms from {first} to {last}", ids.len()),

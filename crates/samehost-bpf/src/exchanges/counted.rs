@@ -1,12 +1,12 @@
-//! What was counted of each pair.
+//! What the kernel counted of connections and of their pairs, read from its maps into values that this process can keep, subtract
+//! and add.
 
 use super::programs::Maps;
 use super::record::{
     BACK, BUCKETS, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record,
-    TAKEN, UNASKED, UNTIMED, VIOLATIONS, at_most, bucket, quantile,
+    TAKEN, UNASKED, UNTIMED, Unfinished, VIOLATIONS, at_most, bucket, quantile,
 };
 
-/// What was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// By the numbers with which connections were named.
@@ -17,7 +17,6 @@ pub struct Counted {
     pub lost: u64,
 }
 
-/// What was counted of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OfConnection {
     /// Whether both its ends were found.
@@ -34,12 +33,10 @@ pub struct OfConnection {
     pub log_sum: f64,
 }
 
-/// What was counted of a pair's connections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairCounts {
     /// Connections both of whose ends were found.
     pub connections: u32,
-    /// Exchanges one at a time.
     pub exchanges: u64,
     /// Exchanges that overlapped with others of their connection; they are not among [`PairCounts::exchanges`].
     pub violations: u64,
@@ -64,11 +61,9 @@ pub struct PairCounts {
     pub parts: [u64; 5],
 }
 
-/// Times of exchanges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
     pub count: u64,
-    /// Their sum, in nanoseconds.
     pub nanoseconds: u64,
     counts: Vec<u64>,
 }
@@ -83,7 +78,10 @@ impl Times {
     /// Their mean, in microseconds, which is exact; `None` without any.
     #[must_use]
     pub fn mean_us(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.nanoseconds as f64 / self.count as f64 / 1000.0)
+        if self.count == 0 {
+            return None;
+        }
+        Some(self.nanoseconds as f64 / self.count as f64 / 1000.0)
     }
 
     /// The microseconds below which this part of them lies, 0 to 1, within 3 %; `None` without any.
@@ -134,7 +132,7 @@ pub(super) enum Last {
     Waits,
 }
 
-/// Reads the records of so many connections.
+/// Reads the records of so many connections, and the buckets of so many pairs. A record that cannot be read counts as nothing.
 pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64, last: Last) -> Counted {
     let mut all = vec![PairCounts::default(); pairs as usize];
     for (pair, counts) in (0_u32..).zip(&mut all) {
@@ -154,25 +152,26 @@ pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64, last: Last) 
 
 impl OfConnection {
     fn of(record: &Record) -> Self {
-        let unfinished = record.unfinished().and_then(|unfinished| unfinished.nanoseconds);
-        let later = record.timed().saturating_sub(u64::from(record.opening().is_some()))
-            + u64::from(unfinished.is_some());
-        let (timed, nanoseconds, log_sum) = match record.opening().filter(|_| later == 0) {
-            Some(alone) => (1, alone, log(alone)),
-            None => (
-                later,
-                record.at(FIRST_SUM) + unfinished.unwrap_or(0),
-                record.log_sum() + unfinished.map_or(0.0, log),
-            ),
-        };
-        OfConnection {
+        let opening = record.opening();
+        let mut found = OfConnection {
             has_both_ends: record.is_named(),
             has_sent: record.at(OUT) > 0,
             has_read: record.at(RECEIVES) > 0,
-            timed,
-            nanoseconds,
-            log_sum,
+            timed: record.timed().saturating_sub(u64::from(opening.is_some())),
+            nanoseconds: record.at(FIRST_SUM),
+            log_sum: record.log_sum(),
+        };
+        if let Some(Unfinished { nanoseconds: Some(nanoseconds), .. }) = record.unfinished() {
+            found.timed += 1;
+            found.nanoseconds += nanoseconds;
+            found.log_sum += log(nanoseconds);
         }
+        if let Some(alone) = opening
+            && found.timed == 0
+        {
+            (found.timed, found.nanoseconds, found.log_sum) = (1, alone, log(alone));
+        }
+        found
     }
 }
 
@@ -180,7 +179,6 @@ fn log(nanoseconds: u64) -> f64 {
     (nanoseconds.max(1) as f64).ln()
 }
 
-/// Buckets of all processors together.
 fn buckets(maps: &Maps, key: u32) -> Vec<u64> {
     let mut sums = vec![0; BUCKETS];
     let bytes = maps.times.get(&key.to_ne_bytes()).unwrap_or_default();
@@ -237,7 +235,6 @@ impl PairCounts {
         }
     }
 
-    /// Adds what was counted of other connections.
     pub fn merge(&mut self, other: &PairCounts) {
         self.connections += other.connections;
         self.exchanges += other.exchanges;
@@ -270,7 +267,9 @@ impl PairCounts {
         self.bytes_received += record.at(RECEIVED);
         self.first.count += record.timed().saturating_sub(u64::from(record.opening().is_some()));
         self.first.nanoseconds += record.at(FIRST_SUM);
-        if let Some(alone) = record.opening().filter(|_| record.timed() == 1 && record.unfinished().is_none())
+        if let Some(alone) = record.opening()
+            && record.timed() == 1
+            && record.unfinished().is_none()
         {
             self.first.add(alone);
         }
@@ -280,7 +279,9 @@ impl PairCounts {
         for (sum, place) in self.parts.iter_mut().zip(PART_SUMS) {
             *sum += record.at(place);
         }
-        if let Some(unfinished) = record.unfinished().filter(|_| last == Last::Counts) {
+        if let Some(unfinished) = record.unfinished()
+            && last == Last::Counts
+        {
             self.exchanges += 1;
             match unfinished.nanoseconds {
                 Some(nanoseconds) => self.first.add(nanoseconds),

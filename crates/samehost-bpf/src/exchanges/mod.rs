@@ -9,9 +9,8 @@ mod record;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::instruction::Instruction;
 use crate::map::{AnyAmount, Kind, Map};
-use crate::program::{Attached, Place, Program};
+use crate::program::{Attached, Instruction, Place, Program};
 use crate::types::Types;
 use counted::Last;
 pub use counted::{Counted, OfConnection, PairCounts, Times};
@@ -24,7 +23,7 @@ const SENDERS: [&str; 3] = ["inet_sendmsg", "inet6_sendmsg", "unix_stream_sendms
 /// Functions that send pages: sendfile(2) and splice(2) to a socket end in them before Linux 6.5.
 const PAGE_SENDERS: [&str; 2] = ["inet_sendpage", "unix_stream_sendpage"];
 const RECEIVERS: [&str; 3] = ["inet_recvmsg", "inet6_recvmsg", "unix_stream_recvmsg"];
-/// What sockets call when bytes are there for their owner.
+/// The function that nearly all sockets call when bytes are there for their owner.
 const ARRIVAL: &str = "sock_def_readable";
 
 /// How the beginning of a send is known, and the end of a call; the best that the kernel takes is found
@@ -49,12 +48,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether functions that send are stamped where they begin.
     fn is_at_entries(self) -> bool {
         matches!(self, Mode::Entries | Mode::Functions | Mode::FunctionsByCookie)
     }
 
-    /// Whether the ends of calls are seen where functions return.
     fn is_at_returns(self) -> bool {
         matches!(self, Mode::Functions | Mode::FunctionsByCookie)
     }
@@ -73,7 +70,6 @@ pub enum Unavailable {
     Refused(io::Error),
 }
 
-/// A connection that is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Cookies of its ends (`idiag_cookie`, `udiag_cookie`, SO_COOKIE).
@@ -109,9 +105,9 @@ impl Opening {
 #[derive(Debug)]
 pub struct Exchanges {
     maps: Maps,
+    /// Numbers that there is room for, and how many connections have been named.
     pairs: u32,
     connections: u32,
-    /// Connections that are measured.
     named: u32,
     mode: Mode,
     refused: Option<io::Error>,
@@ -121,11 +117,10 @@ pub struct Exchanges {
     attached: Vec<Attached>,
 }
 
-/// What exchanges are to be measured of.
+/// How many connections and pairs there is to be room for, and whether the connections are going to be opened.
 struct Asked {
     connections: u32,
     pairs: u32,
-    /// Whether they are going to be opened.
     are_new: bool,
 }
 
@@ -139,7 +134,6 @@ impl Asked {
     }
 }
 
-/// What the kernel took, and what it did not.
 struct Loaded {
     maps: Maps,
     mode: Mode,
@@ -167,7 +161,9 @@ impl Programs {
 
 impl Exchanges {
     /// Begins to measure so many connections at most, of so many pairs: those that [`Exchanges::name`] names. Where the kernel
-    /// allows no program at a function's entry, `exact` stamps system calls.
+    /// allows no program at a function's entry, `exact` stamps system calls. That is asked for and not the rule, because it costs
+    /// each system call of the machine a little: a ping-pong of 18 µs needs 2 to 2.5 µs more CPU time in place of 1
+    /// (docs/decisions/0134).
     ///
     /// # Errors
     /// What is missing.
@@ -201,7 +197,7 @@ impl Exchanges {
         self.mode
     }
 
-    /// What the kernel replied where it did not take a mode before this one.
+    /// What the kernel replied where it did not take a mode that is tried before this one; `None` for the first.
     #[must_use]
     pub fn refused(&self) -> Option<&io::Error> {
         self.refused.as_ref()
@@ -235,7 +231,9 @@ impl Exchanges {
         Ok(taken)
     }
 
-    /// Counts what there was so far; an exchange that has its reply and that no other followed is not among it yet.
+    /// Counts what there was so far, of all connections and pairs; [`Counted::since`] makes the difference of two such counts. An
+    /// exchange that has its reply and that no other followed is not among it yet: which piece of its reply was the last is known
+    /// when the client sends again.
     #[must_use]
     pub fn so_far(&self) -> Counted {
         counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Waits)
@@ -268,13 +266,13 @@ impl Exchanges {
         Ok(Some(number))
     }
 
-    /// Ends the measurement and counts.
+    /// Takes the programs away and counts, with the exchanges that no other followed.
     #[must_use]
     pub fn finish(mut self) -> Counted {
         self.end()
     }
 
-    /// The same for who has this among other things.
+    /// The same where the owner keeps its other fields.
     pub fn end(&mut self) -> Counted {
         self.attached.clear();
         counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Counts)
@@ -291,7 +289,6 @@ fn tracepoints(types: &Types) -> io::Result<[u32; 3]> {
     Ok([types.tracepoint(sent)?, types.tracepoint(received)?, types.tracepoint(arrived)?])
 }
 
-/// The programs for a kernel that has the tracepoints.
 fn at_tracepoints(
     types: &Types,
     asked: &Asked,
@@ -326,13 +323,11 @@ fn at_tracepoints(
     Ok(Loaded { maps, mode, refused, names: Some(names), programs })
 }
 
-/// The program that gives sockets what they carry.
 fn names(types: &Types, maps: &Maps, sock: i16) -> io::Result<Program> {
     let walk = types.function("bpf_iter_task_file")?;
     Program::load(Place::Iterator, walk, &programs::names(maps, sock))
 }
 
-/// Adds the program that sees connections open, where they are measured from then on.
 fn opened(types: &Types, maps: &Maps, programs: &mut Programs) -> io::Result<()> {
     let Some(opening) = &maps.opening else { return Ok(()) };
     let number = types.tracepoint("inet_sock_set_state")?;
@@ -433,12 +428,10 @@ fn number_of(types: &Types, name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// What the kernel replied to a program at this function.
 fn of_function(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// Both errors, one after the other.
 fn joined(first: io::Error, second: io::Error) -> io::Error {
     io::Error::new(second.kind(), format!("{first}; {second}"))
 }

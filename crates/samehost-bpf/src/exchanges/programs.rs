@@ -19,14 +19,14 @@ use super::record::{
     compute_log,
 };
 use super::{Mode, Opening};
-use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
-use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use crate::instruction::{
+use crate::map::{Kind, Map};
+use crate::program::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
+use crate::program::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::program::{
     AS_UNIX, Assembly, COOKIE, DELETE, Instruction, LOOK_UP, Label, NOW, OF_SOCKET, OF_TASK, Register,
     SOCKET_OF_FILE, TASK, Test, UPDATE, call, compute, copy, copy_word, count, end, load_long, load_word,
     map, set, store_long, store_number, store_word,
 };
-use crate::map::{Kind, Map};
 
 /// How much later than the first piece took a reply's next piece may come and still be asked for: 5 ms,
 /// in nanoseconds. It counts from the piece before and only after all was read. A server that sends a
@@ -35,7 +35,7 @@ use crate::map::{Kind, Map};
 const SILENCE: i32 = 5_000_000;
 /// In the place of [`SEEN_READING`]: the server has answered without having been seen to read.
 const MISSED: i32 = 2;
-/// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`: a socket or thread without a value gets one.
 const MAKE: i32 = 1;
 /// Places on the stack: a number of 32 bits, one of 64, and whether nobody knows when this send began.
 const NUMBER: i16 = -4;
@@ -76,7 +76,7 @@ impl Maps {
     }
 }
 
-/// A program under way: what it is for, and where it ends.
+/// A program that is being written: its instructions so far, and the label at its end, where it goes when there is no more to do.
 struct Writer<'a> {
     program: Assembly,
     maps: &'a Maps,
@@ -131,14 +131,13 @@ pub(super) fn sent(maps: &Maps, mode: Mode, at: Arguments) -> Vec<Instruction> {
 /// The end of a receive: tracepoint `sock_recv_length`, or where a function that receives returns; not of one that only looked
 /// (MSG_PEEK), failed, or was at the end of the stream.
 pub(super) fn received(maps: &Maps, mode: Mode, at: Arguments) -> Vec<Instruction> {
-    /// `MSG_PEEK`
-    const PEEK: i32 = 2;
+    const MSG_PEEK: i32 = 2;
     let mut to = Writer::new(maps, mode);
     let (is_servers, is_asked, is_first, is_reply) =
         (to.program.label(), to.program.label(), to.program.label(), to.program.label());
     to.program.put([load_long(R8, R1, at.result), load_long(R3, R1, at.flags)]);
     to.program.go_unless_positive(R8, to.out);
-    to.program.put([compute(R3, And, PEEK)]);
+    to.program.put([compute(R3, And, MSG_PEEK)]);
     to.program.go_if(R3, Test::IsNot, 0, to.out);
     to.load_sock(at.sock);
     to.find_record();
@@ -294,12 +293,11 @@ pub(super) fn names(maps: &Maps, sock: i16) -> Vec<Instruction> {
 /// Tracepoint `inet_sock_set_state`: socket, old state, new state. A connection is established for its client, whose socket is
 /// measured already, and right after that for the server, whose new socket has the same ports the other way round.
 pub(super) fn established(maps: &Maps, opening: &Opening) -> Vec<Instruction> {
-    /// `TCP_ESTABLISHED`
-    const ESTABLISHED: i32 = 1;
+    const TCP_ESTABLISHED: i32 = 1;
     let mut to = Writer::new(maps, Mode::Entries);
     let is_servers = to.program.label();
     to.program.put([load_long(R2, R1, 16), copy_word(R2, R2), load_long(R9, R1, 0)]);
-    to.program.go_if(R2, Test::IsNot, ESTABLISHED, to.out);
+    to.program.go_if(R2, Test::IsNot, TCP_ESTABLISHED, to.out);
     to.program.put([load_word(R8, R9, opening.ports_at)]);
     to.program.put([copy(R2, R9)]);
     to.find_carried();

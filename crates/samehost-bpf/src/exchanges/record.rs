@@ -1,35 +1,28 @@
 //! The record of a connection that both its ends share in the kernel: the moments of the exchange that goes on, and sums.
 //!
-//! Buckets of times: 16 for each octave, so that a time is known within 3 %. The kernel's programs compute a time's bucket, and
-//! this process reads quantiles from them.
-//!
-//! 8 buckets an octave were tried: ±6 % is more than the 5 % within which a time is promised. A mean is exact: it is made of
-//! sums beside the buckets.
+//! Times have buckets besides, 16 for each octave, so that a quantile is known within 3 %. The kernel's programs compute a time's
+//! bucket, and this process reads quantiles from them. A mean is exact: it is made of sums beside the buckets.
 
 use std::f64::consts::LN_2;
 
-use crate::instruction::Arithmetic::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Subtract};
-use crate::instruction::Register::{R1, R2, R3, R7};
-use crate::instruction::{Assembly, Test, compute, copy, set};
+use crate::program::Arithmetic::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Subtract};
+use crate::program::Register::{R1, R2, R3, R7};
+use crate::program::{Assembly, Test, compute, copy, set};
 
 /// Places of its parts, in bytes. Words of 64 bits, but for the first two.
 pub(super) const PAIR: i16 = 0;
 /// Which ends have been given their storage: 1 the client's, 2 the server's.
 pub(super) const NAMED: i16 = 4;
 
-/// The client begins to send; 0 before its first time.
+/// Moments of the exchange that goes on, in nanoseconds of the kernel's clock, 0 where there was none: the client begins to send
+/// (before its first time 0 as well), that is there for the server, the server has read a first piece and begins to send, that is
+/// there for the client, the client has read a first piece and, so far, a last one.
 pub(super) const BEGUN: i16 = 8;
-/// It is there for the server.
 pub(super) const ARRIVED: i16 = 16;
-/// The server has read a first piece.
 pub(super) const TAKEN_AT: i16 = 24;
-/// The server begins to send.
 pub(super) const ANSWERED: i16 = 32;
-/// It is there for the client.
 pub(super) const RETURNED: i16 = 40;
-/// The client has read a first piece.
 pub(super) const READ: i16 = 48;
-/// The client has read a piece, the last one so far.
 pub(super) const LAST: i16 = 56;
 
 /// What is odd about this exchange: it is not one at a time; nobody knows when it began; more came long after its reply.
@@ -73,13 +66,12 @@ pub(super) const LOG_SUM: i16 = 256;
 
 pub(super) const BYTES: usize = 264;
 
-/// A record as it was read.
 pub(super) struct Record(Vec<u8>);
 
 impl Record {
     /// `None` for bytes that are too few.
     pub(super) fn new(bytes: Vec<u8>) -> Option<Self> {
-        (bytes.len() >= BYTES).then_some(Record(bytes))
+        if bytes.len() >= BYTES { Some(Record(bytes)) } else { None }
     }
 
     pub(super) fn at(&self, place: i16) -> u64 {
@@ -115,7 +107,7 @@ impl Record {
         }
         let is_timed = self.at(IS_UNTIMED) == 0;
         let parts = if is_timed { self.parts() } else { None };
-        Some(Unfinished { nanoseconds: is_timed.then_some(read - begun), parts })
+        Some(Unfinished { nanoseconds: if is_timed { Some(read - begun) } else { None }, parts })
     }
 
     /// The parts of the exchange that goes on, as the programs count them: if all moments are known and follow each other.
@@ -166,7 +158,7 @@ fn named(pair: u32, ends: u32) -> [u8; BYTES] {
 /// counted outside, were rejected as well: at 100,000 requests a second that is what other tools cost,
 /// and here sums and buckets stay in the kernel (docs/decisions/0134).
 pub(crate) const BUCKETS: usize = 512;
-/// Buckets of an octave, and the logarithm of that.
+/// Buckets of an octave, and the logarithm of that to base two.
 const EACH: u64 = 16;
 const EACH_LOG: i32 = 4;
 /// Times of 2³⁵ ns, 34 s, and more are in the last one.
@@ -184,7 +176,8 @@ fn compute_octave(program: &mut Assembly) {
     }
 }
 
-/// Computes in `R2` the bucket of the nanoseconds in `R7`, and uses up `R1`, `R3` and `R7`.
+/// Computes in `R2` the bucket of the nanoseconds in `R7`, and uses up `R1`, `R3` and `R7`. BPF has no
+/// instruction for a logarithm: six halvings find the octave, and the bits below its first one are the step within.
 pub(crate) fn compute_bucket(program: &mut Assembly) {
     let (fits, is_small, done) = (program.label(), program.label(), program.label());
     program.put([set(R1, 1), compute(R1, ShiftLeft, LONGEST_LOG), compute(R1, Subtract, 1)]);
@@ -230,7 +223,7 @@ pub(super) fn compute_log(program: &mut Assembly) {
     }
 }
 
-/// Nanoseconds at which a bucket begins.
+/// Nanoseconds at which a bucket begins. The first 16 are a nanosecond wide.
 fn begin(bucket: usize) -> u64 {
     let (octave, step) = (bucket as u64 / EACH, bucket as u64 % EACH);
     match octave.checked_sub(1) {
@@ -239,7 +232,7 @@ fn begin(bucket: usize) -> u64 {
     }
 }
 
-/// The bucket of a time, in nanoseconds.
+/// The bucket of a time in nanoseconds, as [`compute_bucket`] computes it in the kernel.
 pub(crate) fn bucket(nanoseconds: u64) -> usize {
     let time = nanoseconds.min((1 << LONGEST_LOG) - 1);
     if time < EACH {
@@ -250,7 +243,8 @@ pub(crate) fn bucket(nanoseconds: u64) -> usize {
     (log - EACH_LOG as usize + 1) * EACH as usize + step as usize
 }
 
-/// How many times are at most so many nanoseconds; one in the bucket of the bound counts if more of the bucket is below it.
+/// How many of the counted times are at most so many nanoseconds, within 3 %: those in the bucket of the bound count if more than
+/// half of the bucket lies below it.
 pub(crate) fn at_most(counts: &[u64], nanoseconds: u64) -> u64 {
     let nanoseconds = nanoseconds.min((1 << LONGEST_LOG) - 1);
     let last = bucket(nanoseconds);
@@ -258,7 +252,8 @@ pub(crate) fn at_most(counts: &[u64], nanoseconds: u64) -> u64 {
     counts.iter().take(last + usize::from(is_below)).sum()
 }
 
-/// The nanoseconds below which this part of all times lies, 0 to 1; `None` without any.
+/// The nanoseconds below which this part of all counted times lies, 0 to 1, as if times lay evenly within their bucket; `None`
+/// without any.
 pub(crate) fn quantile(counts: &[u64], part: f64) -> Option<f64> {
     let all: u64 = counts.iter().sum();
     let rank = part * all as f64;
@@ -282,9 +277,8 @@ mod tests {
 
     use super::*;
     use crate::call;
-    use crate::instruction::Register::{R0, R1};
-    use crate::instruction::{end, load_long};
-    use crate::program::load_of_kind;
+    use crate::program::Register::{R0, R1};
+    use crate::program::{end, load_long, load_of_kind};
 
     /// `BPF_PROG_TYPE_RAW_TRACEPOINT`, which the kernel runs for a test with arguments that it is given.
     const RAW_TRACEPOINT: u32 = 17;

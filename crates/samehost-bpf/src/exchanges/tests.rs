@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::call;
-use crate::instruction::Register::{R1, R2, R3, R4, R8};
-use crate::instruction::{Assembly, call, end, load_long, map, set};
-use crate::program::load_of_kind;
+use crate::program::Register::{R1, R2, R3, R4, R8};
+use crate::program::{Assembly, call, end, load_long, load_of_kind, map, set};
 
 /// A connected stream of either kind.
 trait Stream: Read + Write + AsRawFd + Send {}

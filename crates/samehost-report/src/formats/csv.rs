@@ -3,11 +3,12 @@
 //!
 //! An arm without a comparison has a row for each metric, with the candidate's columns empty.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use samehost_analysis::group;
 use samehost_model::printable::clean;
-use samehost_model::{Arm, Comparison, MetricInfo, Point, Reason, Report};
+use samehost_model::{Arm, Better, Comparison, MetricInfo, Point, Report};
 
 use crate::measurement::{conditions, view};
 
@@ -17,8 +18,10 @@ const HEADER: [&str; 28] = [
     "confidence", "method", "blocks", "p_adjusted", "verdict", "noise_floor", "warnings", "started_at",
     "baseline_congestion", "candidate_congestion", "p_margin_adjusted", "grade",
 ];
-/// Number of columns from `started_at` on.
+/// How many columns there are from `started_at` on, and the place of `blocks`. New columns are added at the end, so that the places of
+/// the others stay.
 const LAST: usize = 5;
+const BLOCKS: usize = 18;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
@@ -45,7 +48,10 @@ fn harmless(cell: String) -> String {
 
 /// Unrounded number; empty for NaN and infinities.
 fn number(value: impl Into<Option<f64>>) -> String {
-    value.into().filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
+    match value.into() {
+        Some(value) if value.is_finite() => value.to_string(),
+        _ => String::new(),
+    }
 }
 
 fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
@@ -82,37 +88,43 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     let mut row = at(report, &arm.point, &metric.name, Some(metric));
     row.extend([clean(&arm.id), String::new(), number(median)]);
     row.resize(HEADER.len() - LAST, String::new());
-    row[18] = values.len().to_string();
+    row[BLOCKS] = values.len().to_string();
     row.extend([clean(&report.head.started_at), conditions::of_arm(report, &arm.id)]);
     row.resize(HEADER.len(), String::new());
     Some(row)
 }
 
-/// Columns that identify point, arm and metric.
 fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -> Vec<String> {
-    let better = metric.map_or("", |metric| match metric.better {
-        samehost_model::Better::Higher => "higher",
-        samehost_model::Better::Lower => "lower",
-    });
+    let (unit, better) = match metric {
+        Some(metric) if metric.better == Better::Higher => (clean(&metric.unit), "higher"),
+        Some(metric) => (clean(&metric.unit), "lower"),
+        None => (String::new(), ""),
+    };
+    let size = match point.size_bytes {
+        Some(bytes) => bytes.to_string(),
+        None => String::new(),
+    };
     vec![
         clean(&report.head.workload.name),
         point.connections.to_string(),
         number(point.rate_per_s),
-        point.size_bytes.map_or_else(String::new, |size| size.to_string()),
+        size,
         point.placement.to_string(),
         view::own_parameters(point),
         clean(name),
-        metric.map_or_else(String::new, |metric| clean(&metric.unit)),
+        unit,
         better.to_owned(),
     ]
 }
 
-/// Distinct codes of the reason and the warnings, spelled as in JSON.
+/// Distinct codes of the reason and the warnings, with their names in JSON.
 fn codes(comparison: &Comparison) -> String {
-    let reason = comparison.reason.as_ref().map(Reason::code);
-    let codes = reason.into_iter().chain(comparison.warnings.iter().map(|warning| warning.code));
-    let mut names: Vec<String> = codes.map(view::json_name).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.join(";")
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    if let Some(reason) = &comparison.reason {
+        names.insert(view::json_name(reason.code()));
+    }
+    for warning in &comparison.warnings {
+        names.insert(view::json_name(warning.code));
+    }
+    names.into_iter().collect::<Vec<_>>().join(";")
 }

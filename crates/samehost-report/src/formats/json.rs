@@ -6,20 +6,20 @@
 
 use std::io::{self, Write};
 
+use samehost_model::printable::escape;
 use samehost_model::{Report, Reproduction};
 use serde::Serialize;
-
-use samehost_model::printable::escape;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     pretty(&only_numbers(report), out)
 }
 
-/// Writes a reproduction with all its reports as JSON.
 pub fn reproduction_as_json(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     let mut reproduction = reproduction.clone();
-    for measurement in reproduction.experiments.iter_mut().flat_map(|one| &mut one.measurements) {
-        measurement.report = only_numbers(&measurement.report);
+    for experiment in &mut reproduction.experiments {
+        for measurement in &mut experiment.measurements {
+            measurement.report = only_numbers(&measurement.report);
+        }
     }
     pretty(&reproduction, out)
 }
@@ -29,7 +29,6 @@ fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", escape(&text))
 }
 
-/// The same JSON on one line.
 #[cfg(feature = "html")]
 pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&only_numbers(report))?)

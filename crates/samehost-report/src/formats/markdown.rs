@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use samehost_model::Report;
 use samehost_model::printable::clean;
 
-use crate::layout::grid::Grid;
-use crate::layout::text::Span;
+use crate::layout::{Grid, Span};
 use crate::measurement::view::View;
 use crate::measurement::{answer, conditions, figures, head, notes, words};
 
@@ -58,7 +57,6 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A GitHub-flavoured table.
 fn table(grid: &Grid, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", row(&grid.heads().map(escape).collect::<Vec<_>>()))?;
     let rules = (0..grid.columns.len()).map(|c| if grid.is_right(c) { "---:" } else { "---" }.to_owned());

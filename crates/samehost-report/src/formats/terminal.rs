@@ -5,22 +5,21 @@ use std::io::{self, Write};
 
 use samehost_model::Report;
 
-use crate::layout::text::{Line, Span, Tone, labelled, width, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, width, wrap_spans};
 use crate::measurement::notes::{self, Notes};
 use crate::measurement::plots::{quantile_plot, ratio_plot};
 use crate::measurement::view::View;
 use crate::measurement::{answer, conditions, effects, figures, head, words};
 
+/// What is known of the place where text is shown. Each verb adds its own `render_…` beside what it shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
-    /// Maximum width of a line, in columns.
+    /// Columns of a line at most; below 40 lines are longer than this.
     pub width: usize,
-    /// Whether to use colours and bold.
     pub color: bool,
 }
 
 impl Terminal {
-    /// Renders an analysed report.
     pub fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let view = View::of(report);
         let mut page = Page::new(self.width);
@@ -47,11 +46,12 @@ impl Terminal {
 
 impl Page {
     fn head(&self, view: &View<'_>) -> Vec<Line> {
-        let set = |tone: Tone, lines: Vec<String>| {
-            lines.into_iter().map(move |text| vec![Span::new(tone, text)].into())
-        };
-        let mut lines: Vec<Line> = set(Tone::Bold, head::flow(&head::what(view), self.columns)).collect();
-        lines.extend(set(Tone::Dim, head::flow(&head::how(view), self.columns)));
+        let mut lines = Vec::new();
+        for (tone, parts) in [(Tone::Bold, head::what(view)), (Tone::Dim, head::how(view))] {
+            for text in head::flow(&parts, self.columns) {
+                lines.push(Line::from(vec![Span::new(tone, text)]));
+            }
+        }
         if let Some(text) = head::outcome(view.report.head.outcome, &view.report.head.plan) {
             lines.extend(wrap_spans(&[Span::new(Tone::Doubt, text)], self.measure()));
         }
@@ -115,26 +115,18 @@ impl Page {
         for condition in &all {
             let label = if condition.label == before { "" } else { condition.label };
             before = condition.label;
-            lines.extend(labelled(
-                &Span::dim(label),
-                indent,
-                &[Span::plain(&condition.text)],
-                self.measure(),
-            ));
+            let text = [Span::plain(&condition.text)];
+            lines.extend(labelled(&Span::dim(label), indent, &text, self.measure()));
         }
         self.section(lines);
     }
 }
 
-// A screen under construction: sections of lines.
-
-/// Minimum width of a screen.
+/// Columns of a screen at least, and of running text at most: longer lines are hard to read.
 const NARROWEST: usize = 40;
-
-/// Maximum width of running text; longer lines are hard to read.
 const MEASURE: usize = 110;
 
-/// A screen under construction.
+/// A screen under construction: sections of lines, parted by empty ones. It knows no colours: [`Terminal::print`] sets them.
 pub(crate) struct Page {
     pub(crate) columns: usize,
     pub(crate) lines: Vec<Line>,
@@ -145,12 +137,10 @@ impl Page {
         Page { columns: width.max(NARROWEST), lines: Vec::new() }
     }
 
-    /// Width of running text, in columns.
     pub(crate) fn measure(&self) -> usize {
         self.columns.min(MEASURE)
     }
 
-    /// Adds lines after an empty one; does nothing for no lines.
     pub(crate) fn section(&mut self, lines: Vec<Line>) {
         if !lines.is_empty() && !self.lines.is_empty() {
             self.lines.push(Line::default());
@@ -158,7 +148,6 @@ impl Page {
         self.lines.extend(lines);
     }
 
-    /// Adds a warning that must not be missed.
     pub(crate) fn loud(&mut self, label: &str, message: &str) {
         let label = format!("{}!", label.to_uppercase());
         let text = [Span::new(Tone::Loud, notes::sentence(message))];
@@ -166,7 +155,6 @@ impl Page {
         self.section(labelled(&Span::new(Tone::Loud, label), indent, &text, self.measure()));
     }
 
-    /// Adds the warnings, grouped by code.
     pub(crate) fn notes(&mut self, notes: &[Notes]) {
         if notes.is_empty() {
             return;

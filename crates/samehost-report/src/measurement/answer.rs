@@ -1,4 +1,5 @@
-//! The answer: a sentence or two for each candidate, worded from verdict, metric and direction.
+//! The answer: a sentence or two for each candidate, worded from verdict, metric and direction. Nothing is judged here; which
+//! finding comes first is decided here: the first metric, then what contradicts it, then the most relevant of the rest.
 
 use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
@@ -6,12 +7,11 @@ use samehost_model::human::{
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
-use crate::layout::text::{Paragraph, Span, Tone};
+use crate::layout::{Paragraph, Span, Tone};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{ladder, predictions, words};
 
-/// One paragraph for each candidate.
 pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
     let names = view.candidates();
     if names.is_empty() {
@@ -32,7 +32,6 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
     answer
 }
 
-/// Answer for a single arm: the median of its first metric.
 fn alone(view: &View<'_>) -> Option<Paragraph> {
     let group = view.single()?;
     let metric = view.metrics().first()?;
@@ -43,7 +42,7 @@ fn alone(view: &View<'_>) -> Option<Paragraph> {
         view.name(&group.baseline.id),
         words::title(&metric.name),
         format_value(median, &metric.unit),
-        crate::layout::text::count(values.len(), "trial")
+        crate::layout::count(values.len(), "trial")
     );
     Some(vec![Span::plain(text)])
 }
@@ -54,11 +53,10 @@ fn is_decided(verdict: Verdict) -> bool {
 
 /// Answer for one point: the first metric, then the most relevant other finding.
 fn at_point(view: &View<'_>, name: &str) -> Paragraph {
-    let all: Vec<(&MetricInfo, &Comparison)> = view
-        .metrics()
-        .iter()
-        .filter_map(|metric| Some((metric, view.comparisons(&metric.name, name).next()?)))
-        .collect();
+    let mut all: Vec<(&MetricInfo, &Comparison)> = Vec::new();
+    for metric in view.metrics() {
+        all.extend(view.comparisons(&metric.name, name).next().map(|comparison| (metric, comparison)));
+    }
     let Some((metric, first)) = all.first().copied() else { return Vec::new() };
     let mut text = sentence(view, metric, first);
     let lost = losses(view, name);
@@ -85,7 +83,8 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     text
 }
 
-/// Values for which no ratio exists because the baseline's value is 0, such as refused connections.
+/// Values for which no ratio exists because one of them is 0, such as refused connections. They stand right behind the first metric:
+/// without a ratio there is no comparison of them, and no other sentence would have them.
 fn losses(view: &View<'_>, name: &str) -> Paragraph {
     let mut lost = without_ratio(view, name, Tone::Bad, |metric, base, candidate| match metric.better {
         Better::Lower => base == 0.0 && candidate > 0.0,
@@ -140,14 +139,22 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
         Verdict::Faster | Verdict::Slower => decided(view, metric, comparison, &format!("{name}: ")),
         Verdict::Equivalent => {
             let text = format!(
-                "in {title}: {name} ÷ {base} = {}{}, inside ±{}.",
-                format_ratio_aligned(comparison.ratio),
-                interval(comparison).map_or_else(String::new, |interval| format!(" ({interval})")),
+                "in {title}: {name} ÷ {base} = {}, inside ±{}.",
+                ratio(comparison),
                 format_percent(view.report.head.plan.margin)
             );
             vec![Span::new(Tone::Bold, "No difference that matters"), Span::plain(text)]
         }
         Verdict::Inconclusive => undecided(metric, comparison, &name, &base),
+    }
+}
+
+/// A ratio with its interval: `0.692 (0.675–0.709)`.
+fn ratio(comparison: &Comparison) -> String {
+    let ratio = format_ratio_aligned(comparison.ratio);
+    match interval(comparison) {
+        Some(interval) => format!("{ratio} ({interval})"),
+        None => ratio,
     }
 }
 
@@ -157,16 +164,12 @@ fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &st
     let lead = words::graded_at_length(comparison.grade(), direction);
     let reason = match &comparison.reason {
         None => String::new(),
-        Some(reason) => {
-            format!(": {}", words::cause(reason.code()).map_or_else(|| reason.in_full(), str::to_owned))
-        }
+        Some(reason) => match words::cause(reason.code()) {
+            Some(cause) => format!(": {cause}"),
+            None => format!(": {}", reason.in_full()),
+        },
     };
-    let text = format!(
-        "in {}: {name} ÷ {base} = {}{}{reason}.",
-        words::title(&metric.name),
-        format_ratio_aligned(comparison.ratio),
-        interval(comparison).map_or_else(String::new, |interval| format!(" ({interval})")),
-    );
+    let text = format!("in {}: {name} ÷ {base} = {}{reason}.", words::title(&metric.name), ratio(comparison));
     vec![Span::new(Tone::Doubt, lead), Span::plain(text)]
 }
 
@@ -201,27 +204,31 @@ fn against(candidate: f64, baseline: f64, unit: &str) -> String {
     }
 }
 
-/// Answer for several points: counts of verdicts for the first metric, then the other findings.
+/// Answer for several points: counts of verdicts for the first metric, then what was lost, or a metric that has verdicts where the
+/// first has none, or one that is worse somewhere.
 fn over_points(view: &View<'_>, name: &str) -> Paragraph {
-    let all = |metric: &MetricInfo| view.comparisons(&metric.name, name).collect::<Vec<_>>();
-    let mut metrics =
-        view.metrics().iter().map(|metric| (metric, all(metric))).filter(|(_, all)| !all.is_empty());
-    let Some((metric, first)) = metrics.next() else { return Vec::new() };
-    let has_verdict = |all: &[&Comparison], verdict| all.iter().any(|c| c.verdict == verdict);
-    let mut text = counted(view, metric, &first, name);
+    let mut compared: Vec<(&MetricInfo, Vec<&Comparison>)> = Vec::new();
+    for metric in view.metrics() {
+        let all: Vec<&Comparison> = view.comparisons(&metric.name, name).collect();
+        if !all.is_empty() {
+            compared.push((metric, all));
+        }
+    }
+    let Some(((metric, first), others)) = compared.split_first() else { return Vec::new() };
+    let mut text = counted(view, metric, first, name);
     let lost = losses(view, name);
     if !lost.is_empty() {
         text.extend(lost);
     } else if first.iter().all(|c| c.verdict == Verdict::Inconclusive) {
-        if let Some((metric, all)) =
-            metrics.find(|(_, all)| all.iter().any(|c| c.verdict != Verdict::Inconclusive))
-        {
-            text.extend(counted(view, metric, &all, name));
+        let mut others = others.iter();
+        let clear = others.find(|(_, all)| all.iter().any(|c| c.verdict != Verdict::Inconclusive));
+        if let Some((metric, all)) = clear {
+            text.extend(counted(view, metric, all, name));
         }
-    } else if !has_verdict(&first, Verdict::Slower)
-        && let Some((metric, all)) = metrics.find(|(_, all)| has_verdict(all, Verdict::Slower))
+    } else if !has_slower(first)
+        && let Some((metric, all)) = others.iter().find(|(_, all)| has_slower(all))
     {
-        let worse = part(view, metric, &all, Verdict::Slower).unwrap_or_default();
+        let worse = part(view, metric, all, Verdict::Slower).unwrap_or_default();
         text.push(Span::plain("But"));
         text.push(Span::new(Tone::Bad, format!("{}: {worse}.", words::title(&metric.name))));
     }
@@ -229,14 +236,19 @@ fn over_points(view: &View<'_>, name: &str) -> Paragraph {
     text
 }
 
-/// One metric over all points.
+fn has_slower(all: &[&Comparison]) -> bool {
+    all.iter().any(|comparison| comparison.verdict == Verdict::Slower)
+}
+
 fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str) -> Paragraph {
-    let base = all.first().map_or_else(String::new, |first| view.name(&first.baseline));
+    let Some(first) = all.first() else { return Vec::new() };
+    let base = view.name(&first.baseline);
     let mut text =
         vec![Span::new(Tone::Bold, format!("{name} against {base}, {}:", words::title(&metric.name)))];
-    let order = [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Inconclusive];
-    let parts: Vec<(Verdict, String)> =
-        order.into_iter().filter_map(|verdict| Some((verdict, part(view, metric, all, verdict)?))).collect();
+    let mut parts: Vec<(Verdict, String)> = Vec::new();
+    for verdict in [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Inconclusive] {
+        parts.extend(part(view, metric, all, verdict).map(|words| (verdict, words)));
+    }
     for (i, (verdict, words)) in parts.iter().enumerate() {
         let end = if i + 1 == parts.len() { "." } else { ";" };
         text.push(Span::new(words::tone(*verdict), format!("{words}{end}")));
@@ -247,10 +259,9 @@ fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str
 /// Points with one verdict: `12–38 % more at 4 of 6 points`.
 fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verdict) -> Option<String> {
     let these: Vec<&Comparison> = all.iter().copied().filter(|c| c.verdict == verdict).collect();
-    let ratios = || these.iter().map(|c| c.ratio);
-    let (low, high) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+    let ratios: Vec<f64> = these.iter().map(|c| c.ratio).collect();
+    let (low, high) = view::ends(&ratios)?;
     let what = match verdict {
-        _ if these.is_empty() => return None,
         Verdict::Faster | Verdict::Slower => words::span(metric, low, high),
         Verdict::Equivalent => "no difference that matters".to_owned(),
         Verdict::Inconclusive => {
@@ -271,18 +282,21 @@ fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verd
         }
         (n, total) => format!("at {n} of {total} points"),
     };
-    let why = common_cause(&these).map_or_else(String::new, |cause| format!(", {cause}"));
-    Some(format!("{what} {points}{why}"))
+    match common_cause(&these) {
+        Some(cause) => Some(format!("{what} {points}, {cause}")),
+        None => Some(format!("{what} {points}")),
+    }
 }
 
 /// The reason why there is no verdict, if it is the same for all comparisons.
 fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
     let first = these.first()?.reason.as_ref()?.code();
-    let is_common = these.iter().all(|c| c.reason.as_ref().map(Reason::code) == Some(first));
-    words::cause(first).filter(|_| is_common)
+    if these.iter().any(|c| c.reason.as_ref().map(Reason::code) != Some(first)) {
+        return None;
+    }
+    words::cause(first)
 }
 
-/// Crossovers of sweeps and the rates at which latency rises sharply, as sentences.
 pub(crate) fn turns(view: &View<'_>) -> Vec<Paragraph> {
     let mut turns = ladder::answers(view);
     turns.extend(crossovers(view));

@@ -1,16 +1,15 @@
 //! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats, and the congestion control and
-//! buffers of the sockets, as read from the connections.
+//! buffers of the sockets, as read from the connections. They stand below the answer, and none of them is a verdict: what bars one
+//! is an issue of the analysis.
 
 use samehost_model::human::{count, format_percent, format_value, percent_number};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Code, Evidence, Metric, Report, Transport, Trial, Verdict, metric};
 
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::Span;
-use crate::measurement::view::{View, median};
+use crate::layout::{Align, Column, Grid, Span};
+use crate::measurement::view::{View, ends, median};
 use crate::measurement::words;
 
-/// Number of metrics whose self-check is reported.
 const FLOORS: usize = 3;
 
 pub(crate) struct Condition {
@@ -31,7 +30,6 @@ pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     all
 }
 
-/// The self-check's noise floor over all points, for the first metrics.
 fn noise(view: &View<'_>) -> Option<String> {
     if view.candidates().is_empty() {
         return None;
@@ -41,32 +39,35 @@ fn noise(view: &View<'_>) -> Option<String> {
             "No control was measured: whether the baseline would differ from itself is unknown.".to_owned(),
         );
     }
-    let floors: Vec<String> = view.metrics().iter().filter_map(|metric| floor(view, &metric.name)).collect();
-    let shown = floors.iter().take(FLOORS).cloned().collect::<Vec<_>>().join(", ");
-    (!shown.is_empty()).then(|| format!("The same measurement against itself differed by at most {shown}."))
+    let mut floors: Vec<String> = Vec::new();
+    for metric in view.metrics() {
+        floors.extend(floor(view, &metric.name));
+    }
+    floors.truncate(FLOORS);
+    if floors.is_empty() {
+        return None;
+    }
+    Some(format!("The same measurement against itself differed by at most {}.", floors.join(", ")))
 }
 
 /// Formats as `1.8 % in throughput`, or `0.9–2.8 %` over several points.
 fn floor(view: &View<'_>, metric: &str) -> Option<String> {
-    let floors: Vec<f64> = view
-        .report
-        .analysis
-        .controls
-        .iter()
-        .filter(|control| control.metric == metric)
-        .filter_map(|control| control.noise_floor.filter(|floor| floor.is_finite()))
-        .collect();
-    let (low, high) = (floors.iter().copied().reduce(f64::min)?, floors.iter().copied().reduce(f64::max)?);
+    let mut floors: Vec<f64> = Vec::new();
+    for control in view.report.analysis.controls.iter().filter(|control| control.metric == metric) {
+        floors.extend(control.noise_floor.filter(|floor| floor.is_finite()));
+    }
+    let (low, high) = ends(&floors)?;
     let (low, high) = (percent_number(low), percent_number(high));
     let range = if low == high { high } else { format!("{low} to {high}") };
     Some(format!("{range} % in {}", words::title(metric)))
 }
 
-/// Explains `equivalent`, if a verdict uses it.
 fn margin(view: &View<'_>) -> Option<String> {
-    let has_equivalence = view.report.analysis.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
+    if view.report.analysis.comparisons.iter().all(|c| c.verdict != Verdict::Equivalent) {
+        return None;
+    }
     let margin = format_percent(view.report.head.plan.margin);
-    has_equivalence.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
+    Some(format!("Equivalent means that the difference is shown to be inside ±{margin}."))
 }
 
 /// CPU time per operation of the harness itself, from the arm without a transport.
@@ -75,30 +76,27 @@ fn harness(view: &View<'_>) -> Option<String> {
     for arm in view.noop() {
         let busy = median(view.report, &arm.id, |trial| trial.client_cpu_us_per_op);
         let cost = busy.or_else(|| median(view.report, &arm.id, us_per_op));
-        worst = cost.map(|cost| cost.max(worst.unwrap_or(cost))).or(worst);
+        let Some(cost) = cost else { continue };
+        worst = Some(cost.max(worst.unwrap_or(cost)));
     }
-    let worst = worst?;
-    Some(format!("The harness itself costs {} per operation.", format_value(worst, "us")))
+    Some(format!("The harness itself costs {} per operation.", format_value(worst?, "us")))
 }
 
-/// What an operation takes, by the rate of a trial.
 fn us_per_op(trial: &Trial) -> Option<f64> {
     Some(1e6 / trial.throughput_per_s.filter(|rate| *rate > 0.0)?)
 }
 
-/// Lateness of the open loop's generator, at the worst arm.
 fn generator(view: &View<'_>) -> Option<String> {
-    let mut arms = Vec::new();
+    let (mut typical, mut tail): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     for group in &view.groups {
-        arms.push(group.baseline);
-        arms.extend(group.candidates.iter().copied());
+        for arm in std::iter::once(&group.baseline).chain(&group.candidates) {
+            typical.extend(median(view.report, &arm.id, |trial| trial.lateness_us.as_ref()?.p50));
+            tail.extend(median(view.report, &arm.id, |trial| trial.lateness_us.as_ref()?.p99));
+        }
     }
-    let medians = |read: fn(&Trial) -> Option<f64>| {
-        arms.iter().filter_map(move |arm| median(view.report, &arm.id, read))
-    };
-    let typical = medians(|trial| trial.lateness_us.as_ref()?.p50).reduce(f64::max)?;
-    let tail = match medians(|trial| trial.lateness_us.as_ref()?.p99).reduce(f64::max) {
-        Some(p99) => format!(", at p99 {}", format_value(p99, "us")),
+    let (_, typical) = ends(&typical)?;
+    let tail = match ends(&tail) {
+        Some((_, p99)) => format!(", at p99 {}", format_value(p99, "us")),
         None => String::new(),
     };
     Some(format!(
@@ -107,7 +105,6 @@ fn generator(view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// How many trials were measured again, and why.
 fn repeats(view: &View<'_>) -> Option<String> {
     let warning = view.report.warnings.iter().find(|w| is_repeats(w.code, &w.subject))?;
     let mut text = warning.message.clone();
@@ -153,7 +150,6 @@ fn evidence(view: &View<'_>) -> Vec<String> {
     lines
 }
 
-/// Trials of the arms with this name that count.
 fn counted_trials(view: &View<'_>, name: &str) -> u64 {
     let ids: Vec<&str> = view.arms(name).map(|arm| arm.id.as_str()).collect();
     view.report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str())).count() as u64
@@ -169,10 +165,13 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     let mut columns: Vec<&LimitColumn> = Vec::new();
     for column in &LIMIT_COLUMNS {
         // Over one point the metric has a row of its own.
-        let has_row = column.metric.is_some_and(|metric| view.metric(metric.name).is_some());
-        if (view.is_sweep() || !has_row)
-            && names.iter().any(|name| !view.medians(name, column.read).is_empty())
+        if let Some(metric) = column.metric
+            && !view.is_sweep()
+            && view.metric(metric.name).is_some()
         {
+            continue;
+        }
+        if names.iter().any(|name| !view.medians(name, column.read).is_empty()) {
             columns.push(column);
         }
     }
@@ -198,10 +197,8 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     Some(grid)
 }
 
-/// A column of the table of what limited each arm.
 struct LimitColumn {
     title: &'static str,
-    /// Title where there is little room.
     short: &'static str,
     unit: &'static str,
     read: fn(&Trial) -> Option<f64>,
@@ -237,13 +234,11 @@ const LIMIT_COLUMNS: [LimitColumn; 7] = [
 
 /// One number or the range, without insignificant digits.
 fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {
-    let ends = (medians.iter().copied().reduce(f64::min), medians.iter().copied().reduce(f64::max));
-    let (Some(low), Some(high)) = ends else { return Span::dim("–") };
+    let Some((low, high)) = ends(medians) else { return Span::dim("–") };
     let (low, high) = (format!("{low:.decimals$}"), format!("{high:.decimals$}"));
     Span::from(if low == high { format!("{high}{unit}") } else { format!("{low}–{high}{unit}") })
 }
 
-/// Margin, precision and confidence behind the verdicts.
 pub(crate) fn terms(view: &View<'_>) -> String {
     let plan = &view.report.head.plan;
     format!(
@@ -254,10 +249,11 @@ pub(crate) fn terms(view: &View<'_>) -> String {
     )
 }
 
-/// Sysctl with the default congestion control of new connections.
 const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 
-/// TCP's congestion controls for the head: `TCP with bbr`. Marked as not known if they were not read.
+/// TCP's congestion controls for the head: `TCP with bbr`, as the sockets of the measurement had them. Where none was read, the
+/// system's default is named as such, because a client may set its own (docs/decisions/0083). `None` where no arm is over TCP,
+/// and where one was asked for: it is set by routes, and the head names it already.
 pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     let report = view.report;
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| is_tcp(arm.transport)).collect();
@@ -271,16 +267,13 @@ pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     if !names.is_empty() {
         return Some(format!("TCP with {}", names.join(", ")));
     }
-    // The head already names a requested congestion control, which is set by routes.
     let default = report.head.host.sysctls.get(DEFAULT)?;
-    if report.head.workload.parameters.contains_key("congestion")
-        || arms.iter().any(|arm| arm.point.parameters.contains_key("congestion"))
-    {
+    let is_asked = report.head.workload.parameters.contains_key("congestion")
+        || arms.iter().any(|arm| arm.point.parameters.contains_key("congestion"));
+    if is_asked || !commands && arms.is_empty() {
         return None;
     }
-    (commands || !arms.is_empty()).then(|| {
-        format!("TCP with {} (system default; not checked on the client's own sockets)", clean(default))
-    })
+    Some(format!("TCP with {} (system default; not checked on the client's own sockets)", clean(default)))
 }
 
 fn is_tcp(transport: Transport) -> bool {
@@ -305,7 +298,6 @@ pub(crate) fn of_arm(report: &Report, arm: &str) -> String {
     read(report, arm).join(";")
 }
 
-/// Socket settings of each arm, once for all points with the same settings.
 pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for evidence in &view.report.analysis.evidence {

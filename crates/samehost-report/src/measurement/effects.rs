@@ -6,10 +6,9 @@ use samehost_model::human::{
     count, format_percent, format_ratio_aligned, format_seconds, format_value, significant,
 };
 use samehost_model::printable::clean;
-use samehost_model::{Combination, Effect, LimitedBy, Profile, ProfileDifference, Report};
+use samehost_model::{Combination, Effect, LimitedBy, ProfileDifference, Report, Trial};
 
-use crate::layout::grid::{Align, Column, Figure, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Figure, Grid, Span, dash};
 use crate::measurement::view::{View, median};
 use crate::measurement::words;
 
@@ -52,18 +51,16 @@ pub(crate) fn combinations(view: &View<'_>) -> Vec<Figure> {
     let all = &view.report.analysis.combinations;
     let of_metric: Vec<&Combination> =
         all.iter().filter(|combination| combination.metric == metric.name).collect();
-    of_metric
-        .chunk_by(|one, next| one.against == next.against)
-        .filter_map(|set| {
-            let mut grid = ratios(view, "combination");
-            for Combination { arm, ratio, ci_low, ci_high, blocks, .. } in set {
-                grid.push(row(arm.clone(), *ratio, [*ci_low, *ci_high], *blocks));
-            }
-            let against = &set.first()?.against;
-            let title = format!("{}: each combination against {against}", words::title(&metric.name));
-            Some(Figure { title, grid })
-        })
-        .collect()
+    let mut figures = Vec::new();
+    for set in of_metric.chunk_by(|one, next| one.against == next.against) {
+        let mut grid = ratios(view, "combination");
+        for Combination { arm, ratio, ci_low, ci_high, blocks, .. } in set {
+            grid.push(row(arm.clone(), *ratio, [*ci_low, *ci_high], *blocks));
+        }
+        let title = format!("{}: each combination against {}", words::title(&metric.name), set[0].against);
+        figures.push(Figure { title, grid });
+    }
+    figures
 }
 
 fn ratios(view: &View<'_>, of: &str) -> Grid {
@@ -97,7 +94,6 @@ fn name(effect: &Effect) -> String {
     }
 }
 
-/// Table of bottlenecks: a row for each arm with the CPUs that client, proxy and server used.
 pub(crate) fn limits(report: &Report) -> Grid {
     let mut grid = Grid::new(vec![
         Column::new("condition", Align::Left),
@@ -110,21 +106,22 @@ pub(crate) fn limits(report: &Report) -> Grid {
         Column::new("server CPU/op", Align::Value).or_short("server/op").spare(1),
     ]);
     for limit in &report.analysis.limits {
-        let per_op = |read: fn(&samehost_model::Trial) -> Option<f64>| {
-            median(report, &limit.arm, read)
-                .map_or_else(|| Span::dim("–"), |value| Span::from(format_value(value, "us")))
-        };
-        let cpus = |used: f64| Span::from(format!("{used:.2}"));
-        grid.push(vec![
-            Span::plain(&limit.arm),
-            Span::plain(word(limit.by)),
-            cpus(limit.client_cpus),
-            cpus(limit.proxy_cpus),
-            cpus(limit.server_cpus),
-            per_op(|trial| trial.client_cpu_us_per_op),
-            per_op(|trial| trial.proxy_cpu_us_per_op),
-            per_op(|trial| trial.server_cpu_us_per_op),
-        ]);
+        let mut row = vec![Span::plain(&limit.arm), Span::plain(word(limit.by))];
+        for cpus in [limit.client_cpus, limit.proxy_cpus, limit.server_cpus] {
+            row.push(Span::from(format!("{cpus:.2}")));
+        }
+        let per_op: [fn(&Trial) -> Option<f64>; 3] = [
+            |trial| trial.client_cpu_us_per_op,
+            |trial| trial.proxy_cpu_us_per_op,
+            |trial| trial.server_cpu_us_per_op,
+        ];
+        for read in per_op {
+            row.push(match median(report, &limit.arm, read) {
+                Some(value) => Span::from(format_value(value, "us")),
+                None => dash(),
+            });
+        }
+        grid.push(row);
     }
     grid
 }
@@ -139,20 +136,16 @@ fn word(by: LimitedBy) -> &'static str {
     }
 }
 
-/// Half-width of a 95 % confidence interval, in standard errors.
+/// Standard errors on either side of a 95 % interval. The error is that of independent samples (Poisson): two runs may differ by
+/// more, and the functions were chosen because they differ most (docs/method.md §10a).
 const WIDTH: f64 = 1.96;
-/// Shown in place of an error that is too uncertain.
-const NOTHING: &str = "–";
-
-/// A table for each pair of profiled arms.
 pub(crate) fn differences(view: &View<'_>) -> Vec<Figure> {
     let all = &view.report.analysis.profile_differences;
     let pairs = all.chunk_by(|a, b| a.baseline == b.baseline && a.candidate == b.candidate);
-    pairs.filter_map(|pair| figure(view, pair)).collect()
+    pairs.map(|pair| figure(view, &pair[0], pair)).collect()
 }
 
-fn figure(view: &View<'_>, differences: &[ProfileDifference]) -> Option<Figure> {
-    let first = differences.first()?;
+fn figure(view: &View<'_>, first: &ProfileDifference, differences: &[ProfileDifference]) -> Figure {
     let (baseline, candidate) = (view.name(&first.baseline), view.name(&first.candidate));
     let point = view.point(&first.point);
     let place = if point.is_empty() { String::new() } else { format!(", {point}") };
@@ -173,12 +166,12 @@ fn figure(view: &View<'_>, differences: &[ProfileDifference]) -> Option<Figure> 
             Span::from(microseconds(one.baseline_us_per_op)),
             Span::from(microseconds(one.candidate_us_per_op)),
             Span::from(format!("{sign}{}", microseconds(one.difference_us_per_op))),
-            Span::from(if error > 0.0 { microseconds(error) } else { NOTHING.to_owned() }),
+            if error > 0.0 { Span::from(microseconds(error)) } else { dash() },
         ]);
     }
     let title =
         format!("Functions that differ most, µs per operation: {candidate} against {baseline}{place}");
-    Some(Figure { title, grid })
+    Figure { title, grid }
 }
 
 /// Formats microseconds with fixed decimals, so that they align.
@@ -186,24 +179,14 @@ fn microseconds(value: f64) -> String {
     if value.abs() >= 1000.0 { significant(value) } else { format!("{value:.2}") }
 }
 
-/// How the profiles were taken, and how much of the CPU time they cover.
 pub(crate) fn basis(view: &View<'_>) -> Option<String> {
     let profiles = &view.report.profiles;
     let first = profiles.first()?;
     let why = if first.event == "cpu-clock" { " (no hardware counters here)" } else { "" };
-    let ends = |read: fn(&Profile) -> f64| {
-        profiles
-            .iter()
-            .map(read)
-            .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
-    };
-    let (fewest, most) = ends(|profile| profile.samples as f64);
-    let (shortest, _) = ends(|profile| profile.seconds);
-    let samples = if fewest == most {
-        count(most as u64)
-    } else {
-        format!("{} to {}", count(fewest as u64), count(most as u64))
-    };
+    let fewest = profiles.iter().map(|profile| profile.samples).min()?;
+    let most = profiles.iter().map(|profile| profile.samples).max()?;
+    let shortest = profiles.iter().map(|profile| profile.seconds).fold(f64::MAX, f64::min);
+    let samples = if fewest == most { count(most) } else { format!("{} to {}", count(fewest), count(most)) };
     let hidden = if first.kernel_symbols { "" } else { " The kernel hides the names of its functions here." };
     Some(format!(
         "CPU time by perf: {}{why} at {} Hz, {} and {samples} samples an arm, in trials of their own that enter no other \

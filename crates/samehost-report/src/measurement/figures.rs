@@ -1,17 +1,18 @@
 //! Tables of a report as data, for the terminal and for Markdown.
 
+use std::collections::BTreeSet;
+
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::grid::{Align, Column, Figure, Grid, dash, value_cells};
-use crate::layout::text::{Span, Tone};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, value_cells};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
-/// The metric that has a table beside these wherever there were enough requests: what users ask a benchmark for most.
+/// The metric that has a table beside these wherever there were enough requests: users ask a benchmark most for it.
 const TAIL: &str = metric::LATENCY_P99_9.name;
 /// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
@@ -26,11 +27,9 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         };
         return (vec![Figure { title: String::new(), grid }], None);
     }
-    let metrics: Vec<&MetricInfo> = view
-        .metrics()
-        .iter()
-        .filter(|metric| view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some()))
-        .collect();
+    let mut metrics: Vec<&MetricInfo> = view.metrics().iter().collect();
+    metrics
+        .retain(|metric| view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some()));
     let mut figures = ladder::tables(view);
     let most = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
     if view.candidates().is_empty() {
@@ -49,12 +48,13 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     figures.extend(effects::effects(view));
     figures.extend(effects::combinations(view));
     figures.extend(predictions::figures(view));
-    let note =
-        (!rest.is_empty()).then(|| format!("Also measured: {}; see --json or --csv.", rest.join(", ")));
-    (figures, note)
+    if rest.is_empty() {
+        return (figures, None);
+    }
+    (figures, Some(format!("Also measured: {}; see --json or --csv.", rest.join(", "))))
 }
 
-/// What the words in the tables mean, where one needs it.
+/// What the words in the tables mean; `None` where none of them needs it.
 pub(crate) fn legend(view: &View<'_>, figures: &[Figure]) -> Option<String> {
     let cells: Vec<&str> =
         figures.iter().flat_map(|figure| figure.grid.rows.iter().flatten()).map(Span::text).collect();
@@ -74,14 +74,17 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
     let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
     let tone = words::tone(comparison.verdict);
     let weight = if comparison.verdict == Verdict::Inconclusive { Tone::Plain } else { Tone::Bold };
+    let interval = match interval(comparison) {
+        Some(interval) => Span::from(interval),
+        None => dash(),
+    };
     [
         Span::new(weight, format_ratio_aligned(comparison.ratio)),
-        interval(comparison).map_or_else(dash, Span::from),
+        interval,
         Span::new(tone, words::cell(Some(metric), comparison)),
     ]
 }
 
-/// One arm: metric, median, smallest and largest trial.
 fn alone(view: &View<'_>) -> Grid {
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
@@ -92,9 +95,9 @@ fn alone(view: &View<'_>) -> Grid {
     let Some(group) = view.single() else { return grid };
     for metric in view.metrics() {
         let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
-        let Some(median) = samehost_stats::median(&values) else { continue };
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (Some(median), Some((low, high))) = (samehost_stats::median(&values), view::ends(&values)) else {
+            continue;
+        };
         let mut row = vec![Span::plain(words::title(&metric.name))];
         row.extend(value_cells(&[Some(median), Some(low), Some(high)], &metric.unit));
         grid.push(row);
@@ -117,10 +120,7 @@ fn pair(view: &View<'_>) -> Grid {
     ]);
     for metric in view.metrics() {
         let comparison = view.comparison(&metric.name, &candidate.id);
-        let values = match comparison {
-            Some(c) => [Some(c.baseline_value), Some(c.candidate_value)],
-            None => [median(view, metric, &base.id), median(view, metric, &candidate.id)],
-        };
+        let values = both_values(view, metric, &base.id, &candidate.id);
         let needs = samehost_analysis::time_for_percentile(view.report, metric, &base.point);
         if values == [None, None] && needs.is_none() {
             continue;
@@ -156,13 +156,13 @@ fn stacked(view: &View<'_>) -> Grid {
     ]);
     for metric in view.metrics() {
         let arms: Vec<_> = std::iter::once(&group.baseline).chain(&group.candidates).collect();
-        let values: Vec<Option<f64>> = arms
-            .iter()
-            .map(|arm| match view.comparison(&metric.name, &arm.id) {
+        let mut values: Vec<Option<f64>> = Vec::new();
+        for arm in &arms {
+            values.push(match view.comparison(&metric.name, &arm.id) {
                 Some(comparison) => Some(comparison.candidate_value),
                 None => median(view, metric, &arm.id),
-            })
-            .collect();
+            });
+        }
         if values.iter().all(Option::is_none) {
             continue;
         }
@@ -185,20 +185,61 @@ fn parameter_column(parameter: &Parameter) -> Column {
     if *parameter == Parameter::Connections { column.or_short("conn.") } else { column }
 }
 
-/// Several points: a row for each point and candidate.
+/// The values of a baseline and a candidate: those that were compared, else what each typically has.
+fn both_values(view: &View<'_>, metric: &MetricInfo, baseline: &str, candidate: &str) -> [Option<f64>; 2] {
+    match view.comparison(&metric.name, candidate) {
+        Some(found) => [Some(found.baseline_value), Some(found.candidate_value)],
+        None => [median(view, metric, baseline), median(view, metric, candidate)],
+    }
+}
+
+/// Several points: a row for each point and candidate. Values of all rows have one unit, so that a column can be read.
 fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
-    let names = view.candidates();
-    let base = view.groups.first().map_or_else(String::new, |group| view.name(&group.baseline.id));
-    let many = names.len() > 1;
+    let many = view.candidates().len() > 1;
+    let mut values = Vec::new();
+    for group in &view.groups {
+        for candidate in &group.candidates {
+            values.extend(both_values(view, metric, &group.baseline.id, &candidate.id));
+        }
+    }
+    let mut cells = value_cells(&values, &metric.unit).into_iter();
+    let mut grid = Grid::new(sweep_columns(view, many));
+    for group in &view.groups {
+        for (i, candidate) in group.candidates.iter().enumerate() {
+            let mut row = Vec::new();
+            let (base, value) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+            if i == 0 {
+                let point = &group.baseline.point;
+                row.extend(view.varying.iter().map(|parameter| Span::from(parameter.value(point))));
+                row.push(base);
+            } else {
+                row.resize(view.varying.len() + 1, Span::default());
+            }
+            if many {
+                row.push(Span::plain(view.name(&candidate.id)));
+            }
+            row.push(value);
+            row.extend(verdict_cells(metric, view.comparison(&metric.name, &candidate.id)));
+            grid.push(row);
+        }
+    }
+    grid
+}
+
+fn sweep_columns(view: &View<'_>, many: bool) -> Vec<Column> {
+    let base = match view.groups.first() {
+        Some(group) => view.name(&group.baseline.id),
+        None => String::new(),
+    };
     let mut columns: Vec<Column> = view.varying.iter().map(parameter_column).collect();
     columns.push(Column::new(&base, Align::Value));
-    if many {
-        columns.push(Column::new("", Align::Left));
-    }
     let (value, ratio) = if many {
+        columns.push(Column::new("", Align::Left));
         ("median".to_owned(), format!("÷ {base}"))
     } else {
-        (names.first().cloned().unwrap_or_default(), format!("{} ÷ {base}", names[0]))
+        let name = view.candidates().into_iter().next().unwrap_or_default();
+        let ratio = format!("{name} ÷ {base}");
+        (name, ratio)
     };
     columns.extend([
         Column::new(value, Align::Value),
@@ -206,85 +247,58 @@ fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
         confidence_head(view),
         Column::new("verdict", Align::Left),
     ]);
-    let mut grid = Grid::new(columns);
-    let mut rows = Vec::new();
-    for group in &view.groups {
-        for (i, candidate) in group.candidates.iter().enumerate() {
-            let comparison = view.comparison(&metric.name, &candidate.id);
-            let values = match comparison {
-                Some(c) => [Some(c.baseline_value), Some(c.candidate_value)],
-                None => [median(view, metric, &group.baseline.id), median(view, metric, &candidate.id)],
-            };
-            rows.push((group, i, *candidate, values, comparison));
-        }
-    }
-    let values: Vec<Option<f64>> = rows.iter().flat_map(|row| row.3).collect();
-    let mut cells = value_cells(&values, &metric.unit).into_iter();
-    for (group, i, candidate, _, comparison) in rows {
-        let mut row: Vec<Span> =
-            view.varying
-                .iter()
-                .map(|parameter| {
-                    if i == 0 { Span::from(parameter.value(&group.baseline.point)) } else { Span::default() }
-                })
-                .collect();
-        let (base, value) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
-        row.push(if i == 0 { base } else { Span::default() });
-        if many {
-            row.push(Span::plain(view.name(&candidate.id)));
-        }
-        row.push(value);
-        row.extend(verdict_cells(metric, comparison));
-        grid.push(row);
-    }
-    grid
+    columns
 }
 
 /// Several points of one arm: a row for each point, a column for each of the first metrics.
 fn sweep_alone(view: &View<'_>, metrics: &[&MetricInfo]) -> Grid {
     let mut columns: Vec<Column> = view.varying.iter().map(parameter_column).collect();
-    columns.extend(
-        metrics
-            .iter()
-            .enumerate()
-            .map(|(i, metric)| Column::new(words::title(&metric.name), Align::Value).spare(i as u8)),
-    );
-    let mut grid = Grid::new(columns);
-    let mut by_metric: Vec<_> = metrics
-        .iter()
-        .map(|metric| {
-            let values: Vec<Option<f64>> =
-                view.groups.iter().map(|group| median(view, metric, &group.baseline.id)).collect();
-            value_cells(&values, &metric.unit).into_iter()
-        })
-        .collect();
+    let mut rows: Vec<Vec<Span>> = Vec::new();
     for group in &view.groups {
-        let mut row: Vec<Span> =
-            view.varying.iter().map(|parameter| Span::from(parameter.value(&group.baseline.point))).collect();
-        row.extend(by_metric.iter_mut().map(|cells| cells.next().unwrap_or_default()));
+        let point = &group.baseline.point;
+        rows.push(view.varying.iter().map(|parameter| Span::from(parameter.value(point))).collect());
+    }
+    for (i, metric) in metrics.iter().enumerate() {
+        columns.push(Column::new(words::title(&metric.name), Align::Value).spare(i as u8));
+        let medians = view.groups.iter().map(|group| median(view, metric, &group.baseline.id));
+        let cells = value_cells(&medians.collect::<Vec<_>>(), &metric.unit);
+        for (row, cell) in rows.iter_mut().zip(cells) {
+            row.push(cell);
+        }
+    }
+    let mut grid = Grid::new(columns);
+    for row in rows {
         grid.push(row);
     }
     grid
 }
 
-/// Measurements of trials that are not a metric of any table.
+/// Measurements of trials that are not a metric of any table: those that no metric names, and over several points also a metric
+/// that was not compared.
 fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
-    let mut keys: Vec<&String> =
-        view.report.trials.iter().flat_map(|trial| trial.measurements.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let compared = |key: &str| view.report.analysis.comparisons.iter().any(|c| c.metric == key);
-    keys.into_iter()
-        .filter_map(|key| match view.metric(key) {
-            Some(metric) => (view.is_sweep() && !compared(key)).then(|| metric.clone()),
-            None => Some(MetricInfo::own(key, samehost_model::split_unit(key).1, Better::Lower)),
-        })
-        .collect()
+    let trials = view.report.trials.iter();
+    let keys: BTreeSet<&String> = trials.flat_map(|trial| trial.measurements.keys()).collect();
+    let mut own = Vec::new();
+    for key in keys {
+        match view.metric(key) {
+            Some(metric) => {
+                let is_compared = view.report.analysis.comparisons.iter().any(|c| c.metric == *key);
+                if view.is_sweep() && !is_compared {
+                    own.push(metric.clone());
+                }
+            }
+            None => own.push(MetricInfo::own(key, samehost_model::split_unit(key).1, Better::Lower)),
+        }
+    }
+    own
 }
 
 /// Table of additional measurements: typical values, or their range over several points.
 pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
-    if view.single().is_some_and(|group| group.candidates.len() == 1) {
+    // Over one point of two arms they have rows in the table of metrics.
+    if let Some(group) = view.single()
+        && group.candidates.len() == 1
+    {
         return None;
     }
     let names = view.arm_names();
@@ -297,26 +311,21 @@ pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
         }
         grid.push(row);
     }
-    (!grid.rows.is_empty()).then_some(grid)
+    if grid.rows.is_empty() { None } else { Some(grid) }
 }
 
-/// One value, or the range from the smallest to the largest.
 pub(crate) fn range(values: &[f64], unit: &str) -> Span {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let Some((low, high)) = view::ends(values) else { return dash() };
     let (from, to) = (format_value(low, unit), format_value(high, unit));
-    match values.len() {
-        0 => dash(),
-        _ if from == to => Span::from(from),
-        _ => {
-            let texts = format_together(&[low, high], unit);
-            let short = match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
-                (Some((number, unit)), Some((_, other))) if unit == other => number,
-                _ => texts[0].as_str(),
-            };
-            Span::from(format!("{short}–{}", texts[1]))
-        }
+    if from == to {
+        return Span::from(from);
     }
+    let texts = format_together(&[low, high], unit);
+    let short = match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => number,
+        _ => texts[0].as_str(),
+    };
+    Span::from(format!("{short}–{}", texts[1]))
 }
 
 #[cfg(test)]

@@ -8,44 +8,53 @@ use samehost_model::{
     AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
 };
 
-use crate::layout::text::{width, wrap};
+use crate::layout::{width, wrap};
 use crate::measurement::conditions;
-use crate::measurement::view::{Parameter, View};
+use crate::measurement::view::{Parameter, View, ends};
 
 /// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.
 pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     let workload = &view.report.head.workload;
     let (name, title) = (clean(&workload.name), clean(&workload.title));
-    let mut parts = vec![match () {
-        () if title.is_empty() || title == name => name,
-        () if title.starts_with(&name) => title,
-        () => format!("{name} {title}"),
+    let mut parts = vec![if title.is_empty() || title == name {
+        name
+    } else if title.starts_with(&name) {
+        title
+    } else {
+        format!("{name} {title}")
     }];
     let points: Vec<&Point> = view.groups.iter().map(|group| &group.baseline.point).collect();
     let Some(first) = points.first() else { return parts };
-    let varies = |parameter: &Parameter| view.varying.contains(parameter).then(|| range(parameter, &points));
     if first.size_bytes.is_some() {
-        parts.push(varies(&Parameter::Size).unwrap_or_else(|| Parameter::Size.phrase(first)));
+        parts.push(values(view, &Parameter::Size, &points, first));
     }
     let commands =
         view.report.head.arms.iter().all(|arm| matches!(arm.transport, Transport::Command | Transport::None));
     if !commands {
-        parts.push(varies(&Parameter::Connections).unwrap_or_else(|| Parameter::Connections.phrase(first)));
-        parts.extend(load(view, first, varies(&Parameter::Rate)));
+        parts.push(values(view, &Parameter::Connections, &points, first));
+        parts.extend(load(view, &points, first));
     }
-    if let Some(placements) = varies(&Parameter::Placement) {
-        parts.push(placements);
+    if view.varying.contains(&Parameter::Placement) {
+        parts.push(range(&Parameter::Placement, &points));
     } else if first.placement != Placement::Free && points.iter().all(|p| p.placement == first.placement) {
         parts.push(first.placement.to_string());
     }
-    // Capacities at several levels are too many for a head; JSON has them for each arm.
-    let parameters = workload.parameters.iter().filter(|(key, _)| !key.starts_with("capacity_per_s/"));
-    parts.extend(parameters.map(|(key, value)| pair(key, value)));
-    for key in first.parameters.keys() {
+    for (key, value) in &workload.parameters {
+        // Capacities at several levels are too many for a head; JSON has them for each arm.
+        if !key.starts_with("capacity_per_s/") {
+            parts.push(pair(key, value));
+        }
+    }
+    for (key, value) in &first.parameters {
         let own = Parameter::Own(key.clone());
-        parts.push(varies(&own).unwrap_or_else(|| pair(key, &own.value(first))));
+        parts.push(if view.varying.contains(&own) { range(&own, &points) } else { pair(key, value) });
     }
     parts
+}
+
+/// A parameter in words: its range where points differ in it, else that of the first point.
+fn values(view: &View<'_>, parameter: &Parameter, points: &[&Point], first: &Point) -> String {
+    if view.varying.contains(parameter) { range(parameter, points) } else { parameter.phrase(first) }
 }
 
 fn pair(key: &str, value: &str) -> String {
@@ -53,17 +62,14 @@ fn pair(key: &str, value: &str) -> String {
 }
 
 /// How requests were driven; `None` for a stream of bytes, which has no requests.
-fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String> {
-    match (rates, first.rate_per_s) {
-        (Some(rates), _) => Some(format!("open loop at {rates}")),
-        (None, Some(_)) => Some(format!("open loop at {}", Parameter::Rate.phrase(first))),
-        (None, None)
-            if view.metrics().iter().any(|metric| metric.is_latency() || metric.is_rate_of_work()) =>
-        {
-            Some("closed loop".to_owned())
-        }
-        (None, None) => None,
+fn load(view: &View<'_>, points: &[&Point], first: &Point) -> Option<String> {
+    if view.varying.contains(&Parameter::Rate) || first.rate_per_s.is_some() {
+        return Some(format!("open loop at {}", values(view, &Parameter::Rate, points, first)));
     }
+    if view.metrics().iter().any(|metric| metric.is_latency() || metric.is_rate_of_work()) {
+        return Some("closed loop".to_owned());
+    }
+    None
 }
 
 /// Values of a swept parameter: all of them if there are few, else the first and the last.
@@ -86,7 +92,8 @@ fn range(parameter: &Parameter, points: &[&Point]) -> String {
     }
 }
 
-/// How it was measured: blocks and trials, server, machine, time.
+/// How it was measured, each part as words of its own: blocks or rounds, why not in slices, CPUs, server, congestion control,
+/// machine, time. [`flow`] joins them.
 pub(crate) fn how(view: &View<'_>) -> Vec<String> {
     let report = view.report;
     let mut parts = vec![trials(view)];
@@ -119,16 +126,16 @@ fn trials(view: &View<'_>) -> String {
     let number = if low == high { count(low as u64) } else { format!("{low}–{high}") };
     let plural = if high == 1 { "" } else { "s" };
     let kept = count(report.trials.iter().filter(|s| !s.set_aside).count() as u64);
-    let length = |what: &str| {
-        report.head.plan.trial_s.map_or_else(String::new, |s| format!(" of {} {what}", format_seconds(s)))
-    };
-    match slices(&report.head.plan) {
-        Some(slices) => {
-            format!("{number} round{plural}{} in {slices}, seed {}", length("an arm"), report.head.seed)
+    let (length, seed) = (report.head.plan.trial_s.map(format_seconds), report.head.seed);
+    match (slices(&report.head.plan), length) {
+        (Some(slices), Some(length)) => {
+            format!("{number} round{plural} of {length} an arm in {slices}, seed {seed}")
         }
-        None => {
-            format!("{number} block{plural}{}, {kept} trials, seed {}", length("trials"), report.head.seed)
+        (Some(slices), None) => format!("{number} round{plural} in {slices}, seed {seed}"),
+        (None, Some(length)) => {
+            format!("{number} block{plural} of {length} trials, {kept} trials, seed {seed}")
         }
+        (None, None) => format!("{number} block{plural}, {kept} trials, seed {seed}"),
     }
 }
 
@@ -159,7 +166,6 @@ pub(crate) fn machine(host: &Host) -> String {
     parts.join(", ")
 }
 
-/// Name of a CPU without trademarks and filler words.
 fn short_cpu(model: &str) -> String {
     let model = clean(model).replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
     let model = model.split('@').next().unwrap_or_default();
@@ -170,7 +176,6 @@ fn short_cpu(model: &str) -> String {
         .join(" ")
 }
 
-/// Start time, to the minute.
 pub(crate) fn started(at: &str) -> Option<String> {
     let at = clean(at);
     let (day, time) = at.split_once('T')?;
@@ -178,7 +183,6 @@ pub(crate) fn started(at: &str) -> Option<String> {
     Some(if at.ends_with('Z') { format!("{day} {minute} UTC") } else { format!("{day} {minute}") })
 }
 
-/// How the measurement ended, unless it ended as planned.
 pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
     match outcome {
         Outcome::Complete => None,
@@ -188,9 +192,12 @@ pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
                 Stopping::Decision => "all was decided",
             };
             // A plan that was measured together with others has no time budget of its own.
-            let budget = plan.budget_s.filter(|_| plan.asked.is_empty());
-            let of = budget.map_or_else(String::new, |s| format!(" of {}", format_seconds(s)));
-            Some(format!("the budget{of} ran out before {before}"))
+            Some(match plan.budget_s {
+                Some(seconds) if plan.asked.is_empty() => {
+                    format!("the budget of {} ran out before {before}", format_seconds(seconds))
+                }
+                _ => format!("the budget ran out before {before}"),
+            })
         }
         Outcome::Interrupted => Some("interrupted: this is what was measured until then".to_owned()),
         Outcome::Failed => Some("the measurement failed; this is what was measured until then".to_owned()),
@@ -216,15 +223,15 @@ pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
 /// Formats as `slices of 3 ms` or `slices of 3 ms to 20 ms`; `None` unless everything was measured in slices.
 pub(crate) fn slices(plan: &Plan) -> Option<String> {
     let lengths: Vec<f64> = plan.driven.iter().map(|driven| driven.slice_s).collect::<Option<_>>()?;
-    let (low, high) = (lengths.iter().copied().reduce(f64::min)?, lengths.iter().copied().reduce(f64::max)?);
+    let (low, high) = ends(&lengths)?;
     let (least, most) = (format_seconds(low), format_seconds(high));
     Some(if low < high { format!("slices of {least} to {most}") } else { format!("slices of {most}") })
 }
 
 /// Why trials were not divided into slices. Omitted when the workload itself does not allow it.
 fn why_trials(plan: &Plan) -> Option<String> {
-    let why =
-        plan.driven.iter().filter_map(|driven| driven.undivided).find(|why| *why != Undivided::Workload)?;
+    let mut reasons = plan.driven.iter().filter_map(|driven| driven.undivided);
+    let why = reasons.find(|why| *why != Undivided::Workload)?;
     let reason = match why {
         Undivided::OpenLoop => "requests come due by themselves",
         Undivided::Threads => "several client threads",
@@ -236,14 +243,10 @@ fn why_trials(plan: &Plan) -> Option<String> {
 
 /// Formats as `client on CPU 0, server on CPU 1`.
 pub(crate) fn cpus(plan: &Plan) -> Option<String> {
-    let is_pinned = |driven: &&Driven| !driven.client_cpus.is_empty();
-    let pinned = plan.driven.iter().find(is_pinned)?;
+    let pinned = plan.driven.iter().find(|driven| is_pinned(driven))?;
     let client = list(&pinned.client_cpus);
-    let whose = if plan.driven.iter().all(|driven| is_pinned(&driven)) || pinned.connections != 1 {
-        ""
-    } else {
-        "one connection: "
-    };
+    let is_one_of_several = pinned.connections == 1 && !plan.driven.iter().all(is_pinned);
+    let whose = if is_one_of_several { "one connection: " } else { "" };
     Some(match pinned.server_cpus.as_slice() {
         [] => format!("{whose}client on CPU {client}, the server wherever it runs"),
         server if server == pinned.client_cpus => format!("{whose}client and server on CPU {client}"),
@@ -254,6 +257,10 @@ pub(crate) fn cpus(plan: &Plan) -> Option<String> {
     })
 }
 
+fn is_pinned(driven: &Driven) -> bool {
+    !driven.client_cpus.is_empty()
+}
+
 fn list(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -261,22 +268,20 @@ fn list(cpus: &[u32]) -> String {
 /// Whether CPUs were kept from idle states, and what the choice costs where one request at a time was measured.
 pub(crate) fn awake(plan: &Plan) -> Option<String> {
     let wake_up = plan.wake_up_us.map(|us| format_value(us, "us"));
-    match (plan.awake, wake_up) {
-        (None, None) => None,
-        (None, Some(us)) => Some(format!("CPUs may sleep, which adds about {us} to one request (--awake)")),
-        (Some(by), wake_up) => {
-            let how = match by {
-                AwakeBy::LatencyRequest => "/dev/cpu_dma_latency",
-                AwakeBy::IdleThreads => "idle-priority threads",
-            };
-            let asleep = wake_up.map_or_else(String::new, |us| {
-                format!(
-                    "; asleep, waking them adds about {us} to one request, over each transport (--awake=no)"
-                )
-            });
-            Some(format!("CPUs kept awake ({how}{asleep})"))
+    let how = match plan.awake {
+        Some(AwakeBy::LatencyRequest) => "/dev/cpu_dma_latency",
+        Some(AwakeBy::IdleThreads) => "idle-priority threads",
+        None => {
+            return wake_up
+                .map(|us| format!("CPUs may sleep, which adds about {us} to one request (--awake)"));
         }
-    }
+    };
+    Some(match wake_up {
+        Some(us) => format!(
+            "CPUs kept awake ({how}; asleep, waking them adds about {us} to one request, over each transport (--awake=no))"
+        ),
+        None => format!("CPUs kept awake ({how})"),
+    })
 }
 
 #[cfg(test)]
@@ -304,13 +309,6 @@ mod tests {
         let parts = ["one two".to_owned(), "three".to_owned(), "four five".to_owned()];
         assert_eq!(flow(&parts, 17), ["one two · three", "four five"]);
     }
-}
-
-#[cfg(test)]
-mod driving_tests {
-    use samehost_model::Placement;
-
-    use super::*;
 
     fn driven(connections: u32, slice_s: Option<f64>, cpus: &[u32]) -> Driven {
         Driven {

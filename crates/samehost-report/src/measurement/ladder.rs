@@ -3,8 +3,7 @@
 use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
 
-use crate::layout::grid::{Align, Column, Figure, Grid, value_cells};
-use crate::layout::text::{Paragraph, Span, Tone};
+use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone, dash, value_cells};
 use crate::measurement::view::{Parameter, View};
 use crate::measurement::words;
 
@@ -13,35 +12,39 @@ pub(crate) fn tables(view: &View<'_>) -> Vec<Figure> {
     ladders.iter().map(|ladder| Figure { title: title(view, ladder), grid: table(ladder) }).collect()
 }
 
-/// A sentence for each ladder about the rate at which its latency rises sharply.
 pub(crate) fn answers(view: &View<'_>) -> Vec<Paragraph> {
     find_ladders(view.report).iter().map(|ladder| answer(view, ladder)).collect()
 }
 
 /// `over unix`, with the level if there are several.
 fn via(view: &View<'_>, ladder: &Ladder) -> String {
-    let arm = ladder.steps.first().and_then(|step| view.report.arm(&step.arm));
+    let arm = match ladder.steps.first() {
+        Some(step) => view.report.arm(&step.arm),
+        None => None,
+    };
     let via = words::via(arm, &samehost_model::printable::clean(&ladder.name));
     let level = view.point_but(&Parameter::Rate, &ladder.level);
     if level.is_empty() { via } else { format!("{via}, {level}") }
 }
 
 fn title(view: &View<'_>, ladder: &Ladder) -> String {
-    let capacity = ladder.capacity_per_s.map_or_else(String::new, |capacity| {
-        let part = part(ladder, capacity).filter(|_| ladder.name != ladder.baseline);
-        let part = part.map_or_else(String::new, |part| format!(" ({part} of {}'s)", base(ladder)));
-        format!(": capacity {}{part}", format_rate(capacity))
-    });
     let via = via(view, ladder);
-    format!("rates {via}{capacity}")
+    let Some(capacity) = ladder.capacity_per_s else { return format!("rates {via}") };
+    let rate = format_rate(capacity);
+    match part(ladder, capacity) {
+        Some(part) if ladder.name != ladder.baseline => {
+            format!("rates {via}: capacity {rate} ({part} of {}'s)", base(ladder))
+        }
+        _ => format!("rates {via}: capacity {rate}"),
+    }
 }
 
 fn base(ladder: &Ladder) -> String {
     samehost_model::printable::clean(&ladder.baseline)
 }
 
-/// Rate as a percentage of the baseline's capacity.
-fn part(ladder: &Ladder, rate_per_s: f64) -> Option<String> {
+/// Rate as a percentage of the baseline's capacity, whatever transport the ladder is of, so that the same per cent is the same load.
+pub(crate) fn part(ladder: &Ladder, rate_per_s: f64) -> Option<String> {
     let capacity = ladder.baseline_capacity_per_s.filter(|capacity| *capacity > 0.0)?;
     Some(format_percent((100.0 * rate_per_s / capacity).round() / 100.0))
 }
@@ -56,13 +59,10 @@ fn table(ladder: &Ladder) -> Grid {
         Column::new("÷ smallest", Align::Right).spare(1),
         Column::new("", Align::Left),
     ]);
-    let column = |read: fn(&Step) -> Option<f64>, unit: &str| {
-        value_cells(&ladder.steps.iter().map(read).collect::<Vec<_>>(), unit)
-    };
-    let rates = column(|step| Some(step.rate_per_s), "per_s");
-    let achieved = column(|step| step.achieved_per_s, "per_s");
-    let means = column(|step| step.mean_us, "us");
-    let p99s = column(|step| step.p99_us, "us");
+    let rates = column(ladder, |step| Some(step.rate_per_s), "per_s");
+    let achieved = column(ladder, |step| step.achieved_per_s, "per_s");
+    let means = column(ladder, |step| step.mean_us, "us");
+    let p99s = column(ladder, |step| step.p99_us, "us");
     let smallest = match ladder.knee {
         Knee::At { lowest, .. } | Knee::NotReached { lowest } => ladder.steps[lowest].p99_us,
         Knee::Unknown => None,
@@ -71,12 +71,19 @@ fn table(ladder: &Ladder) -> Grid {
     for ((index, step), (((rate, achieved), mean), p99)) in ladder.steps.iter().enumerate().zip(cells) {
         let times = match (step.p99_us, smallest) {
             (Some(p99), Some(smallest)) => Span::from(format_ratio(p99 / smallest)),
-            _ => Span::dim("–"),
+            _ => dash(),
         };
-        let part = part(ladder, step.rate_per_s).map_or_else(|| Span::dim("–"), Span::from);
+        let part = match part(ladder, step.rate_per_s) {
+            Some(part) => Span::from(part),
+            None => dash(),
+        };
         grid.push(vec![rate, part, achieved, mean, p99, times, remark(ladder, index, step)]);
     }
     grid
+}
+
+fn column(ladder: &Ladder, read: fn(&Step) -> Option<f64>, unit: &str) -> Vec<Span> {
+    value_cells(&ladder.steps.iter().map(read).collect::<Vec<_>>(), unit)
 }
 
 fn remark(ladder: &Ladder, index: usize, step: &Step) -> Span {
@@ -90,45 +97,54 @@ fn remark(ladder: &Ladder, index: usize, step: &Step) -> Span {
     }
 }
 
-fn answer(view: &View<'_>, ladder: &Ladder) -> Paragraph {
-    let via = via(view, ladder);
-    let place = |step: &Step| match part(ladder, step.rate_per_s) {
+/// Where a step is: `60 % of tcp's capacity (42.0 k/s)`.
+fn place(ladder: &Ladder, step: &Step) -> String {
+    match part(ladder, step.rate_per_s) {
         Some(part) => format!("{part} of {}'s capacity ({})", base(ladder), format_rate(step.rate_per_s)),
         None => format_rate(step.rate_per_s),
+    }
+}
+
+/// The p99 of the step that has the smallest one, and where that is: `123 µs at 20 %`.
+fn smallest(ladder: &Ladder, step: &Step) -> String {
+    let p99 = match step.p99_us {
+        Some(p99) => format_value(p99, "us"),
+        None => String::new(),
     };
-    let smallest = |step: &Step| {
-        let p99 = step.p99_us.map_or_else(String::new, |p99| format_value(p99, "us"));
-        match part(ladder, step.rate_per_s) {
-            Some(part) => format!("{p99} at {part}"),
-            None => format!("{p99} at {}", format_rate(step.rate_per_s)),
-        }
-    };
+    let rate = part(ladder, step.rate_per_s).unwrap_or_else(|| format_rate(step.rate_per_s));
+    format!("{p99} at {rate}")
+}
+
+fn answer(view: &View<'_>, ladder: &Ladder) -> Paragraph {
+    let via = via(view, ladder);
     match ladder.knee {
         Knee::At { step, lowest } => {
             let (knee, lowest) = (&ladder.steps[step], &ladder.steps[lowest]);
-            let lead = format!("Latency {via} takes off at about {}:", place(knee));
+            let lead = format!("Latency {via} takes off at about {}:", place(ladder, knee));
             let why = match (knee.state, knee.p99_us, lowest.p99_us) {
                 (StepState::Held, Some(p99), Some(least)) => format!(
                     "there p99 is {}, {} times its smallest ({}).",
                     format_value(p99, "us"),
                     format_ratio(p99 / least),
-                    smallest(lowest)
+                    smallest(ladder, lowest)
                 ),
                 _ => format!(
                     "that rate was not reached; below it, p99 stays within {TAKES_OFF:.0} times its smallest ({}).",
-                    smallest(lowest)
+                    smallest(ladder, lowest)
                 ),
             };
             vec![Span::new(Tone::Bold, lead), Span::from(why)]
         }
         Knee::NotReached { lowest } => {
-            let highest = ladder.steps.iter().rev().find(|step| step.state == StepState::Held);
-            let up_to = highest.map_or_else(String::new, |step| format!(" up to {}", place(step)));
+            let up_to = match ladder.steps.iter().rev().find(|step| step.state == StepState::Held) {
+                Some(highest) => format!(" up to {}", place(ladder, highest)),
+                None => String::new(),
+            };
             vec![
                 Span::new(Tone::Bold, format!("Latency {via} does not take off{up_to}:")),
                 Span::from(format!(
                     "p99 stays within {TAKES_OFF:.0} times its smallest ({}).",
-                    smallest(&ladder.steps[lowest])
+                    smallest(ladder, &ladder.steps[lowest])
                 )),
             ]
         }

@@ -1,24 +1,21 @@
 //! Warnings grouped by code: those of the report, and those of single comparisons.
 
+use samehost_model::printable::clean;
 use samehost_model::{Code, Comparison, Reason, Report, Warning};
 
 use crate::measurement::conditions::is_repeats;
 use crate::measurement::view::View;
 use crate::measurement::words;
-use samehost_model::printable::clean;
 
-/// Messages with the same code.
 pub(crate) struct Notes {
     pub(crate) code: Code,
     pub(crate) messages: Vec<String>,
 }
 
-/// Warnings that invalidate the report; they come first.
 pub(crate) fn headlines(warnings: &[Warning]) -> Vec<&Warning> {
     warnings.iter().filter(|warning| words::is_headline(warning.code)).collect()
 }
 
-/// All other warnings of the report and its comparisons, without duplicates.
 pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
     let report = view.report;
     let mut notes = Vec::new();
@@ -27,30 +24,30 @@ pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
             add(&mut notes, warning.code, sentence(&warning.message));
         }
     }
-    let about = |comparison: &Comparison| {
-        let metric = words::title(&comparison.metric);
-        let mut parts = vec![metric];
-        if view.candidates().len() > 1 {
-            parts.insert(0, view.name(&comparison.candidate));
-        }
-        if view.is_sweep() {
-            parts.push(view.point(&comparison.point));
-        }
-        parts.join(", ")
-    };
     gather(
         &mut notes,
         &report.analysis.comparisons,
         &|comparison, note| is_shown(view, comparison, note),
-        &about,
+        &|comparison| about(view, comparison),
     );
     notes
 }
 
-/// A note on a comparison.
+/// A comparison in words: `unix, latency p99, 64 connections`, without what all have in common.
+fn about(view: &View<'_>, comparison: &Comparison) -> String {
+    let mut parts = Vec::new();
+    if view.candidates().len() > 1 {
+        parts.push(view.name(&comparison.candidate));
+    }
+    parts.push(words::title(&comparison.metric));
+    if view.is_sweep() {
+        parts.push(view.point(&comparison.point));
+    }
+    parts.join(", ")
+}
+
 #[derive(Clone, Copy)]
 pub(crate) enum Note<'a> {
-    /// Why it has no verdict.
     Reason(&'a Reason),
     Warning(&'a Warning),
 }
@@ -92,9 +89,15 @@ struct Alike<'a> {
 }
 
 /// The reason of a comparison, and its warnings. An issue that is the reason is among the warnings.
-fn notes_of(comparison: &Comparison) -> impl Iterator<Item = Note<'_>> {
-    let reason = comparison.reason.as_ref().filter(|reason| !reason.is_bar());
-    reason.map(Note::Reason).into_iter().chain(comparison.warnings.iter().map(Note::Warning))
+fn notes_of(comparison: &Comparison) -> Vec<Note<'_>> {
+    let mut notes = Vec::new();
+    if let Some(reason) = &comparison.reason
+        && !reason.is_bar()
+    {
+        notes.push(Note::Reason(reason));
+    }
+    notes.extend(comparison.warnings.iter().map(Note::Warning));
+    notes
 }
 
 /// Adds the notes of comparisons, except those that are shown elsewhere. Notes that say the same are merged, with a list of
@@ -145,14 +148,14 @@ pub(crate) fn add(notes: &mut Vec<Notes>, code: Code, message: String) {
     }
 }
 
-/// The message with a full stop.
 pub(crate) fn sentence(message: &str) -> String {
     let message = clean(message);
     let message = message.trim();
     if message.ends_with(['.', '!', '?']) { message.to_owned() } else { format!("{message}.") }
 }
 
-/// Whether the report or its answer has this note of a comparison already.
+/// Whether the report or its answer has this note of a comparison already: a warning that the report repeats for all, the wanted
+/// precision where the verdict is decided nevertheless, and over one point the reason of the first metric, which the answer words.
 fn is_shown(view: &View<'_>, comparison: &Comparison, note: Note<'_>) -> bool {
     let report: &Report = view.report;
     match note {

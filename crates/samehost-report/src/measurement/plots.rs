@@ -1,19 +1,21 @@
-//! Plot of latency by quantile: all arms on one logarithmic axis, which shows whether the whole distribution
-//! moved or only its tail. Pools requests of all trials; verdicts are never based on it.
+//! Plots in characters: latency by quantile, all arms on one logarithmic axis, which shows whether the whole distribution moved or
+//! only its tail; and ratios with their intervals along a sweep. The first pools the requests of all trials, so no verdict is ever
+//! based on it: they share connections, memory layout and minute (docs/method.md §8).
 
 use samehost_analysis::{HistogramError, quantiles_for_shift};
 use samehost_model::human::{format_percent, format_together};
 use samehost_model::{Better, Comparison, MetricInfo, Trial};
 
-use crate::layout::text::{Line, Span, Tone, truncate, width};
-use crate::measurement::view::{View, trials};
+use crate::layout::{Line, Span, Tone, truncate, width};
+use crate::measurement::view::{View, ends, trials};
 use crate::measurement::words;
 
+/// The quantiles that are shown, each where ten operations of every arm lie beyond it.
 const QUANTILES: [f64; 7] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999];
-/// Markers of the arms, the baseline first.
+/// The arms, the baseline first, and two arms in one column.
 const SIGNS: [char; 6] = ['○', '●', '◆', '▲', '■', '▼'];
-/// Marker for two arms in one column.
 const BOTH: char = '◉';
+/// Columns of a plot, at most and at least; where there is less room there is none.
 const WIDEST: usize = 72;
 const NARROWEST: usize = 16;
 
@@ -21,6 +23,7 @@ const NARROWEST: usize = 16;
 /// histogram is corrupt.
 pub(crate) fn quantile_plot(view: &View<'_>, columns: usize) -> Result<Vec<Line>, HistogramError> {
     let Some(group) = view.single() else { return Ok(Vec::new()) };
+    // Further candidates would have no sign.
     let candidates: Vec<_> = group.candidates.iter().take(SIGNS.len() - 1).collect();
     let base: Vec<&Trial> = trials(view.report, &group.baseline.id).collect();
     let mut names = Vec::new();
@@ -38,7 +41,8 @@ pub(crate) fn quantile_plot(view: &View<'_>, columns: usize) -> Result<Vec<Line>
         // Only quantiles that all arms have are shown.
         rows.retain(|(quantile, _)| shifts.iter().any(|shift| shift.quantile == *quantile));
         for (quantile, values) in &mut rows {
-            values.extend(shifts.iter().find(|s| s.quantile == *quantile).map(|s| s.candidate_us));
+            let Some(shift) = shifts.iter().find(|shift| shift.quantile == *quantile) else { continue };
+            values.push(shift.candidate_us);
         }
         names.push(view.name(&candidate.id));
     }
@@ -53,11 +57,9 @@ fn draw(names: &[String], rows: &[(f64, Vec<f64>)], screen: usize) -> Vec<Line> 
     let wide = wide.max(names.iter().map(|name| width(name)).max().unwrap_or(0).min(12));
     let beside = names.len() * (wide + 2);
     // The numbers are placed beside the plot if both fit.
-    let (numbers, left) = match screen.saturating_sub(label_width + 2) {
-        room if room >= beside + NARROWEST + 8 => (true, room - beside),
-        room => (false, room),
-    };
-    let columns = left.min(WIDEST);
+    let room = screen.saturating_sub(label_width + 2);
+    let numbers = room >= beside + NARROWEST + 8;
+    let columns = if numbers { room - beside } else { room }.min(WIDEST);
     if columns < NARROWEST {
         return Vec::new();
     }
@@ -94,15 +96,13 @@ fn draw(names: &[String], rows: &[(f64, Vec<f64>)], screen: usize) -> Vec<Line> 
     lines
 }
 
-/// Row of one quantile.
 fn marks(axis: &Axis, ticks: &[usize], values: &[f64], columns: usize) -> Canvas {
     let mut canvas = Canvas::new(columns);
     for tick in ticks {
         canvas.put(*tick, '·', Tone::Dim);
     }
     let places: Vec<usize> = values.iter().map(|value| axis.column(*value)).collect();
-    let (from, to) = (places.iter().min(), places.iter().max());
-    if let (Some(from), Some(to)) = (from, to) {
+    if let (Some(from), Some(to)) = (places.iter().min(), places.iter().max()) {
         canvas.fill(*from, *to, '─', Tone::Dim);
     }
     for (i, (place, sign)) in places.iter().zip(SIGNS).enumerate() {
@@ -147,9 +147,6 @@ fn tick_labels() -> Vec<(f64, String)> {
     labels
 }
 
-// A logarithmic axis in character columns, and the rows drawn on it.
-
-/// Maps values to columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     low: f64,
@@ -161,7 +158,7 @@ impl Axis {
     /// Axis over all positive values, with a small padding; `None` without positive values.
     pub(crate) fn over(values: impl IntoIterator<Item = f64>, columns: usize) -> Option<Axis> {
         let logs: Vec<f64> = values.into_iter().filter(|v| v.is_finite() && *v > 0.0).map(f64::ln).collect();
-        let (low, high) = (logs.iter().copied().reduce(f64::min)?, logs.iter().copied().reduce(f64::max)?);
+        let (low, high) = ends(&logs)?;
         let room = (0.03 * (high - low)).max(0.005);
         Some(Axis { low: low - room, high: high + room, columns: columns.max(2) })
     }
@@ -206,7 +203,6 @@ impl Axis {
     }
 }
 
-/// One row of characters with their tones.
 pub(crate) struct Canvas(Vec<(char, Tone)>);
 
 impl Canvas {
@@ -234,14 +230,12 @@ impl Canvas {
     }
 }
 
-// Plot of ratios with their intervals along a sweep, with the line at ratio 1 and the margin.
-
-const RATIO_WIDEST: usize = 72;
-const RATIO_NARROWEST: usize = 16;
-
 /// Plot of the first metric over all points; empty without intervals.
 pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
-    let Some(metric) = view.metrics().first().filter(|_| view.is_sweep()) else { return Vec::new() };
+    let Some(metric) = view.metrics().first() else { return Vec::new() };
+    if !view.is_sweep() {
+        return Vec::new();
+    }
     let mut rows: Vec<(String, &Comparison)> = Vec::new();
     for group in &view.groups {
         for candidate in &group.candidates {
@@ -255,11 +249,11 @@ pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
         }
     }
     let label = rows.iter().map(|(label, _)| width(label)).max().unwrap_or(0).min(columns / 2);
-    let left = columns.saturating_sub(label + 2).min(RATIO_WIDEST);
+    let left = columns.saturating_sub(label + 2).min(WIDEST);
     let margin = view.report.head.plan.margin;
     let limits = [1.0, 1.0 + margin, 1.0 / (1.0 + margin)];
     let ends = rows.iter().flat_map(|(_, c)| [c.ci_low.unwrap_or(c.ratio), c.ci_high.unwrap_or(c.ratio)]);
-    if left < RATIO_NARROWEST || rows.iter().all(|(_, c)| c.ci_low.is_none()) {
+    if left < NARROWEST || rows.iter().all(|(_, c)| c.ci_low.is_none()) {
         return Vec::new();
     }
     let Some(axis) = Axis::over(ends.chain(limits), left) else { return Vec::new() };
@@ -281,7 +275,10 @@ pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
 }
 
 fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
-    let base = view.groups.first().map_or_else(String::new, |group| view.name(&group.baseline.id));
+    let base = match view.groups.first() {
+        Some(group) => view.name(&group.baseline.id),
+        None => String::new(),
+    };
     let what = match view.candidates().as_slice() {
         [one] => format!("{} ÷ {base}", truncate(one, 16)),
         _ => format!("÷ {base}"),
@@ -289,13 +286,13 @@ fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
     let side = if metric.better == Better::Higher { "right" } else { "left" };
     let title = truncate(&format!("{}, {what}", words::title(&metric.name)), columns);
     let about = format!("  ┊ ±{}, {side} is better", format_percent(view.report.head.plan.margin));
-    let fits = width(&title) + width(&about) <= columns;
-    let mut spans = vec![Span::new(Tone::Bold, title)];
-    spans.extend(fits.then(|| Span::dim(about)));
-    Line::from(spans)
+    if width(&title) + width(&about) > columns {
+        return Line::from(vec![Span::new(Tone::Bold, title)]);
+    }
+    Line::from(vec![Span::new(Tone::Bold, title), Span::dim(about)])
 }
 
-/// Row of one point: `├──●──┤` on top of the marks of ratio 1 and the margin.
+/// `├──●──┤` on top of the marks of ratio 1 and the margin.
 fn ratio_marks(
     axis: &Axis,
     [one, above, below]: [f64; 3],
@@ -317,7 +314,6 @@ fn ratio_marks(
     canvas
 }
 
-/// Labelled ratios, by precedence.
 fn ratio_tick_labels() -> Vec<(f64, String)> {
     let ratios = [
         1.0, 0.5, 2.0, 0.1, 10.0, 0.2, 5.0, 0.8, 1.2, 1.5, 0.7, 3.0, 0.9, 1.1, 1.4, 0.6, 1.3, 4.0, 0.95,

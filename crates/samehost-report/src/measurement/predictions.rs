@@ -3,12 +3,10 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::layout::grid::{Align, Column, Figure, Grid};
-use crate::layout::text::{Paragraph, Span, Tone};
+use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
-/// A sentence for each prediction, if there is only one point.
 pub(crate) fn sentences(view: &View<'_>) -> Vec<Paragraph> {
     if view.is_sweep() {
         return Vec::new();
@@ -75,11 +73,12 @@ fn word(ratio: f64) -> &'static str {
     if ratio <= 1.0 { "shorter" } else { "longer" }
 }
 
-/// A table for each prediction.
 pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
-    let of =
-        |prediction: &Prediction| Figure { title: title(view, prediction), grid: table(view, prediction) };
-    view.report.analysis.predictions.iter().map(of).collect()
+    let mut figures = Vec::new();
+    for prediction in &view.report.analysis.predictions {
+        figures.push(Figure { title: title(view, prediction), grid: table(view, prediction) });
+    }
+    figures
 }
 
 fn title(view: &View<'_>, prediction: &Prediction) -> String {

@@ -1,9 +1,8 @@
 //! A report's question and its answer in one line, as the heading of its page.
 
-use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict};
-
 use samehost_model::human::format_value;
 use samehost_model::printable::clean;
+use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict};
 
 use crate::measurement::view::{self, View};
 use crate::measurement::words;
@@ -32,7 +31,6 @@ pub(crate) fn question(view: &View<'_>) -> String {
     if answers.is_empty() { format!("{question}?") } else { format!("{question}: {}", answers.join("; ")) }
 }
 
-/// What was measured: `redis GET`, `raw ping-pong`.
 fn subject(view: &View<'_>) -> String {
     let workload = &view.report.head.workload;
     let (name, title) = (clean(&workload.name), clean(&workload.title));
@@ -44,17 +42,13 @@ fn subject(view: &View<'_>) -> String {
 
 /// A transport's name for readers; commands and others have their own.
 fn arm_name(view: &View<'_>, name: &str) -> String {
-    let transport = view
-        .report
-        .head
-        .arms
-        .iter()
-        .find(|arm| view.name(&arm.id) == name && arm.name == arm.transport.name())
-        .map(|arm| arm.transport);
-    match transport {
-        Some(Transport::Tcp) if name == "tcp" => "TCP".to_owned(),
-        Some(Transport::Unix) if name == "unix" => "Unix socket".to_owned(),
-        Some(Transport::TcpTls) if name == "tcp+tls" => "TCP with TLS".to_owned(),
+    let mut arms = view.report.head.arms.iter();
+    let arm = arms.find(|arm| view.name(&arm.id) == name && arm.name == arm.transport.name());
+    let Some(arm) = arm else { return clean(name) };
+    match arm.transport {
+        Transport::Tcp if name == "tcp" => "TCP".to_owned(),
+        Transport::Unix if name == "unix" => "Unix socket".to_owned(),
+        Transport::TcpTls if name == "tcp+tls" => "TCP with TLS".to_owned(),
         _ => clean(name),
     }
 }
@@ -82,11 +76,9 @@ fn over(metric: &MetricInfo, all: &[&Comparison]) -> String {
     }
     let decided: Vec<f64> =
         all.iter().filter(|found| is_a_difference(found)).map(|found| found.ratio).collect();
-    let (low, high) =
-        decided.iter().fold((f64::MAX, f64::MIN), |(l, h), ratio| (l.min(*ratio), h.max(*ratio)));
     let title = words::title(&metric.name);
+    let Some((low, high)) = view::ends(&decided) else { return format!("no difference is shown in {title}") };
     match decided.len() {
-        0 => format!("no difference is shown in {title}"),
         number if low < 1.0 && high > 1.0 => {
             let (less, more) = (words::change(metric, low).0, words::change(metric, high).0);
             format!("{less} to {more} at {number} of {} points", all.len())
@@ -109,16 +101,17 @@ fn one(metric: &MetricInfo, found: &Comparison) -> String {
             format!("{} in {title}", words::graded(grade, words::direction(Some(metric), found.ratio)))
         }
         _ => {
-            let interval = found.ci_low.zip(found.ci_high);
-            let interval = interval.filter(|(low, high)| (*low > 1.0) == (*high > 1.0));
-            let range =
-                interval.map_or_else(String::new, |(low, high)| format!(" ({})", words::range(low, high)));
-            format!("{}{range}", words::change(metric, found.ratio).0)
+            let (change, _) = words::change(metric, found.ratio);
+            match (found.ci_low, found.ci_high) {
+                (Some(low), Some(high)) if (low > 1.0) == (high > 1.0) => {
+                    format!("{change} ({})", words::range(low, high))
+                }
+                _ => change,
+            }
         }
     }
 }
 
-/// One arm, with nothing to compare it with.
 fn alone(view: &View<'_>, subject: &str) -> Option<String> {
     let group = view.single()?;
     let metric = view.metrics().first()?;

@@ -1,6 +1,8 @@
 //! Queries that the renderers for people share: points, varying parameters, values of arms. Computes no
 //! statistics besides medians and means.
 
+use std::collections::BTreeSet;
+
 use samehost_analysis::{Group, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
 use serde::Serialize;
@@ -12,7 +14,6 @@ pub(crate) fn trials<'a>(report: &'a Report, arm: &'a str) -> impl Iterator<Item
     report.trials.iter().filter(move |s| s.arm == arm && !s.control && s.counts())
 }
 
-/// Values of an arm's trials, zeros included.
 pub(crate) fn values(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
     trials(report, arm).filter_map(read).filter(|value| value.is_finite()).collect()
 }
@@ -33,16 +34,18 @@ pub(crate) fn typical(report: &Report, arm: &str, metric: &MetricInfo) -> Option
 
 /// Noise floor of a metric at a point, as a fraction.
 pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Option<f64> {
-    report
-        .analysis
-        .controls
-        .iter()
-        .find(|c| c.point == *point && c.metric == metric)?
-        .noise_floor
-        .filter(|f| f.is_finite())
+    let mut controls = report.analysis.controls.iter();
+    let floor = controls.find(|control| control.point == *point && control.metric == metric)?.noise_floor?;
+    if floor.is_finite() { Some(floor) } else { None }
 }
 
-/// A name as spelled in JSON, such as `client_bound` for a code.
+pub(crate) fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let smallest = values.iter().copied().reduce(f64::min)?;
+    let largest = values.iter().copied().reduce(f64::max)?;
+    Some((smallest, largest))
+}
+
+/// The name that a value has in JSON, such as `client_bound` for a code; empty for what is not written as a text.
 pub(crate) fn json_name(name: impl Serialize) -> String {
     match serde_json::to_value(name) {
         Ok(serde_json::Value::String(name)) => name,
@@ -50,19 +53,24 @@ pub(crate) fn json_name(name: impl Serialize) -> String {
     }
 }
 
-/// The workload's own parameters of a point, on one line.
 pub(crate) fn own_parameters(point: &Point) -> String {
     let each = point.parameters.iter().map(|(name, value)| format!("{}={}", clean(name), clean(value)));
     each.collect::<Vec<_>>().join(";")
 }
 
-/// A report grouped by points.
 pub(crate) struct View<'a> {
     pub(crate) report: &'a Report,
     /// One for each point, in the report's order.
     pub(crate) groups: Vec<Group<'a>>,
-    /// Parameters that differ between points.
+    /// Those whose value is not the same at all points; a point is named by them.
     pub(crate) varying: Vec<Parameter>,
+}
+
+/// Whether points with as many connections have the same placement.
+fn placement_follows(points: &[&Point]) -> bool {
+    points.iter().all(|one| {
+        points.iter().all(|other| one.connections != other.connections || one.placement == other.placement)
+    })
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +83,6 @@ pub(crate) enum Parameter {
 }
 
 impl Parameter {
-    /// Column head.
     pub(crate) fn title(&self) -> String {
         match self {
             Parameter::Connections => "connections".to_owned(),
@@ -86,16 +93,22 @@ impl Parameter {
         }
     }
 
-    /// Value at a point, as a cell.
     pub(crate) fn value(&self, point: &Point) -> String {
         match self {
             Parameter::Connections => samehost_model::human::count(u64::from(point.connections)),
-            Parameter::Rate => {
-                point.rate_per_s.map_or_else(|| "closed".to_owned(), samehost_model::human::format_rate)
-            }
-            Parameter::Size => point.size_bytes.map_or_else(String::new, samehost_model::human::format_size),
+            Parameter::Rate => match point.rate_per_s {
+                Some(rate) => samehost_model::human::format_rate(rate),
+                None => "closed".to_owned(),
+            },
+            Parameter::Size => match point.size_bytes {
+                Some(bytes) => samehost_model::human::format_size(bytes),
+                None => String::new(),
+            },
             Parameter::Placement => point.placement.to_string(),
-            Parameter::Own(name) => point.parameters.get(name).map_or_else(String::new, |value| clean(value)),
+            Parameter::Own(name) => match point.parameters.get(name) {
+                Some(value) => clean(value),
+                None => String::new(),
+            },
         }
     }
 
@@ -116,33 +129,28 @@ impl<'a> View<'a> {
     pub(crate) fn of(report: &'a Report) -> Self {
         let groups = group(&report.head.arms);
         let points: Vec<&Point> = groups.iter().map(|group| &group.baseline.point).collect();
-        let mut parameters =
-            vec![Parameter::Connections, Parameter::Rate, Parameter::Size, Parameter::Placement];
-        let mut own: Vec<&String> = points.iter().flat_map(|point| point.parameters.keys()).collect();
-        own.sort_unstable();
-        own.dedup();
-        parameters.extend(own.into_iter().cloned().map(Parameter::Own));
-        let varies = |parameter: &Parameter| {
-            points.windows(2).any(|two| parameter.value(two[0]) != parameter.value(two[1]))
-        };
+        let mut varying = vec![Parameter::Connections, Parameter::Rate, Parameter::Size];
         // A placement that follows from the number of connections is described once, in the head.
-        let follows =
-            |a: &&Point| points.iter().all(|b| a.connections != b.connections || a.placement == b.placement);
-        let placement_follows = points.iter().all(follows);
-        let is_own = |parameter: &Parameter| *parameter != Parameter::Placement || !placement_follows;
-        let varying =
-            parameters.into_iter().filter(|parameter| varies(parameter) && is_own(parameter)).collect();
+        if !placement_follows(&points) {
+            varying.push(Parameter::Placement);
+        }
+        let own: BTreeSet<&String> = points.iter().flat_map(|point| point.parameters.keys()).collect();
+        varying.extend(own.into_iter().cloned().map(Parameter::Own));
+        varying.retain(|parameter| {
+            points.windows(2).any(|two| parameter.value(two[0]) != parameter.value(two[1]))
+        });
         View { report, groups, varying }
     }
 
-    /// Whether there are several points.
     pub(crate) fn is_sweep(&self) -> bool {
         self.groups.len() > 1
     }
 
-    /// The group of the only point; `None` if there are several.
     pub(crate) fn single(&self) -> Option<&Group<'a>> {
-        (self.groups.len() == 1).then(|| self.groups.first())?
+        match self.groups.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     /// The point in words: `64 connections, 128 B`.
@@ -165,7 +173,6 @@ impl<'a> View<'a> {
         others.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Names of the candidates over all points, in the report's order.
     pub(crate) fn candidates(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for arm in self.groups.iter().flat_map(|group| &group.candidates) {
@@ -177,7 +184,6 @@ impl<'a> View<'a> {
         names
     }
 
-    /// Comparisons of a metric with candidates of this name, in the order of points.
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
         self.report
             .analysis
@@ -186,12 +192,13 @@ impl<'a> View<'a> {
             .filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
     }
 
-    /// Display name of an arm.
     pub(crate) fn name(&self, id: &str) -> String {
-        clean(self.report.arm(id).map_or(id, |arm| &arm.name))
+        match self.report.arm(id) {
+            Some(arm) => clean(&arm.name),
+            None => clean(id),
+        }
     }
 
-    /// Names of all compared arms, baselines first, in the report's order.
     pub(crate) fn arm_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let bases = self.groups.iter().map(|group| self.name(&group.baseline.id));
@@ -203,24 +210,22 @@ impl<'a> View<'a> {
         names
     }
 
-    /// Arms with this name, one for each point.
     pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {
-        let arms =
-            self.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
+        let arms = self
+            .groups
+            .iter()
+            .flat_map(|group| std::iter::once(group.baseline).chain(group.candidates.iter().copied()));
         arms.filter(move |arm| clean(&arm.name) == name)
     }
 
-    /// Medians of the arms with this name, one for each point that has values.
     pub(crate) fn medians(&self, name: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
         self.arms(name).filter_map(|arm| median(self.report, &arm.id, &read)).collect()
     }
 
-    /// [`typical`] values of the arms with this name, one for each point that has values.
     pub(crate) fn typicals(&self, name: &str, metric: &MetricInfo) -> Vec<f64> {
         self.arms(name).filter_map(|arm| typical(self.report, &arm.id, metric)).collect()
     }
 
-    /// Arms without a transport, which measure the harness.
     pub(crate) fn noop(&self) -> impl Iterator<Item = &'a Arm> {
         self.report.head.arms.iter().filter(|arm| arm.transport == Transport::None)
     }

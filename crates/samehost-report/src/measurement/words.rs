@@ -4,7 +4,7 @@ use samehost_model::human::{capitalised, format_percent, format_ratio_aligned, p
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
 
-use crate::layout::text::Tone;
+use crate::layout::Tone;
 
 /// Subjects of sentences about metrics of single workloads; those that samehost measures everywhere have theirs in
 /// [`Metric`].
@@ -16,29 +16,29 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("send_p99_us", "a send at the 99th percentile takes"),
 ];
 
-/// Display name of a metric.
 pub(crate) fn title(name: &str) -> String {
     clean(&samehost_model::metric_title(name))
 }
 
 /// Subject and verb before a change: `a round trip takes`; empty for rates, whose sentences start with the number.
 fn subject(metric: &MetricInfo, open_loop: bool) -> String {
-    let own = SUBJECTS.iter().find(|(name, _)| *name == metric.name).map(|(_, subject)| *subject);
-    match Metric::named(&metric.name).map(|metric| metric.subject).or(own) {
+    let known = match Metric::named(&metric.name) {
+        Some(known) => Some(known.subject),
+        None => SUBJECTS.iter().find(|(name, _)| *name == metric.name).map(|(_, subject)| *subject),
+    };
+    match (known, metric.family()) {
         // There a request is due, whether or not the one before it has its reply.
-        Some(subject) if open_loop => subject.replace("round trip", "request"),
-        Some(subject) => subject.to_owned(),
-        None => match metric.family() {
-            Family::Rate | Family::Bandwidth => format!("{}:", title(&metric.name)),
-            Family::Time => format!("{} takes", title(&metric.name)),
-            Family::Cpu => format!("{} needs", title(&metric.name)),
-            Family::Other => format!("{} is", title(&metric.name)),
-        },
+        (Some(subject), _) if open_loop => subject.replace("round trip", "request"),
+        (Some(subject), _) => subject.to_owned(),
+        (None, Family::Rate | Family::Bandwidth) => format!("{}:", title(&metric.name)),
+        (None, Family::Time) => format!("{} takes", title(&metric.name)),
+        (None, Family::Cpu) => format!("{} needs", title(&metric.name)),
+        (None, Family::Other) => format!("{} is", title(&metric.name)),
     }
 }
 
-/// Nouns for more, for less, and after a factor such as `3.4 times`.
-fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
+/// What stands behind a number, in this order: where it is more, where it is less, and after a factor such as `3.4 times`.
+fn nouns(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
     match metric.family() {
         Family::Rate if metric.name == "delivered_per_s" => (
             "more metrics delivered per second",
@@ -60,7 +60,7 @@ fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
 
 /// A change, and the conjunction that introduces the baseline: `31 % less time`, `than`.
 pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) {
-    let (more, less, times) = noun(metric);
+    let (more, less, times) = nouns(metric);
     if is_factor(ratio) {
         return (format!("{} times {times}", samehost_model::human::format_ratio(ratio)), "as");
     }
@@ -79,14 +79,9 @@ fn is_factor(ratio: f64) -> bool {
     ratio >= 2.0
 }
 
-/// The middle of two ratios.
-fn middle(low: f64, high: f64) -> f64 {
-    (low * high).sqrt()
-}
-
 /// Two ratios on the same side of 1, without a word: `29–33 %`, `3.1–3.8`.
 pub(crate) fn range(low: f64, high: f64) -> String {
-    let (ends, unit) = if is_factor(middle(low, high)) {
+    let (ends, unit) = if is_factor((low * high).sqrt()) {
         ([low, high].map(samehost_model::human::format_ratio), "")
     } else if low >= 1.0 {
         ([low - 1.0, high - 1.0].map(percent_number), " %")
@@ -99,7 +94,7 @@ pub(crate) fn range(low: f64, high: f64) -> String {
 
 /// Two ratios on the same side of 1 as one change: `29–33 % less`, `3.1–3.8 times`.
 pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
-    if is_factor(middle(low, high)) {
+    if is_factor((low * high).sqrt()) {
         return format!("{} times", range(low, high));
     }
     let fewer = matches!(metric.family(), Family::Rate | Family::Bandwidth);
@@ -113,7 +108,8 @@ pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
     format!("{} {word}", range(low, high))
 }
 
-/// The verdict as an adjective that suits the metric.
+/// The verdict as an adjective that suits the metric: a latency is faster, a CPU time less. Which direction is better is a property
+/// of the metric; without one the words are `higher` and `lower`.
 pub(crate) fn verdict(metric: Option<&MetricInfo>, verdict: Verdict) -> &'static str {
     let more = match (verdict, metric.map(|metric| metric.better)) {
         (Verdict::Equivalent, _) => return "equivalent",
@@ -142,8 +138,9 @@ pub(crate) fn tone(verdict: Verdict) -> Tone {
     }
 }
 
-/// Wordings of a code: the name of its group of warnings, the reason in a cell without a verdict, and the
-/// reason in a sentence when the warning's message is shown elsewhere.
+/// Wordings of a code, in this order: the name of its group of warnings, the reason in a cell without a verdict, and the
+/// reason in a sentence when the warning's message is shown elsewhere. The message itself is the rule's, since stored reports have
+/// it and are shown by later versions (docs/decisions/0090); these words depend on where they stand.
 fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
     match code {
         Code::Errors => ("errors", "errors", Some("too many operations failed")),
@@ -180,7 +177,6 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
     }
 }
 
-/// Name of a group of warnings.
 pub(crate) fn code(code: Code) -> &'static str {
     words(code).0
 }
@@ -191,7 +187,9 @@ pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str
     verdict(metric, if (ratio > 1.0) == more { Verdict::Faster } else { Verdict::Slower })
 }
 
-/// Verdict or grade of a comparison as a cell, or the reason why there is no verdict.
+/// Verdict or grade of a comparison as a cell, or the reason why there is no verdict. A grade is a word beside the interval and says how
+/// much an inconclusive comparison still tells (docs/method.md §6); "cannot tell" is for those that tell nothing, whose reason is only
+/// that the data do not decide.
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
     let reason = comparison.reason.as_ref().map(Reason::code);
     match (comparison.grade(), reason) {
@@ -204,7 +202,6 @@ pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> Stri
 
 pub(crate) const CANNOT_TELL: &str = "cannot tell";
 
-/// A direction with the strength of its evidence: `probably less`.
 pub(crate) fn graded(grade: Grade, direction: &str) -> String {
     match grade {
         Grade::Decided => direction.to_owned(),
@@ -242,7 +239,10 @@ pub(crate) fn legend(cells: &[&str], margin: f64) -> Option<String> {
             explained.push(format!("{word}: {meaning}"));
         }
     }
-    (!explained.is_empty()).then(|| format!("{}.", explained.join("; ")))
+    if explained.is_empty() {
+        return None;
+    }
+    Some(format!("{}.", explained.join("; ")))
 }
 
 /// Reason for a missing verdict, in a sentence; `None` if only the warning's message explains it.
@@ -250,18 +250,18 @@ pub(crate) fn cause(code: Code) -> Option<&'static str> {
     words(code).2
 }
 
-/// Whether a warning invalidates the report and comes first.
 pub(crate) fn is_headline(code: Code) -> bool {
     matches!(code, Code::Errors | Code::TransportMismatch)
 }
 
 /// An arm in a sentence: `over tcp`, but `A` for a command with that name.
 pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
-    let travels = arm.is_some_and(|arm| arm.name == arm.transport.name());
-    if travels { format!("over {name}") } else { name.to_owned() }
+    match arm {
+        Some(arm) if arm.name == arm.transport.name() => format!("over {name}"),
+        _ => name.to_owned(),
+    }
 }
 
-/// Interval of a ratio: `0.675–0.709`.
 pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
     let (low, high) = (comparison.ci_low?, comparison.ci_high?);
     Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))

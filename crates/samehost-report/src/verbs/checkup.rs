@@ -5,55 +5,49 @@ use std::io::{self, Write};
 
 use samehost_analysis::OtherLoad;
 use samehost_model::human::{format_value, rough_time};
-use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict, Warning};
+use samehost_model::{Code, Comparison, Grade, Host, Plan, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
-use crate::layout::text::{count, width, wrap};
+use crate::layout::{count, width, wrap};
+use crate::measurement::view::ends;
 use crate::measurement::{conditions, head, words};
 
-/// Narrowest column for the differences.
 const NARROW: usize = 24;
 /// Open rows that are named one by one; of more, the table tells which.
 const MOST_OPEN_NAMED: usize = 3;
-/// What is said where nothing is worth doing, and the command.
-pub(crate) const NOTHING_WORTH: (&str, &str) = (
-    "Nothing that was seen is worth a switch. Look again when the machine is at work:",
-    "samehost scan --observe 60s",
-);
-/// Smallest share of a request that is worth pointing out.
+pub(crate) const NOTHING_WORTH: Running<'static> = Running {
+    about: "Nothing that was seen is worth a switch. Look again when the machine is at work:",
+    line: "samehost scan --observe 60s",
+};
+/// Parts of a request's time from which a saving is worth a switch, and below which it is not. Between them lies a factor of five in
+/// which the checkup says neither.
 const NOTICEABLE: f64 = 0.05;
-/// Below this share the gain is negligible.
 const NEGLIGIBLE: f64 = 0.01;
-/// Number of queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
+/// Queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
 const PAGE_QUERIES: f64 = 54.0;
 
-/// One line of the checkup.
+/// A row of the checkup's table, which is a comparison of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Finding<'a> {
-    /// What was measured, in plain words.
+    /// What was measured, in plain words, as the row begins.
     pub label: &'a str,
-    /// Report with the measurement.
     pub report: &'a Report,
-    /// Metric that the line shows.
     pub metric: &'static str,
     /// Connections of the point that the line shows; `None` when there is only one point.
     pub connections: Option<u32>,
     pub kind: FindingKind,
 }
 
-/// A running server, which the checkup does not touch.
+/// Something that runs here, and a command about it that the reader may run.
 #[derive(Clone, Copy, Debug)]
 pub struct Running<'a> {
-    /// Name and address.
     pub about: &'a str,
-    /// Command line that would measure it.
     pub line: &'a str,
 }
 
-/// Findings about the programs that run on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// Summary sentence; empty when the scan failed.
+    /// A sentence; empty when the scan failed.
     pub here: &'a str,
     pub running: &'a [Running<'a>],
     /// Recommended actions with their commands, best first.
@@ -63,12 +57,12 @@ pub struct Around<'a> {
 /// Which statement a finding supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
-    /// Time of one request and its reply.
     RoundTrip,
     /// Time of a round trip with unpinned processes. It depends on the scheduler's choices, so no verdict is
     /// required.
     Scheduler,
-    /// Throughput with many connections.
+    /// CPU time of a request with many connections at once. Not throughput: with one client and one server on two CPUs the client is
+    /// nearly always a limit too (docs/decisions/0057).
     Busy,
     Bulk,
     /// A new connection for each request.
@@ -80,14 +74,18 @@ pub enum FindingKind {
 impl Finding<'_> {
     pub(crate) fn comparison(&self) -> Option<&Comparison> {
         self.report.analysis.comparisons.iter().find(|comparison| {
-            comparison.metric == self.metric
-                && self.connections.is_none_or(|connections| comparison.point.connections == connections)
+            let connections = self.connections.unwrap_or(comparison.point.connections);
+            comparison.metric == self.metric && comparison.point.connections == connections
         })
     }
 
+    /// Whether the row has a verdict; `false` where it was not measured.
     #[must_use]
     pub fn is_decided(&self) -> bool {
-        self.comparison().is_some_and(|comparison| comparison.verdict.is_decided())
+        match self.comparison() {
+            Some(comparison) => comparison.verdict.is_decided(),
+            None => false,
+        }
     }
 
     /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured.
@@ -103,14 +101,20 @@ impl Finding<'_> {
     }
 
     fn unit(&self) -> &str {
-        let metric = self.report.head.workload.metrics.iter().find(|metric| metric.name == self.metric);
-        metric.map_or("", |metric| metric.unit.as_str())
+        let mut metrics = self.report.head.workload.metrics.iter();
+        match metrics.find(|metric| metric.name == self.metric) {
+            Some(metric) => &metric.unit,
+            None => "",
+        }
     }
 
     /// Microseconds that a Unix socket saves per operation, if the verdict is that it is faster.
     fn saved_us(&self) -> Option<Saved> {
-        let comparison = self.comparison().filter(|comparison| comparison.verdict == Verdict::Faster)?;
-        (self.unit() == "us").then(|| Saved::of(comparison))
+        let comparison = self.comparison()?;
+        if comparison.verdict != Verdict::Faster || self.unit() != "us" {
+            return None;
+        }
+        Some(Saved::of(comparison))
     }
 }
 
@@ -147,14 +151,12 @@ fn text(us: f64) -> String {
 }
 
 impl Terminal {
-    /// Writes the head of the checkup's table.
     pub fn begin_checkup(&self, host: &Host, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "What a connection between two programs costs on this machine")?;
         writeln!(out, "{}\n", head::machine(host))?;
         writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")
     }
 
-    /// Writes conclusions from the rows, and the findings about this machine.
     pub fn end_checkup(
         &self,
         findings: &[Finding<'_>],
@@ -178,7 +180,7 @@ impl Terminal {
         self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
     }
 
-    /// Lists running servers. They belong to users, so the checkup does not measure them.
+    /// Lists running servers. They belong to users, so the checkup does not measure them: that would put load on a server at work.
     fn running(&self, running: &[Running<'_>], out: &mut dyn Write) -> io::Result<()> {
         if running.is_empty() {
             return Ok(());
@@ -192,7 +194,6 @@ impl Terminal {
         Ok(())
     }
 
-    /// Lists recommendations with their commands; says so when there are none.
     fn worth(&self, around: &Around<'_>, out: &mut dyn Write) -> io::Result<()> {
         if around.here.is_empty() {
             return Ok(());
@@ -205,13 +206,12 @@ impl Terminal {
             writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
         }
         if around.worth.is_empty() {
-            self.bullet(out, NOTHING_WORTH.0)?;
-            writeln!(out, "    {}", NOTHING_WORTH.1)?;
+            self.bullet(out, NOTHING_WORTH.about)?;
+            writeln!(out, "    {}", NOTHING_WORTH.line)?;
         }
         Ok(())
     }
 
-    /// Writes a row of the table.
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some([tcp, unix, answer]) = finding.cells() else {
             return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
@@ -227,7 +227,6 @@ impl Terminal {
         Ok(())
     }
 
-    /// Width of running text.
     fn text_width(&self) -> usize {
         self.width.clamp(40, 100)
     }
@@ -248,6 +247,10 @@ fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Fin
     findings.iter().find(|finding| finding.kind == kind)
 }
 
+fn comparison_of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Comparison> {
+    of_kind(findings, kind)?.comparison()
+}
+
 /// The checkup in a line: `Unix socket or TCP on this machine: time of a request 31 % less (30–32 %); …`.
 #[cfg(feature = "html")]
 pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
@@ -255,7 +258,7 @@ pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
     for (kind, what) in
         [(FindingKind::RoundTrip, "time of a request"), (FindingKind::Busy, "its CPU time, 64 at once,")]
     {
-        if let Some(comparison) = of_kind(findings, kind).and_then(Finding::comparison) {
+        if let Some(comparison) = comparison_of_kind(findings, kind) {
             rows.push(format!("{what} {}", difference(comparison)));
         }
     }
@@ -263,16 +266,20 @@ pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
     format!("Unix socket or TCP on this machine{mark}{}", rows.join("; "))
 }
 
-/// What the words of the table mean.
 pub(crate) fn legend(findings: &[Finding<'_>]) -> String {
-    let margin = findings.first().map_or(0.0, |finding| finding.report.head.plan.margin);
-    let answers: Vec<String> =
-        findings.iter().filter_map(Finding::cells).map(|[_, _, answer]| answer).collect();
-    let words = words::legend(&answers.iter().map(String::as_str).collect::<Vec<_>>(), margin);
-    format!("In parentheses: the 95 % interval. {}", words.unwrap_or_default()).trim_end().to_owned()
+    let lead = "In parentheses: the 95 % interval.";
+    let Some(first) = findings.first() else { return lead.to_owned() };
+    let mut answers = Vec::new();
+    for finding in findings {
+        answers.extend(finding.cells().map(|[_, _, answer]| answer));
+    }
+    let answers: Vec<&str> = answers.iter().map(String::as_str).collect();
+    match words::legend(&answers, first.report.head.plan.margin) {
+        Some(words) => format!("{lead} {words}"),
+        None => lead.to_owned(),
+    }
 }
 
-/// What the rows mean, how sure that is, and what else was noticed.
 pub(crate) fn meaning(findings: &[Finding<'_>], notes: &[String]) -> Vec<String> {
     let mut all = sentences(findings);
     all.extend(more_time(findings));
@@ -295,7 +302,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             saved.in_words()
         ));
     }
-    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
+    if let Some(comparison) = comparison_of_kind(findings, FindingKind::Busy) {
         match comparison.verdict {
             Verdict::Faster => sentences.push(format!(
                 "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
@@ -321,14 +328,14 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
 
 /// That CPUs were kept awake, and what it costs where they are not.
 fn awake(findings: &[Finding<'_>]) -> String {
-    let asleep =
-        of_kind(findings, FindingKind::RoundTrip).and_then(|finding| finding.report.head.plan.wake_up_us);
-    let cost = asleep.map_or_else(String::new, |us| {
-        format!(
+    let plan = of_kind(findings, FindingKind::RoundTrip).map(|finding| &finding.report.head.plan);
+    let cost = match plan {
+        Some(Plan { wake_up_us: Some(us), .. }) => format!(
             " Where they sleep, waking them adds about {} to one request over either transport (samehost bench raw --awake=no).",
-            format_value(us, "us")
-        )
-    });
+            format_value(*us, "us")
+        ),
+        _ => String::new(),
+    };
     format!(
         "CPUs were kept from sleeping, as on a busy machine.{cost} The second line was measured without this."
     )
@@ -353,25 +360,30 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
         ],
         (Verdict::Slower, _) => vec!["On this machine a Unix socket is slower than TCP for single requests: switching is not worth it.".into()],
         (Verdict::Equivalent, _) => vec!["On this machine it makes no difference that matters for single requests: switching is not worth it.".into()],
-        _ => {
-            // Why an interval does not decide is told once, below.
-            let bar = comparison.reason.as_ref().filter(|reason| reason.is_bar());
-            let why = bar.map_or_else(String::new, |bar| format!("; {}", bar.message));
-            vec![format!("Single requests: {}{why}.", difference(comparison))]
-        }
+        // Why an interval does not decide is told once, below.
+        _ => match &comparison.reason {
+            Some(bar) if bar.is_bar() => {
+                vec![format!("Single requests: {}; {}.", difference(comparison), bar.message)]
+            }
+            _ => vec![format!("Single requests: {}.", difference(comparison))],
+        },
     }
 }
 
-/// How much more time would decide the open rows.
+/// How much more time would decide the open rows; `None` where none is open, or no reasonable time would do.
 fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     let mut rows: Vec<(f64, &str)> = Vec::new();
     for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
-        let Some(open) = finding.comparison().filter(|comparison| comparison.is_open()) else { continue };
-        let Some(seconds) = open.seconds_to_decide() else { continue };
-        rows.push((seconds, finding.label));
+        let Some(comparison) = finding.comparison() else { continue };
+        if let (true, Some(seconds)) = (comparison.is_open(), comparison.seconds_to_decide()) {
+            rows.push((seconds, finding.label));
+        }
+    }
+    if rows.is_empty() {
+        return None;
     }
     if rows.len() > MOST_OPEN_NAMED {
-        let (longest, label) = rows.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;
+        let (longest, label) = rows.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
         return Some(format!(
             "Not decided yet: {} rows; {label} takes longest, about {} more. With time for all of them: samehost --budget {}m.",
             rows.len(),
@@ -383,11 +395,9 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     for (seconds, label) in &rows {
         named.push(format!("{label} (about {} more)", rough_time(*seconds)));
     }
+    let give = if rows.len() == 1 { "Give it more time" } else { "With time for all of them" };
     let minutes = minutes_for(&rows);
-    (!rows.is_empty()).then(|| {
-        let give = if rows.len() == 1 { "Give it more time" } else { "With time for all of them" };
-        format!("Not decided yet: {}. {give}: samehost --budget {minutes}m.", named.join("; "))
-    })
+    Some(format!("Not decided yet: {}. {give}: samehost --budget {minutes}m.", named.join("; ")))
 }
 
 /// Minutes of a checkup that would decide these rows, whose needs are in seconds: a minute for the others, and twice the needs, as
@@ -397,7 +407,6 @@ fn minutes_for(rows: &[(f64, &str)]) -> f64 {
     (1.0 + 2.0 * needs / 60.0).ceil().clamp(2.0, 10.0)
 }
 
-/// The load under which the rows were measured, once for all.
 fn load(findings: &[Finding<'_>]) -> Option<String> {
     let mut reports: Vec<&Report> = Vec::new();
     for finding in findings {
@@ -416,8 +425,8 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
     let findings: Vec<&Finding<'_>> =
         findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
-    let steal = findings.iter().map(|finding| finding.report.head.host.steal_percent);
-    let (least, most) = (steal.clone().fold(f64::MAX, f64::min), steal.fold(0.0, f64::max));
+    let steal: Vec<f64> = findings.iter().map(|finding| finding.report.head.host.steal_percent).collect();
+    let (least, most) = ends(&steal).unwrap_or_default();
     let mut cautions = Vec::new();
     for code in KINDS {
         let mut rows: Vec<&Warning> = Vec::new();
@@ -445,7 +454,7 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
         (_, Grade::Decided) => amount(comparison.ratio),
         (_, grade) => words::graded(grade, direction),
     };
-    let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else { return words };
+    let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else { return words };
     if words.contains(direction) && !(low < 1.0 && high > 1.0) {
         return format!("{words} ({})", percents(low, high));
     }
@@ -458,7 +467,7 @@ pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
     let Some(metric) = metric else { return "varies".to_owned() };
     let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
     let blocks = samehost_analysis::Index::of_report(report).pairs(metric, baseline, candidate).log_ratios();
-    let (least, most) = blocks.iter().fold((f64::MAX, f64::MIN), |(l, m), one| (l.min(*one), m.max(*one)));
+    let Some((least, most)) = ends(&blocks) else { return "varies".to_owned() };
     if blocks.len() < 2 {
         return "varies".to_owned();
     }
@@ -486,13 +495,11 @@ fn span(low: f64, high: f64) -> String {
     format!("{} {}", percents(low, high), direction(low.min(high)))
 }
 
-/// Range of a difference on one side of no difference: `29–33 %`.
 fn percents(low: f64, high: f64) -> String {
     let (a, b) = (100.0 * (low - 1.0).abs(), 100.0 * (high - 1.0).abs());
     format!("{:.0}–{:.0} %", a.min(b), a.max(b))
 }
 
-/// Gain of large transfers over TCP with the given congestion control.
 fn bulk(comparison: &Comparison, congestion: &str) -> String {
     let than = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
     let paced = congestion.contains("bbr");

@@ -1,20 +1,17 @@
 //! How long requests take, in words: one or two lines for each pair that exchanged anything.
-//!
-//! What a switch would save, in words: for the advice of a scan, for `top`, the checkup and `switch --all`. Always with the
-//! range; where it reaches from a loss to a gain, or from too little to enough, with what cannot be told.
 
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 
 use samehost_model::human::{format_percent, format_size, format_value};
 use samehost_model::printable::clean;
 use samehost_model::scan::{
     Advice, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING, MOST_UNASKED,
-    MOST_UNSTAMPED, NoTime, PairExchanges, Range, Saving, Scan, Unmeasured,
+    MOST_UNSTAMPED, NoTime, PairExchanges, Range, Scan, Unmeasured,
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
+use crate::verbs::savings::{range, span_of_time};
 
 /// Pairs that are shown; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;
@@ -26,11 +23,9 @@ const FREQUENT: f64 = 0.5;
 /// the CPU time that is saved stands beside it.
 const WORTH_THE_TIME: f64 = 0.05;
 
-/// What the parts are.
 const LEGEND: &str =
     "Means. The hop is both ways, waiting until the server reads, client until it reads the reply.";
 
-/// The section of a scan; nothing where exchanges were not asked for.
 pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(exchanges) = &scan.exchanges else { return Vec::new() };
     let Some(mode) = exchanges.mode else {
@@ -38,11 +33,11 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
         return wrap_spans(&[Span::new(Tone::Doubt, text)], columns);
     };
     let mut lines = Vec::new();
-    let mut busy: Vec<&PairExchanges> =
-        exchanges.pairs.iter().filter(|pair| pair.bytes_out_per_s + pair.bytes_back_per_s > 0.0).collect();
+    let mut busy: Vec<&PairExchanges> = exchanges.pairs.iter().collect();
+    busy.retain(|pair| pair.bytes_out_per_s + pair.bytes_back_per_s > 0.0);
     busy.sort_by(|one, other| other.exchanges_per_s.total_cmp(&one.exchanges_per_s));
     for pair in busy.iter().take(MOST_PAIRS) {
-        let service = scan.services.get(pair.service).map_or("unknown", |service| service.name.as_str());
+        let service = name_of_service(scan, pair.service);
         let name = Span::new(Tone::Bold, format!("{} → {service}", clean(&pair.client)));
         let rate = Span::dim(rate(pair, is_one_of_several(pair, &busy)));
         lines.extend(labelled(&Span::plain("  "), 2, &[name, rate], columns));
@@ -52,7 +47,7 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     if busy.is_empty() {
         rest.push(nothing_exchanged(scan).to_owned());
     }
-    if let Some(more) = busy.len().checked_sub(MOST_PAIRS).filter(|more| *more > 0) {
+    if let Some(more) = beyond(busy.len(), MOST_PAIRS) {
         rest.push(count(more, "more pair"));
     }
     if exchanges.left_out > 0 {
@@ -68,13 +63,20 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     titled("How long requests take", lines)
 }
 
-/// That no time is known, where requests on short connections may be counted elsewhere on the page.
 fn nothing_exchanged(scan: &Scan) -> &'static str {
     let mut traffic = scan.advice.iter().filter_map(|advice| advice.traffic);
     if traffic.any(|traffic| traffic.short_connections_per_s > 0.0) {
         "nothing was exchanged on connections that last; requests on short ones are counted, not timed"
     } else {
         "nothing was exchanged"
+    }
+}
+
+/// The name of the service at this place; `unknown` where the scan has none there.
+pub(crate) fn name_of_service(scan: &Scan, at: usize) -> &str {
+    match scan.services.get(at) {
+        Some(service) => &service.name,
+        None => "unknown",
     }
 }
 
@@ -98,17 +100,19 @@ impl Terminal {
     }
 }
 
-/// What a switch would change of the time that a pair's requests take, where it is known when they begin: `a request takes 312 µs,
-/// of which the hop 9.70 µs; …`. A ratio of nothing else than one transport's own time: mode `arrivals` has no parts, and no line.
+/// What a switch would change of the time that a pair's requests take: `a request takes 312 µs, of which the hop 9.70 µs; …`.
+/// `None` where it is not known when requests begin: the time from the arrival leaves out just what a transport costs, has no parts,
+/// and never stands in a ratio (docs/decisions/0134).
 pub(crate) fn of_a_request(scan: &Scan, advice: &Advice) -> Option<String> {
-    let pairs = &scan.exchanges.as_ref()?.pairs;
-    let mut pairs = pairs.iter().filter(|pair| pair.service == advice.service);
-    let pair = pairs.find(|pair| pair.client == advice.client && pair.address == advice.now)?;
+    let mut pairs = scan.exchanges.as_ref()?.pairs.iter();
+    let pair = pairs.find(|pair| {
+        pair.service == advice.service && pair.client == advice.client && pair.address == advice.now
+    })?;
     let (first, hop_us) = (pair.first?, pair.parts?.hop_us());
     let takes = format!("a request takes {}, of which the hop {}", mean(&first), format_value(hop_us, "us"));
-    let saving = advice.saving.filter(|saving| saving.us_per_round_trip.low > 0.0 && !saving.undecided);
-    let Some(saving) = saving else {
-        return Some(format!("{takes}, {}", format_percent(hop_us / first.mean_us)));
+    let saving = match advice.saving {
+        Some(saving) if saving.us_per_round_trip.low > 0.0 && !saving.undecided => saving,
+        _ => return Some(format!("{takes}, {}", format_percent(hop_us / first.mean_us))),
     };
     let saved = saving.us_per_round_trip;
     let part = Range { low: saved.low / first.mean_us, high: saved.high / first.mean_us };
@@ -129,23 +133,28 @@ fn in_percent(part: Range) -> String {
 
 /// Whether the client's program talks to the service at another address over the same transport as well.
 fn is_one_of_several(pair: &PairExchanges, all: &[&PairExchanges]) -> bool {
-    all.iter()
-        .filter(|other| {
-            (other.service, &other.client, other.kind.is_unix())
-                == (pair.service, &pair.client, pair.kind.is_unix())
-        })
-        .count()
-        > 1
+    let mut alike = 0;
+    for other in all {
+        if other.service == pair.service
+            && other.client == pair.client
+            && other.kind.is_unix() == pair.kind.is_unix()
+        {
+            alike += 1;
+        }
+    }
+    alike > 1
 }
 
-/// The section of who opens connections to Unix sockets; nothing where nobody does.
 pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(exchanges) = &scan.exchanges else { return Vec::new() };
     let mut lines = Vec::new();
     let frequent = exchanges.unix_openers.iter().filter(|one| one.connections_per_s >= FREQUENT);
     for opener in frequent.take(MOST_PAIRS) {
-        let service = scan.services.get(opener.service).map_or("unknown", |service| service.name.as_str());
-        let user = opener.user.as_ref().map(|user| format!(" ({})", clean(user))).unwrap_or_default();
+        let service = name_of_service(scan, opener.service);
+        let user = match &opener.user {
+            Some(user) => format!(" ({})", clean(user)),
+            None => String::new(),
+        };
         let name = format!("{}{user} → {service}", clean(&opener.client));
         let rate = format_value(opener.connections_per_s, "per_s");
         let to = Span::dim(format!("unix {}, {rate}", clean(&opener.socket)));
@@ -166,7 +175,6 @@ pub fn missing_for_exchanges(exchanges: &Exchanges) -> String {
     format!("{missing} ({refused})")
 }
 
-/// What is missing, without the kernel's words.
 pub(crate) fn reason_of_no_measurement(why: Unmeasured) -> &'static str {
     match why {
         Unmeasured::NoRights => "it takes root, or CAP_BPF and CAP_PERFMON",
@@ -210,7 +218,9 @@ fn duration(pair: &PairExchanges, mode: ExchangeMode) -> String {
     if let Some(parts) = &pair.parts {
         text.push_str(&in_parts(parts));
     }
-    if let Some(last) = pair.last.filter(|last| last.mean_us > WORTH_SAYING * first.mean_us) {
+    if let Some(last) = pair.last
+        && last.mean_us > WORTH_SAYING * first.mean_us
+    {
         text.push_str(&format!("; all of it after {}{}", mean(&last), quantiles(&last)));
     }
     if pair.overlapping >= 0.01 {
@@ -224,7 +234,6 @@ fn mean(times: &ExchangeTimes) -> String {
     format_value(times.mean_us, "us")
 }
 
-/// ` (p50 280 µs, p99 900 µs)`
 fn quantiles(times: &ExchangeTimes) -> String {
     let p50 = format_value(times.p50_us, "us");
     match times.p99_us {
@@ -256,26 +265,28 @@ fn no_time(pair: &PairExchanges) -> String {
     format!("no time: {}", reason_of_no_time(why, share))
 }
 
-/// Why exchanges have no time. `share` is how much of them it is that is in the way, from 0 to 1; where it was not kept, the
-/// sentence has the limit beyond which there is no time.
+/// Why exchanges have no time, as the end of a sentence. `share` is the part of them that is in the way, 0 to 1; where it was not
+/// kept, the sentence has the limit beyond which there is no time.
 pub fn reason_of_no_time(why: NoTime, share: Option<f64>) -> String {
-    let beyond = |limit: f64| match share {
+    let in_the_way = |limit: f64| match share {
         Some(share) => format_percent(share),
         None => format!("more than {:.0} %", 100.0 * limit),
     };
     match why {
         NoTime::Overlapping => {
-            format!("{} of the requests overlap with others of their connection", beyond(MOST_OVERLAPPING))
+            format!(
+                "{} of the requests overlap with others of their connection",
+                in_the_way(MOST_OVERLAPPING)
+            )
         }
-        NoTime::Unasked => format!("{} of what the client read was not asked for", beyond(MOST_UNASKED)),
+        NoTime::Unasked => format!("{} of what the client read was not asked for", in_the_way(MOST_UNASKED)),
         NoTime::Unseen => "one end moves its bytes without receiving them (splice)".to_owned(),
         NoTime::Streaming => "the client follows a stream, and sends seldom (replication)".to_owned(),
-        NoTime::Lost => format!("{} of the events were lost", beyond(MOST_LOST)),
-        NoTime::Unstamped => format!("of {} it is not known when they began", beyond(MOST_UNSTAMPED)),
+        NoTime::Lost => format!("{} of the events were lost", in_the_way(MOST_LOST)),
+        NoTime::Unstamped => format!("of {} it is not known when they began", in_the_way(MOST_UNSTAMPED)),
     }
 }
 
-/// How it was measured, and what that leaves out.
 fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
     let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
     let mut text = match mode {
@@ -295,135 +306,6 @@ fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
     };
     text.push_str(" Several commands in one write count as one; short connections are not in it.");
     text
-}
-
-/// Ends of a range between which a person asks why it is so wide.
-const WIDE: f64 = 3.0;
-/// Why a range is wide, and what makes it narrower.
-const HURRIED: &str = "try --observe 2m, which gives each pair more time";
-
-/// Short form of a saving: `6.6 to 12 h`, `not worth it`, and `-1.0 to +0.9 h` where it cannot be told.
-#[must_use]
-pub fn saving_in_short(saving: &Saving) -> String {
-    if saving.undecided {
-        let Range { low, high } = saving.cpu_s_per_day;
-        let (scale, unit) = unit_of_time(low.abs().max(high.abs()));
-        let number = |seconds: f64| format!("{:+.*}", digits(seconds, scale, unit), seconds / scale);
-        return format!("{} to {} {unit}", number(low), number(high));
-    }
-    if !saving.worth_it || saving.cpu_s_per_day.high <= 0.0 {
-        return "not worth it".to_owned();
-    }
-    span_of_time(saving.cpu_s_per_day)
-}
-
-/// A saving as a sentence, always with its ranges.
-#[must_use]
-pub fn saving_in_words(saving: &Saving) -> String {
-    if saving.undecided {
-        let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
-        return format!("{}; {why}, or measure this service with samehost bench", undecided_in_words(saving));
-    }
-    if !saving.worth_it {
-        return format!("not worth it: at most {}", at_most(saving));
-    }
-    let mut parts = Vec::new();
-    if saving.cpu_us_per_request.low > 0.0 {
-        parts.push(format!(
-            "{} CPU time a request, {} of a CPU a day",
-            range(saving.cpu_us_per_request, "us"),
-            span_of_time(saving.cpu_s_per_day)
-        ));
-    }
-    if saving.us_per_round_trip.low > 0.0 {
-        let trip = format!("{} a round trip", range(saving.us_per_round_trip, "us"));
-        parts.push(match saving.us_per_short_connection {
-            Some(us) => format!("{trip}, {} of each short connection's time", range(us, "us")),
-            None => format!("{trip}, {} of a busy connection's time", part_in_percent(saving.waiting_part)),
-        });
-    }
-    let hurried = saving.hurried && (is_wide(saving.cpu_us_per_request) || is_wide(saving.us_per_round_trip));
-    let why = if hurried { format!("; a wide range: {HURRIED}") } else { String::new() };
-    format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
-}
-
-fn is_wide(range: Range) -> bool {
-    range.low > 0.0 && range.high > WIDE * range.low
-}
-
-/// What cannot be told of an undecided saving, and between what it lies: `cannot tell whether it is a gain or a loss: between …`.
-#[must_use]
-pub fn undecided_in_words(saving: &Saving) -> String {
-    let ranges = format!(
-        "between {} of CPU time a day, and between {} of a busy connection's time",
-        signed_span_of_time(saving.cpu_s_per_day),
-        signed_part(saving.waiting_part),
-    );
-    if saving.cpu_s_per_day.low < 0.0 || saving.waiting_part.low < 0.0 {
-        return format!("cannot tell whether it is a gain or a loss: {ranges}");
-    }
-    format!("cannot tell whether the gain is worth a switch: {ranges}")
-}
-
-/// The most that would be saved: `0.2 % of one CPU and 0.4 % of a busy connection's time`.
-fn at_most(saving: &Saving) -> String {
-    let percent_of_a_cpu = 100.0 * saving.cpu_s_per_day.high.max(0.0) / SECONDS_A_DAY;
-    let percent_of_waiting = 100.0 * saving.waiting_part.high.max(0.0);
-    format!(
-        "{} % of one CPU and {} % of a busy connection's time",
-        text(percent_of_a_cpu),
-        text(percent_of_waiting)
-    )
-}
-
-fn text(percent: f64) -> String {
-    if percent < 0.05 { "0.1".to_owned() } else { format!("{percent:.1}") }
-}
-
-const SECONDS_A_DAY: f64 = 86_400.0;
-
-/// A span that may begin below zero, in the unit of its larger end: `-1.0 and +0.9 h`.
-#[must_use]
-pub fn signed_span_of_time(seconds: Range) -> String {
-    let (scale, unit) = unit_of_time(seconds.low.abs().max(seconds.high.abs()));
-    format!("{:+.1} and {:+.1} {unit}", seconds.low / scale, seconds.high / scale)
-}
-
-/// A part that may begin below zero: `-3.1 and +8.2 %`.
-#[must_use]
-pub fn signed_part(part: Range) -> String {
-    format!("{:+.1} and {:+.1} %", 100.0 * part.low, 100.0 * part.high)
-}
-
-/// A part with its range: `6–9 %`.
-#[must_use]
-pub fn part_in_percent(part: Range) -> String {
-    format!("{:.0}–{:.0} %", 100.0 * part.low, 100.0 * part.high)
-}
-
-/// Digits of a time in this unit after the point: two digits are enough.
-fn digits(seconds: f64, scale: f64, unit: &str) -> usize {
-    usize::from((seconds / scale).abs() < 9.95 && unit != "s")
-}
-
-/// The unit that suits so many seconds, and its length.
-fn unit_of_time(seconds: f64) -> (f64, &'static str) {
-    match seconds {
-        few if few < 120.0 => (1.0, "s"),
-        more if more < 7_200.0 => (60.0, "min"),
-        _ => (3_600.0, "h"),
-    }
-}
-
-pub(crate) fn range(range: Range, unit: &str) -> String {
-    format!("{} to {}", format_value(range.low, unit), format_value(range.high, unit))
-}
-
-/// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
-pub(crate) fn span_of_time(seconds: Range) -> String {
-    let (scale, unit) = unit_of_time(seconds.high);
-    let number = |seconds: f64| format!("{:.*}", digits(seconds, scale, unit), seconds / scale);
-    format!("{} to {} {unit}", number(seconds.low), number(seconds.high))
 }
 
 #[cfg(test)]
@@ -610,72 +492,5 @@ mod tests {
         assert_eq!(lines.len(), 1);
         assert!(lines[0].print(false).ends_with("it takes root, or CAP_BPF and CAP_PERFMON."));
         assert!(super::exchanges(&Scan::default(), 80).is_empty());
-    }
-
-    #[test]
-    fn times_are_in_the_unit_of_their_larger_end() {
-        fn span(low: f64, high: f64) -> String {
-            span_of_time(Range { low, high })
-        }
-        assert_eq!(span(50.2, 99.8), "50 to 100 s");
-        assert_eq!(span(72.0, 497.0), "1.2 to 8.3 min");
-        assert_eq!(span(598.0, 7_100.0), "10 to 118 min");
-        assert_eq!(span(394.0 * 60.0, 732.0 * 60.0), "6.6 to 12 h");
-        assert_eq!(signed_span_of_time(Range { low: -3_784.0, high: 3_102.0 }), "-63.1 and +51.7 min");
-        assert_eq!(signed_span_of_time(Range { low: -14_400.0, high: 3_240.0 }), "-4.0 and +0.9 h");
-    }
-
-    #[test]
-    fn what_is_not_worth_it_says_what_it_would_save_at_most() {
-        let saving = Saving {
-            cpu_us_per_request: Range { low: 0.0, high: 1.0 },
-            cpu_s_per_day: Range { low: 10.0, high: 172.8 },
-            us_per_round_trip: Range { low: 0.0, high: 1.0 },
-            cpu_us_per_short_connection: None,
-            us_per_short_connection: None,
-            waiting_part: Range { low: 0.0, high: 0.004 },
-            undecided: false,
-            worth_it: false,
-            hurried: false,
-        };
-        assert_eq!(
-            saving_in_words(&saving),
-            "not worth it: at most 0.2 % of one CPU and 0.4 % of a busy connection's time"
-        );
-        let undecided =
-            Saving { undecided: true, cpu_s_per_day: Range { low: -60.0, high: 600.0 }, ..saving };
-        assert!(
-            saving_in_words(&undecided)
-                .starts_with("cannot tell whether it is a gain or a loss: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
-        );
-        let gain = Saving { cpu_s_per_day: Range { low: 330.0, high: 432.0 }, ..undecided };
-        assert!(saving_in_words(&gain).starts_with(
-            "cannot tell whether the gain is worth a switch: between +5.5 and +7.2 min of CPU time a day, "
-        ),);
-        let short = |low, high| saving_in_short(&Saving { cpu_s_per_day: Range { low, high }, ..undecided });
-        assert_eq!(short(-60.0, 600.0), "-1.0 to +10 min");
-        assert_eq!(short(-3_784.0, 3_102.0), "-63 to +52 min");
-        assert_eq!(short(-7_100.0, 7_100.0), "-118 to +118 min", "as wide as the column of top");
-    }
-
-    #[test]
-    fn a_wide_range_says_that_its_measurement_was_hurried() {
-        let saving = |high, hurried, undecided| Saving {
-            cpu_us_per_request: Range { low: 1.0, high },
-            cpu_s_per_day: Range { low: 100.0, high: 200.0 },
-            us_per_round_trip: Range { low: 1.0, high: 2.0 },
-            cpu_us_per_short_connection: None,
-            us_per_short_connection: None,
-            waiting_part: Range { low: 0.01, high: 0.02 },
-            undecided,
-            worth_it: !undecided,
-            hurried,
-        };
-        let says = |high, hurried, undecided| {
-            saving_in_words(&saving(high, hurried, undecided)).contains("--observe 2m")
-        };
-        assert!(says(3.5, true, false) && says(2.0, true, true));
-        assert!(!says(2.5, true, false), "narrow all the same");
-        assert!(!says(3.5, false, false) && !says(2.0, false, true), "it had its full time");
     }
 }

@@ -6,13 +6,13 @@ use samehost_model::printable::clean;
 use samehost_model::scan::{Explanation, Scan, SlowCongestion};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, labelled, titled, width, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, titled, width, wrap_spans};
+use crate::verbs::exchanges::name_of_service;
 
 /// The code of connections inside this machine that begin with BBR.
 pub(crate) const BBR: &str = "bbr";
 
 impl Terminal {
-    /// Renders an explanation with what the scan found of it.
     pub fn render_explanation(&self, one: &Explanation, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -21,16 +21,15 @@ impl Terminal {
             head.push(Span::plain(one.more));
         }
         page.section(wrap_spans(&head, columns));
-        let texts = [("matters", one.matters), ("change", one.change), ("undo", one.undo)];
-        let paragraphs = texts.into_iter().flat_map(|(label, text)| {
-            labelled(&Span::new(Tone::Bold, label), 9, &[Span::plain(text)], columns)
-        });
-        page.section(paragraphs.collect());
+        let mut paragraphs = Vec::new();
+        for (label, text) in [("matters", one.matters), ("change", one.change), ("undo", one.undo)] {
+            paragraphs.extend(labelled(&Span::new(Tone::Bold, label), 9, &[Span::plain(text)], columns));
+        }
+        page.section(paragraphs);
         page.section(titled("On this machine", here(one.code, scan, columns)));
         self.print(&page, out)
     }
 
-    /// Lists all codes, each with the sentence that says what it is.
     pub fn render_explanations(&self, all: &[Explanation], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let indent = all.iter().map(|one| width(one.code)).max().unwrap_or(0) + 2;
@@ -44,11 +43,10 @@ impl Terminal {
     }
 }
 
-/// What was found of it, each with its remedy.
 fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
     let mut found: Vec<String> = Vec::new();
     for advice in &scan.advice {
-        let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
+        let service = name_of_service(scan, advice.service);
         for obstacle in advice.obstacles.iter().filter(|obstacle| obstacle.code.name() == code) {
             found.push(format!("{} → {service}: {}. {}", advice.client, obstacle.found, obstacle.remedy));
         }
@@ -70,7 +68,8 @@ fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// The commands that change BBR for all affected addresses, make that last, and take it back whole.
+/// The commands that change BBR for all affected addresses, make that last, and take it back whole. samehost runs none of them: a
+/// measurement never changes a setting of the host (docs/decisions/0083).
 fn cure(scan: &Scan, columns: usize) -> Vec<Line> {
     if scan.slow_congestion.is_empty() {
         return Vec::new();
@@ -97,10 +96,11 @@ fn cure(scan: &Scan, columns: usize) -> Vec<Line> {
 
 /// Commands to copy, which are never broken.
 fn commands(commands: &[String]) -> Vec<Line> {
-    commands
-        .iter()
-        .map(|command| Line::from(vec![Span::new(Tone::Bold, format!("    {}", clean(command)))]))
-        .collect()
+    let mut lines = Vec::new();
+    for command in commands {
+        lines.push(Line::from(vec![Span::new(Tone::Bold, format!("    {}", clean(command)))]));
+    }
+    lines
 }
 
 /// Removes the unit, where it was made. Before the routes go back, for it would set them again.
@@ -110,19 +110,19 @@ const WITHOUT_UNIT: [&str; 3] = [
     "systemctl daemon-reload",
 ];
 
-/// Commands that write a systemd unit, which applies the change at every boot.
 fn unit(all: &[SlowCongestion]) -> Vec<String> {
-    let mut lines = vec![
-        "cat > /etc/systemd/system/loopback-cubic.service <<END".to_owned(),
-        "[Unit]".to_owned(),
-        "After=network.target".to_owned(),
-        "[Service]".to_owned(),
-        "Type=oneshot".to_owned(),
+    let head = [
+        "cat > /etc/systemd/system/loopback-cubic.service <<END",
+        "[Unit]",
+        "After=network.target",
+        "[Service]",
+        "Type=oneshot",
     ];
-    lines.extend(all.iter().flat_map(|one| &one.cure).map(|command| format!("ExecStart={command}")));
-    lines.extend(
-        ["[Install]", "WantedBy=multi-user.target", "END", "systemctl enable loopback-cubic"]
-            .map(str::to_owned),
-    );
+    let end = ["[Install]", "WantedBy=multi-user.target", "END", "systemctl enable loopback-cubic"];
+    let mut lines = head.map(str::to_owned).to_vec();
+    for command in all.iter().flat_map(|one| &one.cure) {
+        lines.push(format!("ExecStart={command}"));
+    }
+    lines.extend(end.map(str::to_owned));
     lines
 }

@@ -5,36 +5,30 @@ use std::io::{self, Write};
 use samehost_analysis::Changes;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
 use samehost_model::printable::clean;
-use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
+use samehost_model::{Comparison, Report, Transport, Verdict};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, dash, labelled, wrap_spans};
 use crate::measurement::notes::{self, Note, Notes};
 use crate::measurement::view::View;
 use crate::measurement::words::{self, interval};
 use crate::measurement::{answer, head};
 
 pub struct Run<'a> {
-    /// Path of the stored file.
     pub file: &'a str,
     pub report: &'a Report,
     pub change: Change,
 }
 
-/// Comparison of a run with the previous one.
 pub enum Change {
-    /// The first stored run of this command.
     First,
     Since(Changes),
-    /// The reason why the two runs cannot be compared.
     Unknown(String),
 }
 
 const INDENT: usize = 2;
 
 impl Terminal {
-    /// Renders stored results, each with the changes since the previous one.
     pub fn render_history(&self, runs: &[Run<'_>], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         compose(&mut page, runs);
@@ -42,14 +36,14 @@ impl Terminal {
     }
 }
 
-/// The newest run comes last, next to the prompt.
+/// The newest run comes last, next to the prompt. Each says when and what; `samehost report` of its file says how.
 fn compose(page: &mut Page, runs: &[Run<'_>]) {
     for run in runs {
         let view = View::of(run.report);
         let mut lines = Vec::new();
-        // When and what; `samehost report` of the file has how.
-        let what = head::started(&run.report.head.started_at).into_iter().chain(head::what(&view));
-        for line in head::flow(&what.collect::<Vec<_>>(), page.columns) {
+        let mut what: Vec<String> = head::started(&run.report.head.started_at).into_iter().collect();
+        what.extend(head::what(&view));
+        for line in head::flow(&what, page.columns) {
             lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
         }
         for paragraph in answer::answer(&view) {
@@ -70,24 +64,21 @@ fn changes_since(run: &Run<'_>) -> Vec<Vec<Span>> {
             vec![vec![Span::new(Tone::Doubt, format!("not comparable with the run before: {reason}"))]]
         }
         Change::Since(found) => {
-            let mut paragraphs = vec![vec![Span::dim("since the run before:")]];
-            paragraphs[0].extend(summary(found, run.report).into_iter().flatten());
-            let doubts = found.warnings.iter().map(|warning| {
-                vec![
-                    Span::new(Tone::Doubt, format!("{}:", words::code(warning.code))),
-                    Span::plain(&warning.message),
-                ]
-            });
-            paragraphs.extend(doubts);
+            let mut first = vec![Span::dim("since the run before:")];
+            first.extend(summary(found, run.report).into_iter().flatten());
+            let mut paragraphs = vec![first];
+            for warning in &found.warnings {
+                let code = Span::new(Tone::Doubt, format!("{}:", words::code(warning.code)));
+                paragraphs.push(vec![code, Span::plain(&warning.message)]);
+            }
             paragraphs
         }
     }
 }
 
-// Changes between two reports: each arm compared with itself, and the old ratio with the new ratio.
-
 impl Terminal {
-    /// Renders the changes from `old` to `new`.
+    /// Renders the changes between two reports: each arm compared with itself, and the old ratio with the new one. The latter is the
+    /// safer list: pairs remove the drift inside of each report (docs/method.md §11).
     pub fn render_changes(
         &self,
         changes: &Changes,
@@ -122,14 +113,14 @@ fn compose_changes(page: &mut Page, changes: &Changes, old: &Report, new: &Repor
         }
     }
     let mut changes = changes.clone();
-    changes
-        .arms
-        .retain(|change| new.arm(&change.baseline).is_none_or(|arm| arm.transport != Transport::None));
-    let changes = &changes;
-    page.section(summary(changes, new).iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
+    changes.arms.retain(|change| match new.arm(&change.baseline) {
+        Some(arm) => arm.transport != Transport::None,
+        None => true,
+    });
+    page.section(summary(&changes, new).iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
     table(page, "new ÷ old, each arm against itself", new, &changes.arms);
     table(page, "new ÷ old, of the ratio", new, &changes.ratios);
-    page.notes(&doubts(changes));
+    page.notes(&doubts(&changes));
 }
 
 /// Sentences about the changes: counts for arms and for ratios, then each arm whose first metric changed.
@@ -137,24 +128,20 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     let mut rows = Vec::new();
     rows.extend(counted("Arms", &changes.arms));
     rows.extend(counted("Ratios", &changes.ratios));
-    let first = new.head.workload.metrics.first().map(|metric| &metric.name);
-    for c in changes.arms.iter().filter(|c| Some(&c.metric) == first) {
-        if let (Verdict::Faster | Verdict::Slower, Some(metric)) = (c.verdict, metric(new, c)) {
-            let (words, than) = words::statement(metric, c.ratio, c.point.rate_per_s.is_some());
-            rows.push(vec![
-                Span::new(words::tone(c.verdict), format!("{}: {words}", clean(&c.baseline))),
-                Span::plain(format!("{than} before.")),
-            ]);
+    let Some(first) = new.head.workload.metrics.first() else { return rows };
+    for c in &changes.arms {
+        if c.metric != first.name || !matches!(c.verdict, Verdict::Faster | Verdict::Slower) {
+            continue;
         }
+        let (words, than) = words::statement(first, c.ratio, c.point.rate_per_s.is_some());
+        rows.push(vec![
+            Span::new(words::tone(c.verdict), format!("{}: {words}", clean(&c.baseline))),
+            Span::plain(format!("{than} before.")),
+        ]);
     }
     rows
 }
 
-fn metric<'a>(report: &'a Report, comparison: &Comparison) -> Option<&'a MetricInfo> {
-    report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric)
-}
-
-/// Table of old value, new value and ratio, with a row for each metric and arm.
 fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     if all.is_empty() {
         return;
@@ -182,7 +169,10 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
             let mut row = vec![Span::from(std::mem::take(&mut title)), Span::plain(&comparison.baseline)];
             row.extend(texts.into_iter().map(Span::from));
             row.push(Span::new(Tone::Bold, format_ratio_aligned(comparison.ratio)));
-            row.push(interval(comparison).map_or_else(|| Span::dim("–"), Span::from));
+            row.push(match interval(comparison) {
+                Some(interval) => Span::from(interval),
+                None => dash(),
+            });
             row.push(Span::new(words::tone(comparison.verdict), words::cell(Some(wanted), comparison)));
             grid.push(row);
         }
@@ -216,12 +206,10 @@ fn counted(what: &str, all: &[Comparison]) -> Option<Vec<Span>> {
     Some(text)
 }
 
-/// Whether a note is among the headlines.
 fn is_headline(_: &Comparison, note: Note<'_>) -> bool {
     matches!(note, Note::Warning(warning) if words::is_headline(warning.code))
 }
 
-/// All warnings about the changes.
 fn doubts(changes: &Changes) -> Vec<Notes> {
     let mut found = Vec::new();
     for warning in &changes.warnings {

@@ -8,13 +8,13 @@ use samehost_model::metric_title;
 use samehost_model::printable::clean;
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
+use crate::measurement::view::ends;
 
 /// Entries of a list that are shown; JSON has all.
 pub(crate) const MOST: usize = 20;
 
 impl Terminal {
-    /// Renders which hosts differ, and by what.
     pub fn render_hosts(&self, found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -34,7 +34,6 @@ fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// How many hosts differ.
 pub(crate) fn verdict(found: &HostsCompared) -> String {
     let mut names: Vec<&str> = found.differ.iter().map(|host| host.host.as_str()).collect();
     names.dedup();
@@ -46,7 +45,6 @@ pub(crate) fn verdict(found: &HostsCompared) -> String {
     format!("Of {} {verdict}", count(found.hosts as usize, "host"))
 }
 
-/// What was read.
 pub(crate) fn of_what(found: &HostsCompared) -> String {
     format!(
         "{} of {}, {}",
@@ -56,17 +54,17 @@ pub(crate) fn of_what(found: &HostsCompared) -> String {
     )
 }
 
-/// Hosts that could not be compared, if there are any.
 pub(crate) fn not_compared(found: &HostsCompared) -> Option<String> {
-    let hosts = count(found.not_compared.len(), "host");
-    (!found.not_compared.is_empty()).then(|| {
-        format!(
-            "Not compared: {hosts} with fewer than three reports, or with an environment that fewer than four others have."
-        )
-    })
+    if found.not_compared.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "Not compared: {} with fewer than three reports, or with an environment that fewer than four others have.",
+        count(found.not_compared.len(), "host")
+    ))
 }
 
-/// A word for how a host stands, and its tone.
+/// A word for how a host stands among those like it, with its tone. A ratio of two arms is neither better nor worse.
 pub(crate) fn standing(is_slower: Option<bool>) -> (Tone, &'static str) {
     match is_slower {
         Some(true) => (Tone::Bad, "slower"),
@@ -124,7 +122,7 @@ pub(crate) fn named(level: &str) -> &str {
 }
 
 pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
-    match number.checked_sub(MOST).filter(|more| *more > 0) {
+    match beyond(number, MOST) {
         Some(more) => {
             let text = format!("and {more} more; --json has all");
             labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns)
@@ -134,7 +132,6 @@ pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
 }
 
 impl Terminal {
-    /// Renders the runs of many hosts, and which of the newest differ.
     pub fn render_hosts_history(&self, found: &HostsHistory, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -183,7 +180,8 @@ fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
     titled("Hosts whose newest run differs from their earlier ones", lines)
 }
 
-/// The ratios of arms: what a host's runs have in common, whatever its hardware.
+/// The ratios of arms. They are what hosts can be held against each other by, whatever their hardware; a time of one machine says
+/// little of another.
 fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
     let all: Vec<&HostHistory> =
         found.histories.iter().filter(|history| history.cell.arm.contains('÷')).collect();
@@ -195,9 +193,8 @@ fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
             Span::plain(format!("{:.3}", newest.value)),
             Span::dim(format!("{}; {}", what(&history.cell), when(history))),
         ];
-        let low = earlier.iter().map(|run| run.value).reduce(f64::min);
-        let high = earlier.iter().map(|run| run.value).reduce(f64::max);
-        if let (Some(low), Some(high)) = (low, high) {
+        let earlier: Vec<f64> = earlier.iter().map(|run| run.value).collect();
+        if let Some((low, high)) = ends(&earlier) {
             spans.insert(2, Span::plain(format!("before: {low:.3}–{high:.3}")));
         }
         lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
@@ -206,15 +203,14 @@ fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
     titled("Ratios of the newest runs", lines)
 }
 
-/// How many runs, and from when to when.
 fn when(history: &HostHistory) -> String {
     let (first, last) = (day(history.runs.first()), day(history.runs.last()));
     let runs = count(history.runs.len(), "run");
     if first == last { format!("{runs}, {last}") } else { format!("{runs}, {first} to {last}") }
 }
 
-/// The day on which a run began.
 fn day(run: Option<&samehost_analysis::HostRun>) -> String {
-    let start = run.map_or("", |run| run.started_at.as_str());
+    let Some(run) = run else { return String::new() };
+    let start = run.started_at.as_str();
     clean(start.get(..10).unwrap_or(start))
 }

@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use samehost_model::scan::{ClientWords, HowTo};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
 
-/// How much of each client is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients<'a> {
     /// What it is told, for both transports, and what else to know of it. With the languages that were chosen for the
@@ -18,7 +17,6 @@ pub enum Clients<'a> {
 }
 
 impl Terminal {
-    /// Renders an answer.
     pub fn render_how(&self, answer: &HowTo, how: Clients<'_>, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -31,16 +29,19 @@ impl Terminal {
         };
         lines.extend(wrap_spans(&[Span::dim(from)], columns));
         page.section(lines);
-        let steps = answer.server.iter().enumerate().flat_map(|(index, step)| {
-            labelled(&Span::plain(format!("  {}.", index + 1)), 5, &[Span::plain(step)], columns)
-        });
-        page.section(titled("The server", steps.collect()));
-        let clients: Vec<Line> = match how {
-            Clients::Whole(_) => {
-                answer.clients.iter().flat_map(|words| client(words, answer.beside, columns)).collect()
+        let mut steps = Vec::new();
+        for (index, step) in answer.server.iter().enumerate() {
+            let number = Span::plain(format!("  {}.", index + 1));
+            steps.extend(labelled(&number, 5, &[Span::plain(step)], columns));
+        }
+        page.section(titled("The server", steps));
+        let mut clients = Vec::new();
+        for words in &answer.clients {
+            match how {
+                Clients::Whole(_) => clients.extend(client(words, answer.beside, columns)),
+                Clients::Brief => clients.push(brief(words)),
             }
-            Clients::Brief => answer.clients.iter().map(brief).collect(),
-        };
+        }
         page.section(titled("The clients", clients));
         if let Some(text) = others(how) {
             page.section(wrap_spans(&[Span::dim(text)], columns));
@@ -57,7 +58,6 @@ impl Terminal {
     }
 }
 
-/// How to see what is not shown.
 fn others(how: Clients<'_>) -> Option<String> {
     match how {
         Clients::Whole([]) => None,
@@ -88,20 +88,26 @@ fn client(words: &ClientWords, beside: &str, columns: usize) -> Vec<Line> {
         _ => "",
     };
     let mut notes = vec![Span::new(Tone::Bold, format!("{}, {}{mark}", words.client, words.language))];
-    let remarks: Vec<&str> = [localhost, words.note].into_iter().filter(|text| !text.is_empty()).collect();
+    let mut remarks = vec![localhost, words.note];
+    remarks.retain(|text| !text.is_empty());
     notes.push(Span::dim(remarks.join("; ")));
     let mut lines = labelled(&Span::plain("  "), 2, &notes, columns);
-    let mut add = |label: &str, text: &str| {
-        for (index, line) in text.lines().enumerate() {
-            let label = if index == 0 { label } else { "" };
-            lines.push(Line::from(vec![Span::dim(format!("    {label:<7}")), Span::plain(line)]));
-        }
+    let socket = match &words.socket {
+        Some(socket) => socket,
+        None if beside == "tcp" => "it cannot by itself; under `samehost run` it can",
+        None => "it cannot by itself",
     };
-    match &words.socket {
-        Some(socket) => add("socket", socket),
-        None if beside == "tcp" => add("socket", "it cannot by itself; under `samehost run` it can"),
-        None => add("socket", "it cannot by itself"),
+    lines.extend(to_copy("socket", socket));
+    lines.extend(to_copy(beside, &words.tcp));
+    lines
+}
+
+/// A text beside its label, line by line as it stands: what is wrapped cannot be copied.
+fn to_copy(label: &str, text: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let label = if index == 0 { label } else { "" };
+        lines.push(Line::from(vec![Span::dim(format!("    {label:<7}")), Span::plain(line)]));
     }
-    add(beside, &words.tcp);
     lines
 }

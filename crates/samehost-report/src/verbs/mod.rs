@@ -7,6 +7,7 @@ pub(crate) mod history;
 pub(crate) mod hosts;
 pub(crate) mod how;
 pub(crate) mod reproduction;
+pub(crate) mod savings;
 pub(crate) mod scan;
 pub(crate) mod scan_changes;
 pub(crate) mod switch;

@@ -10,22 +10,22 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
-use crate::verbs::exchanges::{exchanges, of_a_request, saving_in_words, unix_openers};
+use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
+use crate::verbs::exchanges::{exchanges, name_of_service, of_a_request, unix_openers};
 use crate::verbs::explanation::BBR;
+use crate::verbs::savings::saving_in_words;
 
 /// Endpoints listed per service; the rest are counted.
 const MOST_ENDPOINTS: usize = 4;
 /// Pairs over Unix sockets that are listed; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;
 
-/// Columns that the whole note on BBR needs.
+/// Columns from which on the note on BBR is shown whole.
 const WHOLE_NOTE: usize = 100;
 
-/// How much of each note is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notes {
-    /// A line; `samehost explain CODE` has the rest.
+    /// A line of each; `samehost explain CODE` has the rest.
     Brief,
     Whole,
 }
@@ -52,9 +52,9 @@ impl Terminal {
 
 /// Where notes are brief: how to read one in full.
 fn explained(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
-    let is_brief = !scan.findings.is_empty()
-        || !scan.slow_congestion.is_empty()
-        || scan.advice.iter().any(|advice| advice.obstacles.iter().any(|one| one.weight == Weight::Note));
+    let has_note =
+        scan.advice.iter().any(|advice| advice.obstacles.iter().any(|one| one.weight == Weight::Note));
+    let is_brief = has_note || !scan.findings.is_empty() || !scan.slow_congestion.is_empty();
     if notes == Notes::Whole || !is_brief {
         return Vec::new();
     }
@@ -85,22 +85,30 @@ fn head(scan: &Scan, columns: usize) -> Vec<Line> {
 
 /// Whether a service has stream sockets. Services that have only datagram sockets are in JSON.
 fn is_shown(scan: &Scan, service: &Service) -> bool {
-    service.listeners.iter().any(|at| {
-        scan.sockets.get(*at).is_some_and(|socket| {
-            socket.kind.is_tcp() || matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
-        })
+    listeners(scan, service).any(|socket| {
+        socket.kind.is_tcp() || matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
     })
+}
+
+fn listeners<'a>(scan: &'a Scan, service: &'a Service) -> impl Iterator<Item = &'a Socket> {
+    service.listeners.iter().filter_map(|at| scan.sockets.get(*at))
 }
 
 /// Formats as `mariadbd 812, user mysql, mariadb.service`.
 fn identity(process: &Process) -> String {
-    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
-    let mut parts = vec![format!("{} {}", process.name, process.pid), format!("user {user}")];
+    let mut parts = vec![format!("{} {}", process.name, process.pid), format!("user {}", user(process))];
     parts.extend(process.unit.clone());
     if let Some(container) = &process.container {
         parts.push(container.to_string());
     }
     parts.join(", ")
+}
+
+fn user(process: &Process) -> String {
+    match &process.user {
+        Some(name) => name.clone(),
+        None => process.uid.to_string(),
+    }
 }
 
 fn services(scan: &Scan, columns: usize) -> Vec<Line> {
@@ -118,9 +126,10 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
         if service.network_namespace != own_namespace(scan) {
             spans.push(Span::dim(format!("· {}", namespace_name(scan, service.network_namespace))));
         }
-        let shown = service.listeners.iter().take(MOST_ENDPOINTS).filter_map(|at| scan.sockets.get(*at));
-        spans.extend(shown.map(|socket| Span::plain(format!("· {}", endpoint(socket)))));
-        if let Some(more) = service.listeners.len().checked_sub(MOST_ENDPOINTS).filter(|more| *more > 0) {
+        for socket in listeners(scan, service).take(MOST_ENDPOINTS) {
+            spans.push(Span::plain(format!("· {}", endpoint(socket))));
+        }
+        if let Some(more) = beyond(service.listeners.len(), MOST_ENDPOINTS) {
             spans.push(Span::dim(format!("· and {more} more")));
         }
         lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
@@ -128,16 +137,13 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
     titled("Services", lines)
 }
 
-/// For a service with an invisible process: why, and how to see it.
 fn unseen(scan: &Scan, service: &Service) -> String {
-    let mut sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    match sockets.find_map(|socket| socket.uid) {
+    match listeners(scan, service).find_map(|socket| socket.uid) {
         Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
         _ => format!("process not visible: {}", way_to_see(scan)),
     }
 }
 
-/// How to see the invisible processes.
 fn way_to_see(scan: &Scan) -> &'static str {
     match (scan.as_root, scan.hidden.in_pid_namespace) {
         (false, _) => "root sees it, sudo samehost scan",
@@ -158,31 +164,24 @@ fn endpoint(socket: &Socket) -> String {
     format!("{}{between}{}{waiting}", socket.kind.label(), socket.local)
 }
 
-/// What else is worth knowing.
 fn findings(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for finding in &scan.findings {
         let label = Span::new(Tone::Doubt, format!("• {}:", finding.code));
-        let spans = match notes {
-            Notes::Brief => vec![label, Span::plain(clean(&finding.found.fact))],
+        let text = match notes {
+            Notes::Brief => clean(&finding.found.fact),
             Notes::Whole => {
-                vec![
-                    label,
-                    Span::plain(format!(
-                        "{}. {}.",
-                        clean(&finding.found.to_string()),
-                        clean(&finding.remedy)
-                    )),
-                ]
+                format!("{}. {}.", clean(&finding.found.to_string()), clean(&finding.remedy))
             }
         };
-        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+        lines.extend(labelled(&Span::plain("  "), 2, &[label, Span::plain(text)], columns));
     }
     lines.extend(slow_congestion(scan, columns));
     titled("Worth knowing", lines)
 }
 
-/// That connections inside this machine begin with BBR, in a line.
+/// That connections inside this machine begin with BBR, in a line. Only large transfers suffer, and only where there is room for it
+/// does the line say so.
 fn slow_congestion(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(first) = scan.slow_congestion.first() else { return Vec::new() };
     let label = Span::new(Tone::Doubt, format!("• {BBR}:"));
@@ -195,25 +194,27 @@ fn slow_congestion(scan: &Scan, columns: usize) -> Vec<Line> {
 }
 
 fn own_namespace(scan: &Scan) -> u64 {
-    scan.network_namespaces.first().map_or(0, |space| space.inode)
-}
-
-fn namespace_name(scan: &Scan, inode: u64) -> String {
-    let space = scan.network_namespaces.iter().find(|space| space.inode == inode);
-    match space.and_then(|space| space.name.clone()) {
-        Some(name) => format!("network namespace {name}"),
-        None => format!("network namespace {inode}"),
+    match scan.network_namespaces.first() {
+        Some(own) => own.inode,
+        None => 0,
     }
 }
 
-/// Connections over Unix sockets, by client program and socket.
+fn namespace_name(scan: &Scan, inode: u64) -> String {
+    for space in scan.network_namespaces.iter().filter(|space| space.inode == inode) {
+        if let Some(name) = &space.name {
+            return format!("network namespace {name}");
+        }
+    }
+    format!("network namespace {inode}")
+}
+
 fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut pairs: BTreeMap<(String, String, String), usize> = BTreeMap::new();
     let mut unnamed = 0;
     for connection in scan.connections.iter().filter(|connection| connection.kind.is_unix()) {
-        let (Some(service), Some(server)) =
-            (connection.service.and_then(|at| scan.services.get(at)), scan.sockets.get(connection.server))
-        else {
+        let service = connection.service.and_then(|at| scan.services.get(at));
+        let (Some(service), Some(server)) = (service, scan.sockets.get(connection.server)) else {
             unnamed += 1;
             continue;
         };
@@ -231,19 +232,15 @@ fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
         lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
     }
     let mut rest = Vec::new();
-    if let Some(more) = pairs.len().checked_sub(MOST_PAIRS).filter(|more| *more > 0) {
+    if let Some(more) = beyond(pairs.len(), MOST_PAIRS) {
         rest.push(count(more, "more pair"));
     }
     if unnamed > 0 {
         rest.push(format!("{} without a listener (socket pairs)", count(unnamed, "connection")));
     }
     if !rest.is_empty() {
-        lines.extend(labelled(
-            &Span::plain("  "),
-            2,
-            &[Span::dim(format!("and {}", rest.join(", ")))],
-            columns,
-        ));
+        let rest = Span::dim(format!("and {}", rest.join(", ")));
+        lines.extend(labelled(&Span::plain("  "), 2, &[rest], columns));
     }
     titled("Over Unix sockets already", lines)
 }
@@ -300,15 +297,17 @@ fn by_namespace(scan: &Scan) -> String {
     for socket in unowned.filter(|socket| socket.network_namespace != own_namespace(scan)) {
         *counts.entry(socket.network_namespace).or_default() += 1;
     }
-    let parts: Vec<String> = counts
-        .iter()
-        .map(|(inode, number)| format!("{number} in {}", namespace_name(scan, *inode)))
-        .collect();
-    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    if counts.is_empty() {
+        return String::new();
+    }
+    let mut parts = Vec::new();
+    for (inode, number) in counts {
+        parts.push(format!("{number} in {}", namespace_name(scan, inode)));
+    }
+    format!(" ({})", parts.join(", "))
 }
 
 impl Terminal {
-    /// Renders one piece of advice.
     pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         page.section(pair(scan, advice, Notes::Whole, page.measure()));
@@ -316,7 +315,7 @@ impl Terminal {
     }
 }
 
-/// All pairs; those that could switch now come first.
+/// All pairs over TCP in the order of the scan, which has those that could switch now first.
 pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for advice in &scan.advice {
@@ -326,7 +325,7 @@ pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
 }
 
 fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line> {
-    let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
+    let service = name_of_service(scan, advice.service);
     let connections = count(advice.connections as usize, "connection");
     let unseen = match advice.unseen {
         0 => String::new(),
@@ -370,19 +369,14 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
 
 /// The client's name, with its user where several programs of that name are clients of the service.
 fn client(scan: &Scan, advice: &Advice) -> String {
-    let process = scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid));
-    match process {
-        Some(process)
-            if scan
-                .advice
-                .iter()
-                .filter(|other| other.client == advice.client && other.service == advice.service)
-                .count()
-                > 1 =>
-        {
-            let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
-            format!("{} ({user})", advice.client)
+    let mut alike = 0;
+    for other in &scan.advice {
+        if other.client == advice.client && other.service == advice.service {
+            alike += 1;
         }
+    }
+    match scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid)) {
+        Some(process) if alike > 1 => format!("{} ({})", advice.client, user(process)),
         _ => advice.client.clone(),
     }
 }

@@ -3,20 +3,19 @@
 use std::io::{self, Write};
 
 use samehost_model::scan::{
-    ChangedHop, Hop, Listening, Noted, Program, ScanChanges, ServiceName, Unexpected, is_tcp,
+    ChangedHop, ChangedService, Hop, Listening, Noted, Program, ScanChanges, ServiceName, Unexpected, is_tcp,
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
 
 /// Lines of a list that are shown; JSON has all.
 const MOST: usize = 20;
 
-/// Words for a time of a scan.
+/// Words for the time of a scan: `Tuesday 2026-11-17 14:00, 6 days ago`. The caller has them, because this crate reads no clock.
 pub type When<'a> = &'a dyn Fn(&str) -> String;
 
 impl Terminal {
-    /// Renders what changed.
     pub fn render_scan_changes(
         &self,
         changes: &ScanChanges,
@@ -31,7 +30,6 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Renders the hops that are not as a file expects.
     pub fn render_unexpected(&self, unexpected: &[Unexpected], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -62,7 +60,9 @@ impl Terminal {
         let columns = page.measure();
         let mut same = 0;
         for (taken_at, changes) in scans {
-            if changes.is_some_and(|changes| !changes.is_changed) {
+            if let Some(changes) = changes
+                && !changes.is_changed
+            {
                 same += 1;
                 continue;
             }
@@ -101,69 +101,70 @@ fn head(changes: &ScanChanges, when: When<'_>) -> Span {
     if !changes.is_changed {
         return Span::plain(format!("No change since {since}"));
     }
-    let parts: Vec<String> = [
-        (changes.new_hops.iter().filter(|hop| hop.is_tcp()).count(), "new TCP client"),
-        (changes.new_hops.iter().filter(|hop| !hop.is_tcp()).count(), "new Unix client"),
-        (changes.changed_hops.len(), "changed client"),
-        (changes.new_services.len(), "new service"),
-        (changes.changed_services.len(), "changed service"),
-        (changes.gone_services.len(), "service gone"),
-        (changes.new_findings.len(), "new finding"),
-    ]
-    .into_iter()
-    .filter(|(number, _)| *number > 0)
-    .map(|(number, what)| count(number, what).replace("service gones", "services gone"))
-    .collect();
+    let mut parts = Vec::new();
+    for (number, one, several) in [
+        (changes.new_hops.iter().filter(|hop| hop.is_tcp()).count(), "new TCP client", "new TCP clients"),
+        (changes.new_hops.iter().filter(|hop| !hop.is_tcp()).count(), "new Unix client", "new Unix clients"),
+        (changes.changed_hops.len(), "changed client", "changed clients"),
+        (changes.new_services.len(), "new service", "new services"),
+        (changes.changed_services.len(), "changed service", "changed services"),
+        (changes.gone_services.len(), "service gone", "services gone"),
+        (changes.new_findings.len(), "new finding", "new findings"),
+    ] {
+        match number {
+            0 => {}
+            1 => parts.push(format!("1 {one}")),
+            _ => parts.push(format!("{number} {several}")),
+        }
+    }
     Span::new(Tone::Bold, format!("{} since {since}", parts.join(", ")))
 }
 
-/// What changed, the most important first.
+/// The lists of a page, the most important first; those that are empty have no title.
 fn lists(page: &mut Page, changes: &ScanChanges, when: When<'_>) {
     let columns = page.measure();
     let (tcp, unix): (Vec<&Hop>, Vec<&Hop>) = changes.new_hops.iter().partition(|hop| hop.is_tcp());
-    let mut list = |title: &str, lines: Vec<Vec<Line>>| {
-        let more = lines.len().saturating_sub(MOST);
-        let mut shown: Vec<Line> = lines.into_iter().take(MOST).flatten().collect();
-        if more > 0 {
-            shown.push(vec![Span::dim(format!("  and {more} more"))].into());
-        }
-        page.section(titled(title, shown));
-    };
-    list("New over TCP", tcp.into_iter().map(|hop| hop_lines(hop, "", Tone::Doubt, columns)).collect());
-    list(
-        "New over Unix sockets",
-        unix.into_iter().map(|hop| hop_lines(hop, "", Tone::Plain, columns)).collect(),
-    );
-    list("Other endpoint", changes.changed_hops.iter().map(|hop| changed_hop(hop, columns)).collect());
-    list("New services", changes.new_services.iter().map(|one| service_lines(one, columns)).collect());
-    let changed = changes.changed_services.iter().map(|one| {
-        let mut words = Vec::new();
-        words.extend((!one.opened.is_empty()).then(|| format!("now also {}", one.opened.join(", "))));
-        words.extend((!one.closed.is_empty()).then(|| format!("not any more {}", one.closed.join(", "))));
-        named(&service(&one.service, &one.program), &words.join("; "), Tone::Plain, columns)
-    });
-    list("Listens elsewhere", changed.collect());
-    list("Services gone", changes.gone_services.iter().map(|one| service_lines(one, columns)).collect());
-    list("Worth knowing", changes.new_findings.iter().map(|one| finding(one, columns)).collect());
-    list("Settled", changes.gone_findings.iter().map(|one| finding(one, columns)).collect());
-    let returned = changes.returned_hops.iter().map(|one| {
+    list(page, "New over TCP", &tcp, |hop| hop_lines(hop, "", Tone::Doubt, columns));
+    list(page, "New over Unix sockets", &unix, |hop| hop_lines(hop, "", Tone::Plain, columns));
+    list(page, "Other endpoint", &changes.changed_hops, |hop| changed_hop(hop, columns));
+    list(page, "New services", &changes.new_services, |one| service_lines(one, columns));
+    list(page, "Listens elsewhere", &changes.changed_services, |one| changed_service(one, columns));
+    list(page, "Services gone", &changes.gone_services, |one| service_lines(one, columns));
+    list(page, "Worth knowing", &changes.new_findings, |one| finding(one, columns));
+    list(page, "Settled", &changes.gone_findings, |one| finding(one, columns));
+    list(page, "Seen again", &changes.returned_hops, |one| {
         let seen = format!(", last seen {}", when(&one.seen_at));
         hop_lines(&one.hop, &seen, Tone::Dim, columns)
     });
-    list("Seen again", returned.collect());
-    list(
-        "Not connected now",
-        changes.gone_hops.iter().map(|hop| hop_lines(hop, "", Tone::Dim, columns)).collect(),
-    );
+    list(page, "Not connected now", &changes.gone_hops, |hop| hop_lines(hop, "", Tone::Dim, columns));
 }
 
-/// What one of the scans could not see, when the other could.
+fn list<T>(page: &mut Page, title: &str, entries: &[T], lines_of: impl Fn(&T) -> Vec<Line>) {
+    let mut lines: Vec<Line> = entries.iter().take(MOST).flat_map(lines_of).collect();
+    if let Some(more) = beyond(entries.len(), MOST) {
+        lines.push(vec![Span::dim(format!("  and {more} more"))].into());
+    }
+    page.section(titled(title, lines));
+}
+
+fn changed_service(changed: &ChangedService, columns: usize) -> Vec<Line> {
+    let mut words = Vec::new();
+    if !changed.opened.is_empty() {
+        words.push(format!("now also {}", changed.opened.join(", ")));
+    }
+    if !changed.closed.is_empty() {
+        words.push(format!("not any more {}", changed.closed.join(", ")));
+    }
+    named(&service(&changed.service, &changed.program), &words.join("; "), Tone::Plain, columns)
+}
+
 fn visibility(changes: &ScanChanges) -> &'static str {
-    match changes.since.as_ref().map(|since| (since.as_root, changes.now.as_root)) {
-        Some((true, false)) => {
+    let Some(since) = &changes.since else { return "" };
+    match (since.as_root, changes.now.as_root) {
+        (true, false) => {
             "The earlier scan was made as root, this one was not: what only root sees counts as gone. Run it with sudo."
         }
-        Some((false, true)) => "Only this scan was made as root: what only root sees counts as new.",
+        (false, true) => "Only this scan was made as root: what only root sees counts as new.",
         _ => "",
     }
 }
@@ -202,8 +203,13 @@ fn ends(hop: &Hop) -> String {
 
 /// Formats as `Redis (redis-server, redis, redis-server.service)`.
 fn service(name: &ServiceName, by: &Program) -> String {
-    let process = by.name.iter().filter(|process| **process != name.name).cloned();
-    let parts: Vec<String> = process.chain(place(by)).collect();
+    let mut parts = Vec::new();
+    if let Some(process) = &by.name
+        && *process != name.name
+    {
+        parts.push(process.clone());
+    }
+    parts.extend(place(by));
     if parts.is_empty() { name.name.clone() } else { format!("{} ({})", name.name, parts.join(", ")) }
 }
 
@@ -213,11 +219,18 @@ fn program(program: &Program) -> String {
     if parts.is_empty() { name.to_owned() } else { format!("{name} ({})", parts.join(", ")) }
 }
 
-/// User, unit and place of a program.
+/// What tells a program from others of its name: its user, its unit, its container, and another network.
 fn place(program: &Program) -> Vec<String> {
-    let container = program.container.as_ref().map(|runtime| format!("{runtime} container"));
-    let network = program.other_network.then(|| "another network namespace".to_owned());
-    [program.user.clone(), program.unit.clone(), container, network].into_iter().flatten().collect()
+    let mut parts = Vec::new();
+    parts.extend(program.user.clone());
+    parts.extend(program.unit.clone());
+    if let Some(runtime) = &program.container {
+        parts.push(format!("{runtime} container"));
+    }
+    if program.other_network {
+        parts.push("another network namespace".to_owned());
+    }
+    parts
 }
 
 #[cfg(test)]

@@ -11,12 +11,11 @@ use samehost_model::switch::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::measurement::head::started;
 use crate::verbs::exchanges::{reason_of_no_measurement, reason_of_no_time};
 
 impl Terminal {
-    /// Renders a planned or finished switch.
     pub fn render_switch(&self, report: &SwitchReport, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -24,14 +23,7 @@ impl Terminal {
         page.section(wrap_spans(&what_brings_more(report), columns));
         page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
         if matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined) {
-            for (index, step) in report.steps.iter().enumerate() {
-                let title = if report.steps.len() > 1 {
-                    format!("{}. {}", index + 1, step.title)
-                } else {
-                    "The change".to_owned()
-                };
-                page.section(change(title, step, columns));
-            }
+            steps(&mut page, &report.steps);
         }
         if matches!(
             report.outcome,
@@ -42,23 +34,24 @@ impl Terminal {
             }
         }
         for (title, bars) in [("In the way", true), ("Warnings", false)] {
-            let obstacles = report.obstacles.iter().filter(|obstacle| obstacle.bars == bars);
-            page.section(titled(
-                title,
-                obstacles.flat_map(|obstacle| in_the_way(obstacle, columns)).collect(),
-            ));
+            let mut lines = Vec::new();
+            for obstacle in report.obstacles.iter().filter(|obstacle| obstacle.bars == bars) {
+                lines.extend(in_the_way(obstacle, columns));
+            }
+            page.section(titled(title, lines));
         }
         page.section(bullets("Proof", &report.proofs, columns));
         page.section(bullets("Still over TCP", &report.still_tcp, columns));
         page.section(bullets("Left", &report.left, columns));
         page.section(bullets("Notes", &report.notes, columns));
-        page.section(
-            next(report).iter().flat_map(|next| wrap_spans(&[Span::plain(next)], columns)).collect(),
-        );
+        let mut lines = Vec::new();
+        for next in next_steps(report) {
+            lines.extend(wrap_spans(&[Span::plain(next)], columns));
+        }
+        page.section(lines);
         self.print(&page, out)
     }
 
-    /// Renders what would be done with stored switches.
     pub fn render_stored(&self, switches: &[StoredSwitch], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -69,18 +62,19 @@ impl Terminal {
                 head.extend(labelled(&Span::plain("  "), 4, &[Span::dim(&switch.summary)], columns));
             }
             page.section(head);
-            for (index, step) in switch.steps.iter().enumerate() {
-                let count = switch.steps.len();
-                let title = if count > 1 {
-                    format!("{}. {}", index + 1, step.title)
-                } else {
-                    "The change".to_owned()
-                };
-                page.section(change(title, step, columns));
-            }
+            steps(&mut page, &switch.steps);
             page.section(bullets("Left as it is", &switch.left, columns));
         }
         self.print(&page, out)
+    }
+}
+
+/// What is changed, a section for each step; a single one needs no number.
+fn steps(page: &mut Page, steps: &[SwitchStep]) {
+    for (index, step) in steps.iter().enumerate() {
+        let title =
+            if steps.len() > 1 { format!("{}. {}", index + 1, step.title) } else { "The change".to_owned() };
+        page.section(change(title, step, page.measure()));
     }
 }
 
@@ -111,9 +105,13 @@ fn put_back(report: &SwitchReport, targets: &str) -> String {
     format!("{targets} is not switched: {why}. All files were restored{but}.")
 }
 
-/// The headline of a switch that is in force: the lowest of what holds for its connections.
+/// The headline of a switch that is in force: the lowest of what holds for its connections. It says no more than what was seen: that
+/// a file is written, that a login over the new way works, or that the application itself connected there.
 fn committed(report: &SwitchReport, targets: &str, to: &str) -> Span {
-    let old: Vec<&str> = report.hops.iter().flat_map(|hop| &hop.seen_old).map(String::as_str).collect();
+    let mut old: Vec<&str> = Vec::new();
+    for hop in &report.hops {
+        old.extend(hop.seen_old.iter().map(String::as_str));
+    }
     if !old.is_empty() {
         return Span::new(
             Tone::Loud,
@@ -237,12 +235,15 @@ fn in_the_way(obstacle: &SwitchObstacle, columns: usize) -> Vec<Line> {
 }
 
 fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
-    let lines = texts.iter().flat_map(|text| labelled(&Span::plain("  •"), 4, &[Span::plain(text)], columns));
-    titled(title, lines.collect())
+    let mut lines = Vec::new();
+    for text in texts {
+        lines.extend(labelled(&Span::plain("  •"), 4, &[Span::plain(text)], columns));
+    }
+    titled(title, lines)
 }
 
-/// Next steps for the user.
-fn next(report: &SwitchReport) -> Vec<String> {
+/// What the user may do now, as commands: keep it, where it is undone otherwise, finish it, or put it back.
+fn next_steps(report: &SwitchReport) -> Vec<String> {
     let (SwitchOutcome::Committed, Some(id)) = (report.outcome, &report.id) else { return Vec::new() };
     let mut next = Vec::new();
     if let Some(until) = &report.confirm_until {
@@ -264,7 +265,8 @@ fn next(report: &SwitchReport) -> Vec<String> {
 /// (docs/method.md §14).
 const MARGIN: f64 = 1.02;
 
-/// The lines about one connection of a configuration, without an indentation.
+/// The lines about one connection of a configuration, without an indentation: both times and their ratio with what it does not
+/// mean, or why they are not compared. Empty where no ratio was computed.
 #[must_use]
 pub fn own_times_in_words(compared: &OwnTimesCompared) -> Vec<String> {
     let name = clean(&compared.name);
@@ -275,8 +277,10 @@ pub fn own_times_in_words(compared: &OwnTimesCompared) -> Vec<String> {
         return Vec::new();
     };
     let (from, to) = (clean(&compared.from), clean(&compared.to));
-    let apart =
-        compared.apart_s.map_or_else(String::new, |apart_s| format!(", {} later", rough_time(apart_s)));
+    let apart = match compared.apart_s {
+        Some(seconds) => format!(", {} later", rough_time(seconds)),
+        None => String::new(),
+    };
     let differs = change_range(ratio.low, ratio.high);
     let shown = if ratio.high < 1.0 / MARGIN || ratio.low > MARGIN {
         format!("{differs} time, 95 % confidence")
@@ -293,7 +297,10 @@ pub fn own_times_in_words(compared: &OwnTimesCompared) -> Vec<String> {
 
 /// `43.5 µs (p99 2.4 ms; 8.43 k/s of 45 B out, 5 B back)`
 fn took(times: &OwnTimes) -> String {
-    let p99 = times.p99_us.map_or_else(String::new, |p99| format!("p99 {}; ", format_value(p99, "us")));
+    let p99 = match times.p99_us {
+        Some(p99) => format!("p99 {}; ", format_value(p99, "us")),
+        None => String::new(),
+    };
     let bytes = [times.bytes_out, times.bytes_back].map(|bytes| format_size(bytes.round() as u64));
     let rate = format_value(times.exchanges_per_s, "per_s");
     format!("{} ({p99}{rate} of {} out, {} back)", format_value(times.mean_us, "us"), bytes[0], bytes[1])
@@ -308,7 +315,6 @@ fn not_compared(why: NotCompared) -> String {
     }
 }
 
-/// What was in the way of a look, as the end of a sentence.
 fn no_times(why: NoOwnTimes) -> String {
     match why {
         NoOwnTimes::Traffic(NoTraffic::NoConnection) => {

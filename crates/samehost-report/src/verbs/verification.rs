@@ -1,30 +1,40 @@
-//! Result of `verify` on the terminal: the answer, then its proofs.
+//! Result of `verify` on the terminal: the answer, then its proofs. The answer is the highest standing that was seen, and says at
+//! once where the application connects elsewhere than its configuration names.
 
 use std::io::{self, Write};
 
 use samehost_model::scan::{Standing, Verification};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::text::{Line, Span, Tone, count, labelled, wrap_spans};
+use crate::layout::{Line, Span, Tone, count, labelled, wrap_spans};
 
 impl Terminal {
     pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
         page.section(wrap_spans(&[answer(found)], columns));
-        let proofs = found.proofs.iter().flat_map(|proof| {
-            labelled(&Span::dim(format!("  {}", proof.by)), 15, &[Span::plain(&proof.says)], columns)
-        });
-        let settings = found.settings.iter().flat_map(|settings| {
-            let text = samehost_model::printable::clean(&settings.to_string());
-            labelled(&Span::dim("  sockets"), 15, &[Span::plain(text)], columns)
-        });
-        page.section(proofs.chain(settings).collect());
+        page.section(proofs(found, columns));
         page.section(connections(found, columns));
-        let notes = found.notes.iter();
-        page.section(notes.flat_map(|note| wrap_spans(&[Span::plain(note)], columns)).collect());
+        let mut notes = Vec::new();
+        for note in &found.notes {
+            notes.extend(wrap_spans(&[Span::plain(note)], columns));
+        }
+        page.section(notes);
         self.print(&page, out)
     }
+}
+
+fn proofs(found: &Verification, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for proof in &found.proofs {
+        let by = Span::dim(format!("  {}", proof.by));
+        lines.extend(labelled(&by, 15, &[Span::plain(&proof.says)], columns));
+    }
+    if let Some(settings) = &found.settings {
+        let text = samehost_model::printable::clean(&settings.to_string());
+        lines.extend(labelled(&Span::dim("  sockets"), 15, &[Span::plain(text)], columns));
+    }
+    lines
 }
 
 fn answer(found: &Verification) -> Span {

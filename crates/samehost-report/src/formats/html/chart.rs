@@ -4,32 +4,27 @@
 use samehost_model::human::format_value;
 use serde_json::{Value, json};
 
-use crate::layout::grid::Grid;
-use crate::layout::text::{Span, Tone};
-use crate::measurement::view::View;
+use crate::layout::{Grid, Span, Tone};
+use crate::measurement::view::{self, View};
 
 /// Symbols and dashes, so that series can be distinguished without colour.
 const SYMBOLS: [&str; 8] =
     ["circle", "square", "diamond", "triangle-up", "star", "pentagon", "hexagon", "hourglass"];
 const DASHES: [&str; 4] = ["solid", "dash", "dot", "dashdot"];
-/// Number of series colours in the style sheet.
-const COLOURS: usize = 8;
+const COLOURS: usize = 8; // `$series0` to `$series7` in the style sheet
 
 pub(crate) struct Chart {
     /// Unique in a report.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// How to read the chart.
     pub(crate) about: String,
-    /// Series that can be toggled.
     pub(crate) series: Vec<Series>,
     /// One or more; with several, the reader chooses from a list.
     pub(crate) views: Vec<ChartView>,
-    /// Values of all views.
     pub(crate) table: Grid,
 }
 
-/// One drawing of a chart.
+/// One drawing of a chart, as plotly.js takes it.
 pub(crate) struct ChartView {
     pub(crate) label: String,
     pub(crate) traces: Vec<Value>,
@@ -39,17 +34,14 @@ pub(crate) struct ChartView {
 /// How an arm is drawn; the same in every chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
-    /// Key shared by the traces of the series.
     pub(crate) key: String,
     pub(crate) name: String,
-    /// Name of a colour in the theme.
     pub(crate) colour: String,
     pub(crate) symbol: &'static str,
     pub(crate) dash: &'static str,
 }
 
 impl Series {
-    /// Series of the arm with this name.
     pub(crate) fn of(view: &View<'_>, name: &str) -> Self {
         let index = view.arm_names().iter().position(|known| known == name).unwrap_or(0);
         Series {
@@ -66,7 +58,6 @@ impl Series {
         view.arm_names().iter().map(|name| Series::of(view, name)).collect()
     }
 
-    /// Series that does not belong to an arm.
     pub(crate) fn other(key: &str, name: &str, colour: &str) -> Self {
         Series {
             key: key.to_owned(),
@@ -78,7 +69,6 @@ impl Series {
     }
 }
 
-/// Points of a trace, with hover texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) x: Vec<f64>,
@@ -96,9 +86,9 @@ impl Marks {
 
 /// Joins lines to a hover text and escapes them, because reports may come from others.
 pub(crate) fn hover(lines: &[String]) -> String {
-    let lines: Vec<String> =
-        lines.iter().filter(|line| !line.is_empty()).map(|line| super::chart(line)).collect();
-    lines.join("<br>")
+    let shown = lines.iter().filter(|line| !line.is_empty());
+    let escaped: Vec<String> = shown.map(|line| super::chart(line)).collect();
+    escaped.join("<br>")
 }
 
 /// A trace of points; `mode` is `lines+markers` or `markers`.
@@ -111,7 +101,6 @@ pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
     })
 }
 
-/// A filled band between `low` and `high` along `x`.
 pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Value {
     let along: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
     let around: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
@@ -122,7 +111,6 @@ pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Val
     })
 }
 
-/// Unconnected line segments.
 pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [f64; 2])]) -> Value {
     let mut x = Vec::with_capacity(3 * ends.len());
     let mut y = Vec::with_capacity(3 * ends.len());
@@ -136,7 +124,6 @@ pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [
     })
 }
 
-/// A plotly.js layout with its axes and height.
 pub(crate) fn layout(x: &Value, y: &Value, height: usize) -> Value {
     json!({ "height": height, "xaxis": x, "yaxis": y, "shapes": [], "annotations": [] })
 }
@@ -160,11 +147,8 @@ const WIDE: f64 = 3e3;
 
 /// Smallest and largest finite value.
 pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
-    let mut ends: Option<(f64, f64)> = None;
-    for value in values.into_iter().filter(|value| value.is_finite()) {
-        ends = Some(ends.map_or((value, value), |(low, high)| (low.min(value), high.max(value))));
-    }
-    ends
+    let finite: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    view::ends(&finite)
 }
 
 /// 1, 2 or 5 times a power of ten, so that about five steps cover `span`.
@@ -188,8 +172,12 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     }
     let step = step(span);
     let (from, to) = ((low / step).floor() as i64, (high / step).ceil() as i64);
-    // Dividing by a power of ten avoids rounding errors such as 3 × 0.1 = 0.30000000000000004.
-    (from..=to).map(|i| if step < 1.0 { i as f64 / (1.0 / step).round() } else { i as f64 * step }).collect()
+    let mut ticks = Vec::new();
+    for i in from..=to {
+        // Dividing by a power of ten avoids rounding errors such as 3 × 0.1 = 0.30000000000000004.
+        ticks.push(if step < 1.0 { i as f64 / (1.0 / step).round() } else { i as f64 * step });
+    }
+    ticks
 }
 
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
@@ -201,9 +189,16 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         r if r > 200.0 => &[1.0, 3.0],
         _ => &[1.0, 2.0, 5.0],
     };
-    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
-    let all = decades.flat_map(|decade| digits.iter().map(move |digit| digit * 10_f64.powi(decade)));
-    all.filter(|tick| (0.5 * low..=2.0 * high).contains(tick)).collect()
+    let mut ticks = Vec::new();
+    for decade in low.log10().floor() as i32..=high.log10().ceil() as i32 {
+        for digit in digits {
+            let tick = digit * 10_f64.powi(decade);
+            if (0.5 * low..=2.0 * high).contains(&tick) {
+                ticks.push(tick);
+            }
+        }
+    }
+    ticks
 }
 
 /// Label of a tick without trailing zeros: `20 k/s`.
@@ -229,7 +224,6 @@ pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item =
     })
 }
 
-/// A linear axis of values with this unit, starting at 0 if `from_zero`.
 pub(crate) fn linear_axis(
     title: &str,
     unit: &str,
@@ -248,7 +242,6 @@ pub(crate) fn linear_axis(
     })
 }
 
-/// An axis with one labelled tick for each value.
 pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
     let places: Vec<f64> = ticks.iter().map(|(value, _)| if log { value.log10() } else { *value }).collect();
     let (low, high) = ends(places.iter().copied()).unwrap_or((0.0, 1.0));
@@ -269,9 +262,6 @@ pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Val
     })
 }
 
-// One chart as HTML: title, explanation, toggles, the drawing, and the same values as a table.
-
-/// CSS class of a tone.
 pub(crate) fn class(tone: Tone) -> Option<&'static str> {
     match tone {
         Tone::Plain => None,
@@ -286,10 +276,12 @@ pub(crate) fn class(tone: Tone) -> Option<&'static str> {
 
 pub(crate) fn span(span: &Span) -> String {
     let text = super::html(span.text());
-    class(span.tone()).map_or(text.clone(), |class| format!("<span class=\"{class}\">{text}</span>"))
+    match class(span.tone()) {
+        Some(class) => format!("<span class=\"{class}\">{text}</span>"),
+        None => text,
+    }
 }
 
-/// A table with header cells for columns and rows.
 pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     let mut html = String::from("<div class=\"scroll\" tabindex=\"0\" role=\"region\"");
     html.push_str(&format!(" aria-label=\"{}\"><table>", super::html(caption)));
@@ -317,7 +309,6 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     html
 }
 
-/// CSS class of a colour name: `$series0` → `series0`.
 fn colour(series: &Series) -> &str {
     series.colour.trim_start_matches('$')
 }
@@ -335,7 +326,8 @@ fn sign(series: &Series) -> &'static str {
     }
 }
 
-/// A chart. `prefix` makes its ids unique in the page.
+/// A chart as HTML: title, explanation, toggles of its series, the drawing, and the same values as a table, for those who cannot see
+/// or run the drawing. `prefix` makes its ids unique in the page. The drawing is JSON that the page's script gives to plotly.js.
 pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
     let id = format!("{prefix}-{}", chart.id);
     let title = super::html(&chart.title);
@@ -365,7 +357,10 @@ pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
         }
         html.push_str("</div>");
     }
-    let height = chart.views.first().and_then(|view| view.layout["height"].as_u64()).unwrap_or(400);
+    let height = match chart.views.first() {
+        Some(view) => view.layout["height"].as_u64().unwrap_or(400),
+        None => 400,
+    };
     html.push_str(&format!(
         "</div><figure><div class=\"plot\" id=\"{id}\" role=\"img\" style=\"min-height:{height}px\" \
          aria-label=\"{title}, a chart; its values stand in the table below\" \
@@ -387,7 +382,7 @@ pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::grid::{Align, Column};
+    use crate::layout::{Align, Column};
 
     #[test]
     fn ticks_are_round_and_few() {

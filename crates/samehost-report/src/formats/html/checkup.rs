@@ -10,31 +10,29 @@ use samehost_model::{Comparison, Report, Verdict};
 use super::page::{Articles, Front};
 use super::{html as escaped, render_with, sentence};
 use crate::measurement::head;
-use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, answer, legend, meaning};
+use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, Running, answer, legend, meaning};
 
-/// Size of a row's drawing, in its own units.
 const WIDTH: f64 = 176.0;
 const HEIGHT: f64 = 20.0;
-/// Kept free at both ends.
+/// Units at both ends of a drawing in which nothing is placed, so that a dot at an end is whole.
 const PAD: f64 = 6.0;
 
-/// What a page of the checkup consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckupPage<'a> {
     /// Heading in place of the answer.
     pub title: Option<&'a str>,
-    /// Rows of the table.
     pub findings: &'a [Finding<'a>],
     pub around: Around<'a>,
     /// Failed measurements and hints.
     pub notes: &'a [String],
-    /// All measurements with their labels.
     pub reports: &'a [(&'a str, &'a Report)],
 }
 
-/// Writes the checkup as one HTML page that works offline.
 pub fn checkup_as_html(page: &CheckupPage<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let title = page.title.map_or_else(|| answer(page.findings), str::to_owned);
+    let title = match page.title {
+        Some(title) => title.to_owned(),
+        None => answer(page.findings),
+    };
     let front = Front { title: &title, html: &front(page), articles: Articles::WithoutCharts };
     render_with(&front, page.reports, out)
 }
@@ -57,30 +55,32 @@ fn front(page: &CheckupPage<'_>) -> String {
     html
 }
 
-/// What is worth doing, and the servers that run, each with its command.
 fn worth(around: &Around<'_>, html: &mut String) {
-    let mut list = |title: &str, lead: Option<&str>, all: &[(&str, &str)]| {
-        let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
-        if let Some(lead) = lead {
-            let _ = writeln!(html, "<li>{}</li>", escaped(lead));
+    if !around.here.is_empty() {
+        let _ = writeln!(html, "<h2>Most worth doing here</h2>\n<ul>");
+        let _ = writeln!(html, "<li>{}</li>", escaped(around.here));
+        for one in around.worth {
+            html.push_str(&with_command(one));
         }
-        for (about, line) in all {
-            let _ = writeln!(html, "<li>{}<pre><code>{}</code></pre></li>", escaped(about), escaped(line));
+        if around.worth.is_empty() {
+            html.push_str(&with_command(&NOTHING_WORTH));
         }
         html.push_str("</ul>\n");
-    };
-    if !around.here.is_empty() {
-        let worth: Vec<(&str, &str)> = around.worth.iter().map(|one| (one.about, one.line)).collect();
-        let all = if worth.is_empty() { vec![NOTHING_WORTH] } else { worth };
-        list("Most worth doing here", Some(around.here), &all);
     }
     if !around.running.is_empty() {
-        let running: Vec<(&str, &str)> = around.running.iter().map(|one| (one.about, one.line)).collect();
-        list("Servers that run here (not touched; measuring one puts load on it)", None, &running);
+        let title = "Servers that run here (not touched; measuring one puts load on it)";
+        let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
+        for one in around.running {
+            html.push_str(&with_command(one));
+        }
+        html.push_str("</ul>\n");
     }
 }
 
-/// The rows, with a drawing of each interval on one axis.
+fn with_command(one: &Running<'_>) -> String {
+    format!("<li>{}<pre><code>{}</code></pre></li>\n", escaped(one.about), escaped(one.line))
+}
+
 fn table(findings: &[Finding<'_>]) -> String {
     let axis = Axis::of(findings);
     let mut html = String::from(
@@ -93,25 +93,23 @@ fn table(findings: &[Finding<'_>]) -> String {
         let label = escaped(finding.label.trim_start());
         let class = if finding.label.starts_with(' ') { " class=\"part\"" } else { "" };
         let _ = write!(html, "<tr><th scope=\"row\"{class}>{label}</th>");
-        let Some([tcp, unix, told]) = finding.cells() else {
+        let (Some([tcp, unix, answer]), Some(comparison)) = (finding.cells(), finding.comparison()) else {
             html.push_str("<td class=\"right dim\">not measured</td><td></td><td></td><td></td></tr>\n");
             continue;
         };
-        let drawing =
-            finding.comparison().map_or_else(String::new, |found| axis.row(found, look(finding, found)));
+        let drawing = axis.row(comparison, look(finding, comparison));
         let _ = writeln!(
             html,
             "<td class=\"right\">{}</td><td class=\"right\">{}</td><td>{}</td><td>{drawing}</td></tr>",
             escaped(&tcp),
             escaped(&unix),
-            sentence(&told)
+            sentence(&answer)
         );
     }
     html.push_str("</tbody></table></div>");
     html
 }
 
-/// CSS class of a row's drawing.
 fn look(finding: &Finding<'_>, comparison: &Comparison) -> &'static str {
     match comparison.verdict {
         _ if finding.kind == FindingKind::Scheduler => "open",
@@ -160,7 +158,6 @@ impl Axis {
         )
     }
 
-    /// The interval of a row as a line, and its estimate as a dot.
     fn row(&self, comparison: &Comparison, look: &str) -> String {
         let middle = HEIGHT / 2.0;
         let none = self.place(1.0);
@@ -168,7 +165,7 @@ impl Axis {
             "<svg class=\"interval {look}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">\
              <line class=\"none\" x1=\"{none:.1}\" x2=\"{none:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/>"
         );
-        if let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) {
+        if let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) {
             let (from, to) = (self.place(low), self.place(high));
             let _ = write!(svg, "<line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>");
         }

@@ -5,11 +5,10 @@ use samehost_model::human::format_value;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Span, truncate};
+use crate::layout::{Align, Column, Grid, Span, truncate};
 use crate::measurement::view::{self, View};
 
-/// A segment of the bars: key, name, colour, hatching, and its value in a trial.
+/// A segment of the bars. Kernel time is hatched and paler, so that it is told apart without colour as well.
 struct Part {
     key: &'static str,
     name: &'static str,
@@ -28,7 +27,6 @@ fn part(
     Part { key, name, colour, pattern, read }
 }
 
-/// Segments for trials that distinguish user and kernel time, and for those that do not.
 fn parts() -> [Part; 9] {
     [
         part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),
@@ -55,7 +53,7 @@ fn parts() -> [Part; 9] {
     ]
 }
 
-/// Maximum length of an axis label.
+/// Characters of an axis label at most.
 const LABEL: usize = 30;
 
 /// Label of an arm, and the median of each segment over its trials.
@@ -77,10 +75,12 @@ fn rows(view: &View<'_>) -> Vec<Row> {
 }
 
 fn cell(median: Option<f64>) -> String {
-    median.map_or_else(|| "–".to_owned(), |value| format_value(value, "us"))
+    match median {
+        Some(value) => format_value(value, "us"),
+        None => "–".to_owned(),
+    }
 }
 
-/// The bars of one segment, one for each row.
 fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
     let (mut widths, mut hovers) = (Vec::new(), Vec::new());
     for (label, medians) in rows {
@@ -102,12 +102,9 @@ fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
 /// The chart; `None` when no trial has CPU times.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let rows = rows(view);
-    let used: Vec<(usize, Part)> = parts()
-        .into_iter()
-        .enumerate()
-        .filter(|(i, _)| rows.iter().any(|(_, medians)| medians[*i].is_some_and(|m| m > 0.0)))
-        .collect();
-    if rows.is_empty() || used.is_empty() {
+    let mut used: Vec<(usize, Part)> = parts().into_iter().enumerate().collect();
+    used.retain(|(i, _)| rows.iter().any(|(_, medians)| medians[*i].unwrap_or(0.0) > 0.0));
+    if used.is_empty() {
         return None;
     }
     let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));

@@ -11,17 +11,15 @@ use samehost_model::{Profile, Role};
 
 use crate::measurement::view::View;
 
-/// Suffix of the bucket that combines stacks with few samples.
+/// How the stack ends in which a profile lumps those with few samples.
 const OTHER: &str = ";[other]";
 
 pub(crate) struct Flame {
     pub(crate) title: String,
     pub(crate) about: String,
-    /// An `<svg>` element.
     pub(crate) drawing: String,
 }
 
-/// All drawings for which there is a profile.
 pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
     let mut all = Vec::new();
     for group in &view.groups {
@@ -52,8 +50,8 @@ fn profile_of<'a>(view: &View<'a>, arm: &str) -> Option<&'a Profile> {
 fn stacks(profile: &Profile) -> Stacks {
     let mut stacks = Stacks::new();
     for stack in &profile.stacks {
-        let role = Role::ALL.into_iter().find(|role| stack.stack.split(';').next() == Some(role.name()));
-        let Some(role) = role else { continue };
+        let outermost = stack.stack.split(';').next().unwrap_or_default();
+        let Some(role) = Role::ALL.into_iter().find(|role| role.name() == outermost) else { continue };
         let us = stack.samples as f64 * us_per_sample(profile, role);
         let ns = (1e3 * us).round().max(1.0);
         if ns.is_finite() {
@@ -65,50 +63,41 @@ fn stacks(profile: &Profile) -> Stacks {
 
 /// Frames as displayed: the kernel's have the suffix ` [k]` in place of `_[k]`.
 fn shown(stack: &str) -> String {
-    stack
-        .split(';')
-        .map(|frame| match frame.strip_suffix("_[k]") {
+    let mut frames = Vec::new();
+    for frame in stack.split(';') {
+        frames.push(match frame.strip_suffix("_[k]") {
             Some(name) => format!("{} [k]", clean(name)),
             None => clean(frame),
-        })
-        .collect::<Vec<_>>()
-        .join(";")
+        });
+    }
+    frames.join(";")
 }
 
-/// Drawing of an arm's stacks. With another arm's stacks, red marks more time than in that arm and blue less.
 fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stacks)>) -> Option<Flame> {
-    let drawing = draw_against(stacks, against.map(|(_, other)| other))?;
-    let colours = against.map_or_else(String::new, |(other, _)| {
-        format!(" Red functions themselves take longer there than in {other}, blue ones less long; the paler, the more alike.")
-    });
-    let title = match against {
-        Some((other, _)) => format!("{name} (coloured against {other}){place}"),
-        None => format!("{name}{place}"),
+    let mut about =
+        "Width is CPU time per operation; each function stands on what called it, the kernel's end in [k]."
+            .to_owned();
+    let Some((other, before)) = against else {
+        return Some(Flame { title: format!("{name}{place}"), about, drawing: draw(stacks, None)? });
     };
-    Some(Flame {
-        title,
-        about: format!(
-            "Width is CPU time per operation; each function stands on what called it, the kernel's end in [k].{colours}"
-        ),
-        drawing,
-    })
+    about.push_str(&format!(
+        " Red functions themselves take longer there than in {other}, blue ones less long; the paler, the more alike."
+    ));
+    let drawing = draw(stacks, Some(&comparable(stacks, before)))?;
+    Some(Flame { title: format!("{name} (coloured against {other}){place}"), about, drawing })
 }
 
-fn draw_against(stacks: &Stacks, other: Option<&Stacks>) -> Option<String> {
-    let before = other.map(|other| {
-        let comparable = other.iter().filter(|(stack, _)| !alike(stack));
-        let rare = stacks.iter().filter(|(stack, _)| alike(stack));
-        comparable.chain(rare).map(|(stack, ns)| (stack.clone(), *ns)).collect()
-    });
-    draw(stacks, before.as_ref())
+/// The other arm's stacks, with the rare ones of this arm in place of its own. What is lumped together as rare differs between arms, so
+/// that a colour there would mean nothing; in this way it is pale.
+fn comparable(stacks: &Stacks, other: &Stacks) -> Stacks {
+    let mut comparable = other.clone();
+    comparable.retain(|stack, _| !stack.ends_with(OTHER));
+    for (stack, ns) in stacks.iter().filter(|(stack, _)| stack.ends_with(OTHER)) {
+        comparable.insert(stack.clone(), *ns);
+    }
+    comparable
 }
 
-/// Stacks in the bucket of rare ones differ between arms, so a colour would mean nothing.
-fn alike(stack: &str) -> bool {
-    stack.ends_with(OTHER)
-}
-
-/// A drawing in a scrollable region.
 pub(crate) fn section(flame: &Flame) -> String {
     let title = super::html(&flame.title);
     format!(
@@ -119,9 +108,8 @@ pub(crate) fn section(flame: &Flame) -> String {
     )
 }
 
-/// Width in SVG units; the page scales the drawing.
+/// Units of the drawing, which the page scales: its width, and a rectangle with the space above it.
 const WIDTH: f64 = 1200.0;
-/// Height of a rectangle and the space above it.
 const ROW: usize = 16;
 /// Frames narrower than this part of the whole are omitted: they are unreadable and enlarge the page.
 const NARROWEST: f64 = 0.0025;
@@ -144,10 +132,13 @@ struct Frame<'a> {
 /// than there and blue less.
 pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
     let frames = frames(stacks, before);
-    let whole = frames.iter().map(|frame| frame.end).max().filter(|whole| *whole > 0)?;
+    let whole = frames.iter().map(|frame| frame.end).max()?;
+    if whole == 0 {
+        return None;
+    }
     let part = |ns: u64| ns as f64 / whole as f64;
-    let shown: Vec<&Frame<'_>> =
-        frames.iter().filter(|frame| part(frame.end - frame.start) >= NARROWEST).collect();
+    let mut shown: Vec<&Frame<'_>> = frames.iter().collect();
+    shown.retain(|frame| part(frame.end - frame.start) >= NARROWEST);
     let deepest = shown.iter().map(|frame| frame.depth).max()?;
     let most = shown.iter().filter_map(|frame| frame.more).map(i64::unsigned_abs).max().unwrap_or(0);
     let mut out =
@@ -155,10 +146,13 @@ pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
     for frame in shown {
         let ns = frame.end - frame.start;
         let (x, width, y) = (WIDTH * part(frame.start), WIDTH * part(ns), (deepest - frame.depth) * ROW);
-        let more = frame.more.map_or_else(String::new, |more| {
-            let sign = if more > 0 { "+" } else { "" };
-            format!("; {sign}{:.2}%", 100.0 * more as f64 / whole as f64)
-        });
+        let more = match frame.more {
+            Some(more) => {
+                let sign = if more > 0 { "+" } else { "" };
+                format!("; {sign}{:.2}%", 100.0 * more as f64 / whole as f64)
+            }
+            None => String::new(),
+        };
         let colour = match before {
             None => warm(frame.name),
             Some(_) => against(frame.more.unwrap_or(0), most),
@@ -182,10 +176,15 @@ pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
     Some(out)
 }
 
-/// All frames, with one called `all` below them. Stacks in the order of their functions have equal callers next to each other.
+/// All frames, with one called `all` below them. Stacks in the order of their functions have equal callers next to each other, so that
+/// one walk suffices: what the next stack does not share ends where it begins.
 fn frames<'a>(stacks: &'a Stacks, before: Option<&'a Stacks>) -> Vec<Frame<'a>> {
-    let names = stacks.keys().chain(before.into_iter().flat_map(BTreeMap::keys));
-    let mut paths: Vec<(Vec<&str>, &String)> = names.map(|name| (name.split(';').collect(), name)).collect();
+    let mut names: Vec<&String> = stacks.keys().collect();
+    if let Some(before) = before {
+        names.extend(before.keys());
+    }
+    let mut paths: Vec<(Vec<&str>, &String)> =
+        names.into_iter().map(|name| (name.split(';').collect(), name)).collect();
     paths.sort_unstable();
     paths.dedup();
     let all = Frame { name: "all", depth: 0, start: 0, end: 0, more: None };
@@ -213,7 +212,6 @@ fn frames<'a>(stacks: &'a Stacks, before: Option<&'a Stacks>) -> Vec<Frame<'a>> 
     done
 }
 
-/// As much of a name as fits into a rectangle.
 fn fitting(name: &str, width: f64) -> String {
     // A negative width becomes 0.
     let room = ((width - 6.0) / CHARACTER) as usize;
@@ -223,13 +221,12 @@ fn fitting(name: &str, width: f64) -> String {
     if room < 3 { String::new() } else { name.chars().take(room - 2).chain("..".chars()).collect() }
 }
 
-/// A colour between yellow and red, the same for a function in each drawing.
+/// A colour between yellow and red, the same for a function in each drawing, by a hash of its name.
 fn warm(name: &str) -> String {
     let hash = name.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     format!("rgb({},{},{})", 205 + hash % 50, 80 + (hash >> 8) % 150, (hash >> 16) % 55)
 }
 
-/// Red for more and blue for less; the paler, the more alike.
 fn against(more: i64, most: u64) -> String {
     let pale = 100 + 150 * (most - more.unsigned_abs()) / most.max(1);
     match more {

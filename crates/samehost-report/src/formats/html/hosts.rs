@@ -1,6 +1,6 @@
 //! The comparison of many hosts as one page: which differ and by what, and every host that was compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -11,15 +11,12 @@ use serde_json::{Value, json};
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
 use super::render_with;
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Span, count, truncate};
+use crate::layout::{Align, Column, Grid, Span, count, truncate};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 
-/// Prefix of the ids of the page's charts.
 const PREFIX: &str = "hosts";
-/// Maximum length of an axis label.
+/// Characters of an axis label at most.
 const LABEL: usize = 30;
-/// Symbol of a host that does not differ.
 const ALIKE: &str = "circle-open";
 /// Most rows with a name of their own that a chart has; the table has all.
 const MOST_ROWS: usize = 60;
@@ -27,7 +24,6 @@ const MOST_ROWS: usize = 60;
 const ROW: usize = 5;
 const TALLEST: usize = 1_400;
 
-/// Writes the comparison of many hosts as one HTML page that works offline.
 pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
     let mut html = format!(
         "<p class=\"answer\">{}</p>\n<p class=\"how\">{}</p>\n",
@@ -47,7 +43,6 @@ pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<(
     render_with(&Front { title: "Hosts compared", html: &html, articles: Articles::Whole }, &[], out)
 }
 
-/// A ratio with its interval, and how it is drawn and described.
 struct Row {
     label: String,
     ratio: f64,
@@ -108,7 +103,6 @@ fn of_host(host: &HostDiffers) -> Row {
     }
 }
 
-/// A row for each entry, with its name.
 fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Grid) -> Option<Chart> {
     if rows.is_empty() {
         return None;
@@ -120,15 +114,14 @@ fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Gri
     };
     let mut traces = Vec::new();
     for colour in ["$bad", "$good", "$doubt"] {
-        let these: Vec<(usize, &Row)> =
-            shown.iter().enumerate().filter(|(_, row)| row.colour == colour).collect();
-        let Some((_, first)) = these.first() else { continue };
-        let ends: Vec<_> = these.iter().map(|(at, row)| ([row.low, row.high], [*at as f64; 2])).collect();
-        traces.push(chart::segments(colour, colour, 2, &ends));
+        let Some(first) = shown.iter().find(|row| row.colour == colour) else { continue };
+        let mut ends = Vec::new();
         let mut marks = Marks::default();
-        for (at, row) in &these {
-            marks.push(row.ratio, *at as f64, row.hover.clone());
+        for (at, row) in shown.iter().enumerate().filter(|(_, row)| row.colour == colour) {
+            ends.push(([row.low, row.high], [at as f64; 2]));
+            marks.push(row.ratio, at as f64, row.hover.clone());
         }
+        traces.push(chart::segments(colour, colour, 2, &ends));
         traces.push(dots(colour, first.symbol, 10, &marks));
     }
     let texts: Vec<String> = shown.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
@@ -138,7 +131,9 @@ fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Gri
     });
     let ends = shown.iter().flat_map(|row| [row.low, row.high]);
     let layout = layout(ends, &y, 110 + 30 * shown.len());
-    rows.iter().for_each(|row| table.push(row.cells.clone()));
+    for row in rows {
+        table.push(row.cells.clone());
+    }
     let views = vec![ChartView { label: String::new(), traces, layout }];
     Some(Chart { id: id.into(), title: title.into(), about, series: Vec::new(), views, table })
 }
@@ -188,23 +183,16 @@ fn of_factor(factor: &FactorDiffers) -> Row {
 
 /// Every host in order of its ratio, for each thing that was measured.
 fn all(found: &HostsCompared) -> Option<Chart> {
-    let mut cells: Vec<&Cell> = found.compared.iter().map(|host| &host.cell).collect();
-    cells.sort_unstable();
-    cells.dedup();
+    let cells: BTreeSet<&Cell> = found.compared.iter().map(|host| &host.cell).collect();
     let mut table = head(&["host", "of", "is"]);
     let mut views = Vec::new();
     for cell in cells {
         let mut hosts: Vec<&HostDiffers> = found.compared.iter().filter(|host| host.cell == *cell).collect();
         hosts.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
-        let mut traces = Vec::new();
-        let lines: Vec<_> = hosts
-            .iter()
-            .enumerate()
-            .map(|(at, host)| ([host.ci_low, host.ci_high], [at as f64; 2]))
-            .collect();
-        traces.push(chart::segments("interval", "$floor", 1, &lines));
+        let mut lines = Vec::new();
         let mut marks: BTreeMap<(&str, &'static str), Marks> = BTreeMap::new();
         for (at, host) in hosts.iter().enumerate() {
+            lines.push(([host.ci_low, host.ci_high], [at as f64; 2]));
             let mut row = of_host(host);
             let look = if host.is_called() { (row.colour, row.symbol) } else { ("$plain", ALIKE) };
             marks.entry(look).or_default().push(host.ratio, at as f64, row.hover);
@@ -213,6 +201,7 @@ fn all(found: &HostsCompared) -> Option<Chart> {
             }
             table.push(row.cells);
         }
+        let mut traces = vec![chart::segments("interval", "$floor", 1, &lines)];
         for ((colour, symbol), marks) in &marks {
             traces.push(dots(colour, symbol, if *symbol == ALIKE { 4 } else { 9 }, marks));
         }

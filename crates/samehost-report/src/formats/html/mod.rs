@@ -30,12 +30,15 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     render_page("", &[("", report)], out)
 }
 
-/// Labelled reports as one page, with a title. A single report without a label needs none: its answer is the heading.
+/// Labelled reports as one page, with a title. A single report without a label needs none: its answer is the heading. The page loads
+/// nothing, opens offline, and has each report as JSON, which `samehost report` reads again; nothing of a report becomes markup.
+///
+/// # Errors
+/// Those of `out`.
 pub fn render_page(title: &str, reports: &[(&str, &Report)], out: &mut dyn Write) -> io::Result<()> {
     render_with(&Front { title, html: "", articles: Articles::Whole }, reports, out)
 }
 
-/// Several reports as one page, with a front part.
 pub(crate) fn render_with(
     front: &Front<'_>,
     reports: &[(&str, &Report)],

@@ -11,7 +11,7 @@ use samehost_model::{Report, Stopping};
 use super::chart;
 use crate::formats::html::{charts, flames};
 use crate::formats::json;
-use crate::layout::text::Span;
+use crate::layout::Span;
 use crate::measurement::question::question;
 use crate::measurement::view::View;
 use crate::measurement::{answer, conditions, effects, figures, head, notes, words};
@@ -20,26 +20,22 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 /// plotly.js with the charts that pages have (scatter and bar), as npm has it, compressed; browsers decompress it.
 const PLOTLY: &[u8] = include_bytes!("plotly-basic.min.js.gz");
-/// Content security policy: the page makes no network requests, whatever it contains.
+/// The page makes no network requests, whatever a report contains.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
                       img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
 
-/// A report and its label in the page.
 pub(crate) struct Body<'a> {
     pub(crate) label: &'a str,
     pub(crate) report: &'a Report,
 }
 
-/// Part of the page before the reports.
 pub(crate) struct Front<'a> {
     /// Title of the page; when empty, the first report's question and answer.
     pub(crate) title: &'a str,
-    /// HTML of a separate section.
     pub(crate) html: &'a str,
     pub(crate) articles: Articles,
 }
 
-/// How much of each report a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Articles {
     Whole,
@@ -48,8 +44,10 @@ pub(crate) enum Articles {
 }
 
 pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
-    let first = bodies.first().map_or_else(String::new, |body| question(&View::of(body.report)));
-    let title = if front.title.is_empty() { first } else { front.title.to_owned() };
+    let title = match bodies.first() {
+        Some(body) if front.title.is_empty() => question(&View::of(body.report)),
+        _ => front.title.to_owned(),
+    };
     let safe = super::html(&title);
     writeln!(
         out,
@@ -92,7 +90,6 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     )
 }
 
-/// Label of a report, or its head when it has none.
 fn called(body: &Body<'_>) -> String {
     if body.label.is_empty() { head::what(&View::of(body.report)).join(", ") } else { body.label.to_owned() }
 }
@@ -192,7 +189,6 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// CPU profile, from `--profile`.
 fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Some(basis) = effects::basis(view) else { return Ok(()) };
     writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", super::html(&basis))?;
@@ -207,7 +203,6 @@ fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Warnings and conditions.
 fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let report = view.report;
     let notes = notes::notes(view);
@@ -252,7 +247,6 @@ fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The report itself as a download.
 fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
     let bytes = json::compact(report)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -274,16 +268,20 @@ pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
     } else {
         host.cpus.to_string()
     };
+    let quota = match host.cgroup_quota {
+        Some(cpus) => format!("{cpus} CPUs"),
+        None => String::new(),
+    };
     let whose = if server.managed { "started by samehost" } else { "was running" };
     let server_text = if server.kind.is_empty() {
         String::new()
     } else {
         format!("{} {} ({whose})", server.kind, server.version).replace("  ", " ")
     };
-    let mut all: Vec<(String, String)> = [
+    let known = [
         ("CPU", host.cpu_model.clone()),
         ("CPUs", if host.cpus > 0 { allowed } else { String::new() }),
-        ("quota", host.cgroup_quota.map_or_else(String::new, |quota| format!("{quota} CPUs"))),
+        ("quota", quota),
         ("memory", if host.memory_mib > 0 { format!("{} MiB", host.memory_mib) } else { String::new() }),
         ("distribution", host.distribution.clone()),
         ("kernel", host.kernel.clone()),
@@ -296,11 +294,14 @@ pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
         ("started", report.head.started_at.clone()),
         ("seed", report.head.seed.to_string()),
         ("samehost", report.head.samehost_version.clone()),
-    ]
-    .into_iter()
-    .map(|(label, value)| (label.to_owned(), clean(&value)))
-    .collect();
-    all.extend(host.sysctls.iter().map(|(name, value)| (clean(name), clean(value))));
+    ];
+    let mut all = Vec::new();
+    for (label, value) in known {
+        all.push((label.to_owned(), clean(&value)));
+    }
+    for (name, value) in &host.sysctls {
+        all.push((clean(name), clean(value)));
+    }
     all.retain(|(_, value)| !value.trim().is_empty());
     all
 }
@@ -308,24 +309,21 @@ pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
 /// Explains how the numbers were obtained, for readers who have only this page.
 pub(crate) fn method(report: &Report) -> String {
     let plan = &report.head.plan;
-    let trial = plan.trial_s.map_or_else(
-        || "One run of the operation is a trial.".to_owned(),
-        |s| match head::slices(plan) {
-            Some(slices) => format!(
-                "In a round the connections of all arms are open and take turns in {slices}; {} of each arm are one sample.",
-                format_seconds(s)
-            ),
-            None => format!("A trial is {} of checked operations.", format_seconds(s)),
-        },
-    );
-    let compared = if report.analysis.comparisons.is_empty() {
-        return format!("{trial} Values are medians over trials.");
-    } else {
-        let often = if plan.control { "twice" } else { "once" };
-        format!(
-            "Every block runs each arm {often}, in a random order, so that what changes with time meets all arms alike."
-        )
+    let trial = match (plan.trial_s, head::slices(plan)) {
+        (None, _) => "One run of the operation is a trial.".to_owned(),
+        (Some(seconds), Some(slices)) => format!(
+            "In a round the connections of all arms are open and take turns in {slices}; {} of each arm are one sample.",
+            format_seconds(seconds)
+        ),
+        (Some(seconds), None) => format!("A trial is {} of checked operations.", format_seconds(seconds)),
     };
+    if report.analysis.comparisons.is_empty() {
+        return format!("{trial} Values are medians over trials.");
+    }
+    let often = if plan.control { "twice" } else { "once" };
+    let compared = format!(
+        "Every block runs each arm {often}, in a random order, so that what changes with time meets all arms alike."
+    );
     let control = if plan.control {
         " The baseline also runs against itself. If the two differed, this report would give no verdict."
     } else {

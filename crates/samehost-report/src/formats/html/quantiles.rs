@@ -1,5 +1,5 @@
-//! Latency by percentile, and the shift plot. Both pool the requests of all trials; verdicts are never based
-//! on them.
+//! Latency by percentile, and the shift plot (Doksum 1974). Both pool the requests of all trials, which share connections, memory
+//! layout and minute; verdicts are never based on them (docs/method.md §8).
 
 use samehost_analysis::{HistogramError, Shift, quantiles_for_shift};
 use samehost_model::Trial;
@@ -7,14 +7,14 @@ use samehost_model::human::{format_ratio_aligned, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Grid, Span};
 use crate::measurement::view::{View, trials};
 
 const QUANTILES: [f64; 25] = [
     0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95,
     0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999,
 ];
+/// Those of them that have a label on the axis.
 const TICKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
 /// Position of a quantile on the axis: the number of nines.
@@ -27,11 +27,22 @@ fn label(quantile: f64) -> String {
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// One point: the quantiles of the baseline, and of each candidate with the baseline's.
 struct Level {
     label: String,
     baseline: (Series, Vec<Shift>),
     candidates: Vec<(Series, Vec<Shift>)>,
+}
+
+impl Level {
+    /// Quantiles of each arm, 0 to 1, with their latencies in microseconds; the baseline first.
+    fn latencies(&self) -> Vec<(&Series, Vec<(f64, f64)>)> {
+        let (series, own) = &self.baseline;
+        let mut all = vec![(series, own.iter().map(|shift| (shift.quantile, shift.baseline_us)).collect())];
+        for (series, shifts) in &self.candidates {
+            all.push((series, shifts.iter().map(|shift| (shift.quantile, shift.candidate_us)).collect()));
+        }
+        all
+    }
 }
 
 fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
@@ -61,7 +72,10 @@ fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
 /// Both charts, where there are histograms. Fails when a stored histogram is corrupt.
 pub(crate) fn charts(view: &View<'_>) -> Result<Vec<Chart>, HistogramError> {
     let levels = levels(view)?;
-    Ok([by_percentile(view, &levels), shift(view, &levels)].into_iter().flatten().collect())
+    let mut charts = Vec::new();
+    charts.extend(by_percentile(view, &levels));
+    charts.extend(shift(view, &levels));
+    Ok(charts)
 }
 
 fn axis(quantiles: &[f64]) -> serde_json::Value {
@@ -85,15 +99,12 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
     for level in levels {
         let mut traces = Vec::new();
         let (mut values, mut quantiles) = (Vec::new(), Vec::new());
-        let mut add = |series: &Series, of: &[(f64, f64)]| {
+        for (series, latencies) in level.latencies() {
             let mut marks = Marks::default();
-            for (quantile, us) in of.iter().copied().filter(|(_, us)| *us > 0.0) {
+            for (quantile, us) in latencies.into_iter().filter(|(_, us)| *us > 0.0) {
                 let text = format!("{}: {}", label(quantile), format_value(us, "us"));
-                marks.push(
-                    place(quantile),
-                    us,
-                    chart::hover(&[series.name.clone(), level.label.clone(), text]),
-                );
+                let hover = chart::hover(&[series.name.clone(), level.label.clone(), text]);
+                marks.push(place(quantile), us, hover);
                 values.push(us);
                 quantiles.push(quantile);
                 table.push(vec![
@@ -106,18 +117,16 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);
             traces.push(trace);
-        };
-        let (series, own) = &level.baseline;
-        add(series, &own.iter().map(|s| (s.quantile, s.baseline_us)).collect::<Vec<_>>());
-        for (series, shifts) in &level.candidates {
-            add(series, &shifts.iter().map(|s| (s.quantile, s.candidate_us)).collect::<Vec<_>>());
         }
         if !values.is_empty() {
             let layout = chart::layout(&axis(&quantiles), &chart::log_axis("latency", "us", values), 400);
             views.push(ChartView { label: level.label.clone(), traces, layout });
         }
     }
-    (!views.is_empty()).then(|| Chart {
+    if views.is_empty() {
+        return None;
+    }
+    Some(Chart {
         id: "percentiles".into(),
         title: "Latency by percentile".into(),
         about:
@@ -140,7 +149,6 @@ fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> Strin
     ])
 }
 
-/// Shapes for the margin and the line at ratio 1.
 fn margin_band(margin: f64) -> serde_json::Value {
     json!([
         { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),
@@ -159,7 +167,8 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
     ]);
     let mut views = Vec::new();
     for level in levels.iter().filter(|level| !level.candidates.is_empty()) {
-        let base = &level.baseline.0.name;
+        let (baseline, _) = &level.baseline;
+        let base = &baseline.name;
         let (mut traces, mut ratios, mut quantiles) = (Vec::new(), vec![1.0], Vec::new());
         for (series, shifts) in &level.candidates {
             let mut marks = Marks::default();
@@ -188,7 +197,10 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         layout["shapes"] = margin_band(view.report.head.plan.margin);
         views.push(ChartView { label: level.label.clone(), traces, layout });
     }
-    (!views.is_empty()).then(|| Chart {
+    if views.is_empty() {
+        return None;
+    }
+    Some(Chart {
         id: "shift".into(),
         title: "Shift by percentile".into(),
         about:

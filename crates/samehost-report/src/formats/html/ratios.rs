@@ -5,21 +5,21 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Span, count, truncate};
+use crate::layout::{Align, Column, Grid, Span, count, truncate};
 use crate::measurement::view::{self, View};
 use crate::measurement::words;
 use crate::measurement::words::interval;
 
-/// Verdict, colour, symbol.
+/// How each verdict looks: its colour, and a symbol for readers who do not tell colours apart.
 const LOOKS: [(Verdict, &str, &str); 4] = [
     (Verdict::Faster, "$good", "circle"),
     (Verdict::Slower, "$bad", "square"),
     (Verdict::Equivalent, "$plain", "diamond"),
     (Verdict::Inconclusive, "$doubt", "circle-open"),
 ];
+/// Key of the series that shows how far the baseline may differ from itself.
 const FLOOR: &str = "floor";
-/// Maximum length of an axis label.
+/// Characters of an axis label at most; more are cut, and the hover text and the table have all.
 const LABEL: usize = 30;
 
 struct Row<'a> {
@@ -30,34 +30,35 @@ struct Row<'a> {
     floor: Option<f64>,
 }
 
-/// The chart; `None` without comparisons.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+    let mut drawings: Vec<(String, Vec<Row<'_>>)> = Vec::new();
+    if view.is_sweep() {
+        for metric in view.metrics() {
+            drawings.push((words::title(&metric.name), rows(view, std::slice::from_ref(metric))));
+        }
+    } else {
+        drawings.push((String::new(), rows(view, view.metrics())));
+    }
     let mut views = Vec::new();
     let mut table = table_head(view);
     let mut has_floor = false;
-    let mut add = |label: String, rows: &[Row<'_>]| {
-        if !rows.is_empty() {
-            has_floor |= rows.iter().any(|row| row.floor.is_some());
-            views.push(ChartView { label, traces: traces(view, rows), layout: layout(view, rows) });
-            rows.iter().for_each(|row| table.push(cells(view, row)));
+    for (label, rows) in drawings {
+        if rows.is_empty() {
+            continue;
         }
-    };
-    if view.is_sweep() {
-        for metric in view.metrics() {
-            add(words::title(&metric.name), &rows(view, std::slice::from_ref(metric)));
+        views.push(ChartView { label, traces: traces(view, &rows), layout: layout(view, &rows) });
+        for row in &rows {
+            has_floor |= row.floor.is_some();
+            table.push(cells(view, row));
         }
-    } else {
-        add(String::new(), &rows(view, view.metrics()));
     }
     if views.is_empty() {
         return None;
     }
-    let candidates = view.candidates();
-    let mut series: Vec<Series> = if candidates.len() > 1 {
-        candidates.iter().map(|name| Series::of(view, name)).collect()
-    } else {
-        Vec::new()
-    };
+    let mut series: Vec<Series> = view.candidates().iter().map(|name| Series::of(view, name)).collect();
+    if series.len() == 1 {
+        series.clear();
+    }
     if has_floor {
         series.push(Series::other(FLOOR, "self-check", "$floor"));
     }
@@ -102,37 +103,35 @@ fn rows<'a>(view: &View<'a>, metrics: &'a [MetricInfo]) -> Vec<Row<'a>> {
 /// Both ends of an interval, if they are positive and finite, as the logarithmic axis requires.
 fn both(comparison: &Comparison) -> Option<[f64; 2]> {
     let ends = [comparison.ci_low?, comparison.ci_high?];
-    ends.iter().all(|end| end.is_finite() && *end > 0.0).then_some(ends)
+    if ends.iter().all(|end| end.is_finite() && *end > 0.0) { Some(ends) } else { None }
 }
 
 fn traces(view: &View<'_>, rows: &[Row<'_>]) -> Vec<Value> {
     let mut traces = Vec::new();
-    let floors: Vec<_> = rows
-        .iter()
-        .enumerate()
-        .filter_map(|(at, row)| row.floor.map(|f| ([1.0 / (1.0 + f), 1.0 + f], [at as f64; 2])))
-        .collect();
+    let mut floors = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let Some(floor) = row.floor else { continue };
+        floors.push(([1.0 / (1.0 + floor), 1.0 + floor], [at as f64; 2]));
+    }
     if !floors.is_empty() {
         traces.push(chart::segments(FLOOR, "$floor", 9, &floors));
     }
     for name in view.candidates() {
         let series = Series::of(view, &name);
         for (verdict, colour, symbol) in LOOKS {
-            let these: Vec<(usize, &Row<'_>)> = rows
-                .iter()
-                .enumerate()
-                .filter(|(_, row)| row.name == name && row.comparison.verdict == verdict)
-                .collect();
-            if these.is_empty() {
-                continue;
-            }
-            let intervals: Vec<_> =
-                these.iter().filter_map(|(at, row)| Some((both(row.comparison)?, [*at as f64; 2]))).collect();
-            traces.push(chart::segments(&series.key, colour, 2, &intervals));
+            let mut intervals = Vec::new();
             let mut marks = Marks::default();
-            for (at, row) in these {
+            for (at, row) in rows.iter().enumerate() {
+                if row.name != name || row.comparison.verdict != verdict {
+                    continue;
+                }
+                intervals.extend(both(row.comparison).map(|ends| (ends, [at as f64; 2])));
                 marks.push(row.comparison.ratio, at as f64, hover(view, row));
             }
+            if marks.x.is_empty() {
+                continue;
+            }
+            traces.push(chart::segments(&series.key, colour, 2, &intervals));
             let mut trace = chart::points(&series, "markers", &marks);
             trace["marker"] = json!({ "color": colour, "symbol": symbol, "size": 10, "line": { "width": 2, "color": colour } });
             traces.push(trace);
@@ -144,37 +143,39 @@ fn traces(view: &View<'_>, rows: &[Row<'_>]) -> Vec<Value> {
 fn hover(view: &View<'_>, row: &Row<'_>) -> String {
     let c = row.comparison;
     let unit = &row.metric.unit;
-    chart::hover(&[
-        row.label.clone(),
-        format!(
-            "{} ÷ {} = {}{}",
-            row.name,
-            view.name(&c.baseline),
-            format_ratio_aligned(c.ratio),
-            interval(c).map_or_else(String::new, |interval| format!(" ({interval})"))
-        ),
-        format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit)),
-        row.floor.map_or_else(String::new, |floor| format!("self-check within ±{}", format_percent(floor))),
-        format!("{}, {}", words::cell(Some(row.metric), c), count(c.blocks as usize, "block")),
-    ])
+    let mut ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
+    if let Some(interval) = interval(c) {
+        ratio.push_str(&format!(" ({interval})"));
+    }
+    let values =
+        format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit));
+    let mut lines = vec![row.label.clone(), ratio, values];
+    if let Some(floor) = row.floor {
+        lines.push(format!("self-check within ±{}", format_percent(floor)));
+    }
+    lines.push(format!("{}, {}", words::cell(Some(row.metric), c), count(c.blocks as usize, "block")));
+    chart::hover(&lines)
 }
 
 fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
     let margin = view.report.head.plan.margin;
-    let ends = rows.iter().flat_map(|row| {
-        let floor = row.floor.map_or(1.0, |floor| 1.0 + floor);
-        let [low, high] = both(row.comparison).unwrap_or([row.comparison.ratio; 2]);
-        [low, high, floor, 1.0 / floor]
-    });
-    let base = view.groups.first().map_or_else(String::new, |group| view.name(&group.baseline.id));
-    let title = format!("{} ÷ {base}", view.candidates().join(", "));
-    let side = rows.first().map(better).filter(|side| rows.iter().all(|row| better(row) == *side));
-    let side = side.map_or_else(String::new, |side| format!(" ({side} is better)"));
-    let x = chart::log_axis(
-        &format!("{}{side}", truncate(&title, 40)),
-        "",
-        ends.chain([1.0, 1.0 + margin, 1.0 / (1.0 + margin)]),
-    );
+    let mut ends = vec![1.0, 1.0 + margin, 1.0 / (1.0 + margin)];
+    for row in rows {
+        let floor = 1.0 + row.floor.unwrap_or(0.0);
+        ends.extend(both(row.comparison).unwrap_or([row.comparison.ratio; 2]));
+        ends.extend([floor, 1.0 / floor]);
+    }
+    let base = match view.groups.first() {
+        Some(group) => view.name(&group.baseline.id),
+        None => String::new(),
+    };
+    let mut title = truncate(&format!("{} ÷ {base}", view.candidates().join(", ")), 40);
+    if let Some(first) = rows.first()
+        && rows.iter().all(|row| better(row) == better(first))
+    {
+        title.push_str(&format!(" ({} is better)", better(first)));
+    }
+    let x = chart::log_axis(&title, "", ends);
     let texts: Vec<String> = rows.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
     let y = json!({
         "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
@@ -212,8 +213,8 @@ fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {
         Span::plain(format_value(c.baseline_value, &row.metric.unit)),
         Span::plain(format_value(c.candidate_value, &row.metric.unit)),
         Span::plain(format_ratio_aligned(c.ratio)),
-        Span::plain(interval(c).unwrap_or_else(|| "–".into())),
-        Span::plain(row.floor.map_or_else(|| "–".into(), format_percent)),
+        Span::plain(interval(c).as_deref().unwrap_or("–")),
+        Span::plain(row.floor.map(format_percent).as_deref().unwrap_or("–")),
         Span::new(words::tone(c.verdict), words::cell(Some(row.metric), c)),
     ]
 }

@@ -5,15 +5,16 @@ use samehost_analysis::{Knee, Ladder, Step, StepState, find_ladders};
 use samehost_model::human::{capitalised, format_percent, format_rate, format_value};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Family, MetricInfo, Point};
+use samehost_stats::Interval;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Grid, Span};
+use crate::measurement::ladder::part;
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words;
 
-/// Metrics that share a chart: title of the chart, and whether a metric belongs to it.
+/// Metrics that share a chart: its title where there are several, and whether a metric belongs to it.
 type Kind = (&'static str, fn(&MetricInfo) -> bool);
 const KINDS: [Kind; 3] = [("Throughput", is_rate), ("Latency", is_time), ("Other metrics", is_other)];
 
@@ -29,7 +30,6 @@ fn is_other(metric: &MetricInfo) -> bool {
     !is_rate(metric) && !is_time(metric)
 }
 
-/// A swept parameter with the position of each of its values.
 struct Along<'a> {
     parameter: &'a Parameter,
     /// Value and label, in ascending order.
@@ -39,13 +39,21 @@ struct Along<'a> {
 impl Along<'_> {
     fn place(&self, point: &Point) -> Option<f64> {
         let text = self.parameter.value(point);
-        self.places.iter().find(|(_, known)| *known == text).map(|(value, _)| *value)
+        let (value, _) = self.places.iter().find(|(_, known)| *known == text)?;
+        Some(*value)
+    }
+
+    fn label(&self, place: f64) -> &str {
+        match self.places.iter().find(|(value, _)| *value == place) {
+            Some((_, label)) => label,
+            None => "",
+        }
     }
 }
 
 pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
-    for (number, along) in view.varying.iter().filter_map(|p| along(view, p)).enumerate() {
+    for (number, along) in view.varying.iter().filter_map(|parameter| along(view, parameter)).enumerate() {
         for (kind, (title, belongs)) in KINDS.into_iter().enumerate() {
             let metrics = view.metrics().iter().filter(|metric| belongs(metric));
             let id = format!("sweep-{number}-{kind}");
@@ -66,11 +74,10 @@ fn along<'a>(view: &View<'_>, parameter: &'a Parameter) -> Option<Along<'a>> {
             places.push((value, text));
         }
     }
-    places.sort_by(|a, b| a.0.total_cmp(&b.0));
-    (places.len() > 1).then_some(Along { parameter, places })
+    places.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    if places.len() > 1 { Some(Along { parameter, places }) } else { None }
 }
 
-/// The value of a parameter at a point as a number, where it is one.
 fn number(parameter: &Parameter, point: &Point) -> Option<f64> {
     match parameter {
         Parameter::Connections => Some(f64::from(point.connections)),
@@ -81,7 +88,6 @@ fn number(parameter: &Parameter, point: &Point) -> Option<f64> {
     }
 }
 
-/// One arm at one point: median and interval over its trials.
 struct Spot {
     x: f64,
     value: f64,
@@ -91,14 +97,23 @@ struct Spot {
 
 fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> Option<Spot> {
     let values = view::values(view.report, &arm.id, |trial| metric.value(trial));
-    let value = samehost_stats::median(&values).filter(|value| *value > 0.0)?;
-    let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
-    // With fewer trials the interval is so wide that the band would hide the lines.
-    let enough = logs.len() >= samehost_stats::SIGNED_RANK_FROM;
-    let estimate = samehost_stats::estimate(&logs, view.report.head.plan.confidence).filter(|_| enough);
-    let interval = estimate.and_then(|estimate| estimate.interval).map(|i| (i.low, i.high));
-    let interval = interval.filter(|(low, high)| low.is_finite() && high.is_finite() && *low > 0.0);
+    let value = samehost_stats::median(&values)?;
+    if value <= 0.0 {
+        return None;
+    }
+    let interval = interval(&values, view.report.head.plan.confidence);
     Some(Spot { x: along.place(&arm.point)?, value, interval, trials: values.len() })
+}
+
+/// The interval of the typical trial, from signed ranks of logarithms; `None` for an axis on which it cannot be drawn, and of so few
+/// trials that it would be wide enough to hide the lines.
+fn interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
+    if logs.len() < samehost_stats::SIGNED_RANK_FROM {
+        return None;
+    }
+    let Interval { low, high } = samehost_stats::estimate(&logs, confidence)?.interval?;
+    if low.is_finite() && high.is_finite() && low > 0.0 { Some((low, high)) } else { None }
 }
 
 /// One view of a sweep: a metric at fixed values of all other parameters.
@@ -111,15 +126,14 @@ struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    /// Points of a series in ascending order.
     fn spots(&self, series: &Series) -> Vec<Spot> {
-        let arms = self
-            .view
-            .arms(&series.name)
-            .filter(|arm| self.view.point_but(self.along.parameter, &arm.point) == self.level);
-        let mut spots: Vec<Spot> =
-            arms.filter_map(|arm| spot(self.view, arm, self.metric, self.along)).collect();
-        spots.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let mut spots = Vec::new();
+        for arm in self.view.arms(&series.name) {
+            if self.view.point_but(self.along.parameter, &arm.point) == self.level {
+                spots.extend(spot(self.view, arm, self.metric, self.along));
+            }
+        }
+        spots.sort_by(|one: &Spot, other| one.x.total_cmp(&other.x));
         spots
     }
 
@@ -132,8 +146,10 @@ impl Panel<'_> {
             let mut marks = Marks::default();
             for spot in &spots {
                 values.push(spot.value);
-                values.extend(spot.interval.into_iter().flat_map(|(low, high)| [low, high]));
-                let at = self.along.places.iter().find(|(x, _)| *x == spot.x).map_or("", |(_, text)| text);
+                if let Some((low, high)) = spot.interval {
+                    values.extend([low, high]);
+                }
+                let at = self.along.label(spot.x);
                 let hover = hover(&series, self.metric, self.level, self.swept, at, spot);
                 marks.push(spot.x, spot.value, hover);
                 table.push(cells(self.metric, self.level, at, &series, spot));
@@ -157,16 +173,18 @@ impl Panel<'_> {
     }
 }
 
-/// Intervals of a series as a band, if at least two points have one.
 fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
-    let banded: Vec<(f64, (f64, f64))> =
-        spots.iter().filter_map(|spot| Some((spot.x, spot.interval?))).collect();
-    (banded.len() > 1).then(|| {
-        let x: Vec<f64> = banded.iter().map(|(x, _)| *x).collect();
-        let low: Vec<f64> = banded.iter().map(|(_, (low, _))| *low).collect();
-        let high: Vec<f64> = banded.iter().map(|(_, (_, high))| *high).collect();
-        chart::band(series, &x, &low, &high)
-    })
+    let (mut x, mut lows, mut highs) = (Vec::new(), Vec::new(), Vec::new());
+    for spot in spots {
+        let Some((low, high)) = spot.interval else { continue };
+        x.push(spot.x);
+        lows.push(low);
+        highs.push(high);
+    }
+    if x.len() < 2 {
+        return None;
+    }
+    Some(chart::band(series, &x, &lows, &highs))
 }
 
 /// Title of a chart: the metric if there is only one, else the common name.
@@ -221,32 +239,44 @@ fn sweep(
 
 fn hover(series: &Series, metric: &MetricInfo, level: &str, swept: &str, at: &str, spot: &Spot) -> String {
     let unit = &metric.unit;
-    chart::hover(&[
+    let mut lines = vec![
         series.name.clone(),
         level.to_owned(),
         format!("{swept}: {at}"),
         format!("{}: {}", words::title(&metric.name), format_value(spot.value, unit)),
-        spot.interval.map_or_else(String::new, |(low, high)| {
-            format!("from {} to {}", format_value(low, unit), format_value(high, unit))
-        }),
-        format!("{} trials", spot.trials),
-    ])
+    ];
+    if let Some((low, high)) = spot.interval {
+        lines.push(format!("from {} to {}", format_value(low, unit), format_value(high, unit)));
+    }
+    lines.push(format!("{} trials", spot.trials));
+    chart::hover(&lines)
 }
 
 fn cells(metric: &MetricInfo, level: &str, at: &str, series: &Series, spot: &Spot) -> Vec<Span> {
-    let end = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format_value(v, &metric.unit));
+    let (low, high) = match spot.interval {
+        Some((low, high)) => (Some(low), Some(high)),
+        None => (None, None),
+    };
     vec![
         Span::plain(words::title(&metric.name)),
         Span::plain(level),
         Span::plain(at),
         Span::plain(&series.name),
         Span::plain(format_value(spot.value, &metric.unit)),
-        Span::plain(end(spot.interval.map(|interval| interval.0))),
-        Span::plain(end(spot.interval.map(|interval| interval.1))),
+        Span::plain(value_or_dash(low, &metric.unit)),
+        Span::plain(value_or_dash(high, &metric.unit)),
         Span::plain(spot.trials.to_string()),
     ]
 }
 
+fn value_or_dash(value: Option<f64>, unit: &str) -> String {
+    match value {
+        Some(value) => format_value(value, unit),
+        None => "–".to_owned(),
+    }
+}
+
+/// What a picture of ladders shows of each step: its title, its unit, and where it is read.
 type Read = (&'static str, &'static str, fn(&Step) -> Option<f64>);
 const SHOWN: [Read; 3] = [
     ("latency p99", "us", |step| step.p99_us),
@@ -262,7 +292,6 @@ fn state(state: StepState) -> (&'static str, &'static str) {
     }
 }
 
-/// The chart of all ladders; `None` without ladders.
 pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
     let ladders = find_ladders(view.report);
     let mut levels: Vec<&Point> = Vec::new();
@@ -286,20 +315,24 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
         let label = view.point_but(&Parameter::Rate, level);
         let these: Vec<&Ladder> = ladders.iter().filter(|ladder| ladder.level == *level).collect();
         for ladder in &these {
-            ladder.steps.iter().for_each(|step| table.push(ladder_cells(&label, ladder, step)));
+            for step in &ladder.steps {
+                table.push(ladder_cells(&label, ladder, step));
+            }
         }
-        views.extend(SHOWN.iter().filter_map(|read| picture(view, &these, &label, *read)));
+        for read in SHOWN {
+            views.extend(picture(view, &these, &label, read));
+        }
     }
     if views.is_empty() {
         return None;
     }
-    let series = ladders.iter().map(|ladder| Series::of(view, &clean(&ladder.name)));
     let mut unique: Vec<Series> = Vec::new();
-    series.for_each(|series| {
+    for ladder in &ladders {
+        let series = Series::of(view, &clean(&ladder.name));
         if !unique.contains(&series) {
             unique.push(series);
         }
-    });
+    }
     Some(Chart {
         id: "rates".into(),
         title: "Latency against offered rate".into(),
@@ -313,44 +346,45 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
     })
 }
 
+fn upright(series: &Series, rate: f64, heights: [f64; 2]) -> serde_json::Value {
+    let mut knee = chart::segments(&series.key, &series.colour, 2, &[([rate; 2], heights)]);
+    knee["line"]["dash"] = json!("dot");
+    knee["mode"] = json!("lines+text");
+    knee["text"] = json!(["", format!("{} takes off", super::chart(&series.name)), ""]);
+    knee["textposition"] = json!("top left");
+    knee["textfont"] = json!({ "color": "$ink", "size": 12 });
+    knee["cliponaxis"] = json!(false);
+    knee
+}
+
 fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Option<ChartView> {
     let (title, unit, read) = read;
-    let values = || ladders.iter().flat_map(|l| &l.steps).filter_map(read).filter(|v| *v > 0.0);
-    let (low, high) = chart::ends(values())?;
-    let mut rates: Vec<f64> = ladders.iter().flat_map(|l| &l.steps).map(|step| step.rate_per_s).collect();
+    let (mut values, mut rates) = (Vec::new(), Vec::new());
+    for step in ladders.iter().flat_map(|ladder| &ladder.steps) {
+        rates.push(step.rate_per_s);
+        values.extend(read(step).filter(|value| *value > 0.0));
+    }
     rates.sort_by(f64::total_cmp);
+    let (low, high) = chart::ends(values.iter().copied())?;
     let mut traces = Vec::new();
     for ladder in ladders {
         let series = Series::of(view, &clean(&ladder.name));
         if let Knee::At { step, .. } = ladder.knee {
-            let rate = ladder.steps[step].rate_per_s;
-            let mut knee = chart::segments(&series.key, &series.colour, 2, &[([rate; 2], [low, high])]);
-            knee["line"]["dash"] = json!("dot");
-            knee["mode"] = json!("lines+text");
-            knee["text"] = json!(["", format!("{} takes off", super::chart(&series.name)), ""]);
-            knee["textposition"] = json!("top left");
-            knee["textfont"] = json!({ "color": "$ink", "size": 12 });
-            knee["cliponaxis"] = json!(false);
-            traces.push(knee);
+            traces.push(upright(&series, ladder.steps[step].rate_per_s, [low, high]));
         }
         let mut marks = Marks::default();
         let mut symbols = Vec::new();
         for step in &ladder.steps {
             let Some(value) = read(step).filter(|value| *value > 0.0) else { continue };
-            let (symbol, said) = state(step.state);
-            let part = part(ladder, step).map_or_else(String::new, |part| format!(" ({part} of capacity)"));
+            let (symbol, state) = state(step.state);
+            let offered = match part(ladder, step.rate_per_s) {
+                Some(part) => format!("offered {} ({part} of capacity)", format_rate(step.rate_per_s)),
+                None => format!("offered {}", format_rate(step.rate_per_s)),
+            };
+            let value_text = format!("{title}: {}", format_value(value, unit));
+            let hover = [series.name.clone(), label.to_owned(), offered, value_text, state.to_owned()];
             symbols.push(symbol);
-            marks.push(
-                step.rate_per_s,
-                value,
-                chart::hover(&[
-                    series.name.clone(),
-                    label.to_owned(),
-                    format!("offered {}{part}", format_rate(step.rate_per_s)),
-                    format!("{title}: {}", format_value(value, unit)),
-                    said.to_owned(),
-                ]),
-            );
+            marks.push(step.rate_per_s, value, chart::hover(&hover));
         }
         let mut trace = chart::points(&series, "lines+markers", &marks);
         trace["marker"]["symbol"] = json!(symbols);
@@ -358,28 +392,20 @@ fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Opt
     }
     let mut x = chart::log_axis("offered rate", "per_s", rates);
     x["showgrid"] = json!(true);
-    let y = chart::log_axis(title, unit, values());
+    let y = chart::log_axis(title, unit, values);
     let parts: Vec<&str> = [title, label].into_iter().filter(|part| !part.is_empty()).collect();
     Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 420) })
 }
 
-/// Rate as a percentage of the baseline's capacity.
-fn part(ladder: &Ladder, step: &Step) -> Option<String> {
-    let capacity = ladder.baseline_capacity_per_s.filter(|capacity| *capacity > 0.0)?;
-    Some(format_percent((100.0 * step.rate_per_s / capacity).round() / 100.0))
-}
-
 fn ladder_cells(label: &str, ladder: &Ladder, step: &Step) -> Vec<Span> {
-    let value =
-        |value: Option<f64>, unit: &str| value.map_or_else(|| "–".to_owned(), |v| format_value(v, unit));
     vec![
         Span::plain(label),
         Span::plain(&ladder.name),
         Span::plain(format_rate(step.rate_per_s)),
-        Span::plain(part(ladder, step).unwrap_or_else(|| "–".into())),
-        Span::plain(value(step.achieved_per_s, "per_s")),
-        Span::plain(value(step.mean_us, "us")),
-        Span::plain(value(step.p99_us, "us")),
+        Span::plain(part(ladder, step.rate_per_s).unwrap_or_else(|| "–".into())),
+        Span::plain(value_or_dash(step.achieved_per_s, "per_s")),
+        Span::plain(value_or_dash(step.mean_us, "us")),
+        Span::plain(value_or_dash(step.p99_us, "us")),
         Span::plain(state(step.state).1),
     ]
 }

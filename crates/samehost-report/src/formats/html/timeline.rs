@@ -7,8 +7,7 @@ use samehost_model::{MetricInfo, Trial};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::Span;
+use crate::layout::{Align, Column, Grid, Span};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -36,27 +35,32 @@ const STATES: [(State, &str, &str); 5] = [
 ];
 
 fn state(trial: &Trial) -> State {
-    match () {
-        () if trial.invalid.is_some() => State::Void,
-        () if trial.set_aside => State::SetAside,
-        () if !trial.polluted.is_empty() => State::Disturbed,
-        () if trial.control => State::Control,
-        () => State::Good,
+    if trial.invalid.is_some() {
+        State::Void
+    } else if trial.set_aside {
+        State::SetAside
+    } else if !trial.polluted.is_empty() {
+        State::Disturbed
+    } else if trial.control {
+        State::Control
+    } else {
+        State::Good
     }
 }
 
 fn called(state: State) -> &'static str {
-    STATES.iter().find(|(known, ..)| *known == state).map_or("", |(.., name)| name)
+    match STATES.iter().find(|(known, ..)| *known == state) {
+        Some((.., name)) => name,
+        None => "",
+    }
 }
 
-/// Why the trial was disturbed or is void.
 fn reason(trial: &Trial) -> String {
     let mut reasons: Vec<String> = trial.polluted.iter().map(|reason| clean(reason)).collect();
     reasons.extend(trial.invalid.as_deref().map(clean));
     reasons.join("; ")
 }
 
-/// The chart; `None` when no trial has a value.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let mut table = Grid::new(vec![
         Column::new("trial", Align::Right),
@@ -69,16 +73,18 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         Column::new("why", Align::Left),
     ]);
     let shown = if view.is_sweep() { 1 } else { SHOWN };
-    let has_values =
-        |metric: &&MetricInfo| view.report.trials.iter().any(|trial| metric.value(trial).is_some());
-    let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).take(shown).collect();
+    let mut metrics: Vec<&MetricInfo> = view.metrics().iter().collect();
+    metrics.retain(|metric| view.report.trials.iter().any(|trial| metric.value(trial).is_some()));
     let mut views = Vec::new();
-    for (first, metric) in metrics.into_iter().enumerate().map(|(i, metric)| (i == 0, metric)) {
+    for (index, metric) in metrics.into_iter().take(shown).enumerate() {
         for group in &view.groups {
-            views.extend(picture(view, group, metric, first, &mut table));
+            views.extend(picture(view, group, metric, index == 0, &mut table));
         }
     }
-    (!views.is_empty()).then(|| Chart {
+    if views.is_empty() {
+        return None;
+    }
+    Some(Chart {
         id: "trials".into(),
         title: "Trials over time".into(),
         about: "Every trial in the order in which it was made; a slope is drift. Filled: good. ○ control, \

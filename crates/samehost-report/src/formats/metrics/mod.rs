@@ -15,38 +15,29 @@ pub use of_report::metrics_of_report;
 pub(crate) use of_report::render;
 pub use of_scan::{Found, metrics_of_scan};
 
-/// How a metric behaves over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Goes up and down.
     Gauge,
     /// Only grows, until what counts is started again.
     Counter,
-    /// How values are spread.
     Histogram,
 }
 
-/// What a value counts or measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricUnit {
     /// Things, in braces: `{hop}`.
     Of(&'static str),
     Seconds,
-    /// Operations per second.
     PerSecond,
     BytesPerSecond,
-    /// A part of one.
     Ratio,
-    /// A flag.
     None,
 }
 
-/// A metric with all its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// Words with dots.
+    /// Words with dots, without the unit.
     pub name: &'static str,
-    /// What it says, in a sentence.
     pub help: &'static str,
     pub kind: MetricKind,
     pub unit: MetricUnit,
@@ -55,22 +46,18 @@ pub struct Metric {
     pub distributions: Vec<Distribution>,
 }
 
-/// How many values were at most so much, and what they are of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// As those of a sample.
     pub labels: Vec<(&'static str, String)>,
-    /// Upper bounds, ascending.
+    /// Upper bounds, ascending, and how many values are at most each of them.
     pub bounds: Vec<f64>,
-    /// How many values are at most each of them.
     pub at_most: Vec<u64>,
     pub count: u64,
     pub sum: f64,
-    /// For how long they were gathered until now, in seconds: they begin anew with each scan.
+    /// Seconds for which they were gathered until now: they begin anew with each scan.
     pub seconds: f64,
 }
 
-/// A value, and what it is of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Names with dots, and values of which there are few.
@@ -82,9 +69,7 @@ impl Metric {
     fn gauge(name: &'static str, unit: MetricUnit, help: &'static str, samples: Vec<Sample>) -> Self {
         Metric { name, help, kind: MetricKind::Gauge, unit, samples, distributions: Vec::new() }
     }
-}
 
-impl Metric {
     fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.distributions.is_empty()
     }
@@ -96,13 +81,11 @@ impl Sample {
     }
 }
 
-// OTLP as JSON: an `ExportMetricsServiceRequest` in the JSON mapping of protobuf.
-
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`; the JSON mapping of OTLP has enumerations as numbers.
 const CUMULATIVE: u32 = 2;
 
-/// Renders metrics as the body of a request to an OTLP receiver. `resource` is what they are of: names and values;
-/// `unix_nanos` is the time of their values.
+/// Renders metrics as the body of a request to an OTLP receiver: an `ExportMetricsServiceRequest` in the JSON mapping of protobuf.
+/// `resource` is what they are of: names and values; `unix_nanos` is the time of their values. Those without a value are left out.
 #[must_use]
 pub fn metrics_as_otlp(
     metrics: &[Metric],
@@ -110,11 +93,8 @@ pub fn metrics_as_otlp(
     version: &str,
     unix_nanos: i128,
 ) -> Value {
-    let metrics: Vec<Value> = metrics
-        .iter()
-        .filter(|metric| !metric.is_empty())
-        .map(|metric| as_json(metric, unix_nanos))
-        .collect();
+    let shown = metrics.iter().filter(|metric| !metric.is_empty());
+    let metrics: Vec<Value> = shown.map(|metric| as_json(metric, unix_nanos)).collect();
     let attributes: Vec<Value> = resource.iter().map(|(name, value)| attribute(name, value)).collect();
     json!({ "resourceMetrics": [{
         "resource": { "attributes": attributes },
@@ -179,10 +159,8 @@ fn attribute(name: &str, value: &str) -> Value {
     json!({ "key": name, "value": { "stringValue": value } })
 }
 
-// Prometheus' text format, for a file that node_exporter's textfile collector reads: no timestamps, a HELP and a TYPE line for
-// each metric.
-
-/// Renders metrics in Prometheus' text format. Those without a value are left out.
+/// Renders metrics in Prometheus' text format, for a file that node_exporter's textfile collector reads: no timestamps, and a HELP and a
+/// TYPE line for each metric. Those without a value are left out.
 #[must_use]
 pub fn metrics_as_prometheus(metrics: &[Metric]) -> String {
     let mut text = String::new();
@@ -240,11 +218,11 @@ fn help(text: &str) -> String {
 }
 
 fn labels(all: &[(&'static str, String)]) -> String {
-    let each = all.iter().map(|(name, value)| {
+    let mut each = Vec::new();
+    for (name, value) in all {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        format!("{}=\"{value}\"", name.replace('.', "_"))
-    });
-    let each: Vec<String> = each.collect();
+        each.push(format!("{}=\"{value}\"", name.replace('.', "_")));
+    }
     if each.is_empty() { String::new() } else { format!("{{{}}}", each.join(",")) }
 }
 

@@ -14,12 +14,13 @@ const VERDICTS: [Verdict; 4] = [Verdict::Faster, Verdict::Slower, Verdict::Equiv
 
 type Labels = Vec<(&'static str, String)>;
 
-/// In Prometheus' text format.
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(metrics_as_prometheus(&metrics_of_report(report)).as_bytes())
 }
 
-/// Metrics of a measurement.
+/// Metrics of a measurement: each comparison with its interval and verdict, what each arm typically measured, and when it began.
+/// An arm's median has a name of its own and not `db.client.operation.duration`, for which it would be taken: that is a histogram of
+/// the operations of an application, and this is of a load that samehost made (docs/decisions/0101).
 #[must_use]
 pub fn metrics_of_report(report: &Report) -> Vec<Metric> {
     let mut metrics = Vec::from(compared(report));
@@ -104,7 +105,6 @@ fn labels_of(report: &Report, comparison: &Comparison) -> Labels {
     labels
 }
 
-/// A value of each comparison that has it.
 fn of_comparisons(report: &Report, value: fn(&Comparison) -> Option<f64>) -> Vec<Sample> {
     let mut samples = Vec::new();
     for comparison in &report.analysis.comparisons {
@@ -114,7 +114,7 @@ fn of_comparisons(report: &Report, value: fn(&Comparison) -> Option<f64>) -> Vec
     samples
 }
 
-/// The typical value of each arm. What is none of these units is left out.
+/// The typical value of each arm, a metric for each dimension. Values in other units are left out.
 fn measured(report: &Report) -> [Metric; 4] {
     [
         Metric::gauge(
@@ -149,7 +149,9 @@ fn measured_in(report: &Report, units: &[(&str, f64)]) -> Vec<Sample> {
     let mut samples = Vec::new();
     for metric in &report.head.workload.metrics {
         let Some((_, factor)) = units.iter().find(|(unit, _)| *unit == metric.unit) else { continue };
-        samples.extend(report.head.arms.iter().filter_map(|arm| of_arm(report, arm, metric, *factor)));
+        for arm in &report.head.arms {
+            samples.extend(of_arm(report, arm, metric, *factor));
+        }
     }
     samples
 }
@@ -163,7 +165,10 @@ fn of_arm(report: &Report, arm: &Arm, metric: &MetricInfo, factor: f64) -> Optio
 
 /// The name of an arm without its point, which has labels of its own.
 fn name(report: &Report, id: &str) -> String {
-    clean(report.arm(id).map_or(id, |arm| &arm.name))
+    match report.arm(id) {
+        Some(arm) => clean(&arm.name),
+        None => clean(id),
+    }
 }
 
 fn finite(value: Option<f64>) -> Option<f64> {

@@ -13,14 +13,14 @@ use super::{Distribution, Metric, MetricKind, MetricUnit, Sample};
 const SERVICE: &str = "samehost.service";
 /// OpenTelemetry's name; its values are `tcp` and `unix` here.
 const TRANSPORT: &str = "network.transport";
-/// Services that are not known by name share this one.
+/// Services that are not known by name share this one. With names of processes as values whoever starts programs could make as many
+/// series as he likes (docs/decisions/0101).
 const OTHER: &str = "other";
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// A hop is a client program and the service that it uses; to operators it is called by the first.
 const HOP: MetricUnit = MetricUnit::Of("client");
 
-/// What a scan that succeeded found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     pub scan: &'a Scan,
@@ -32,7 +32,9 @@ pub struct Found<'a> {
     pub unexpected: Option<&'a BTreeMap<String, u32>>,
 }
 
-/// Metrics of a scan that began at `unix_seconds` and took `seconds`. Without anything found they say that it failed.
+/// Metrics of a scan that began at `unix_seconds` (since 1970) and took `seconds`. Without anything found they say that it failed.
+/// Switches are counted, and their ids are no labels (docs/decisions/0101). Where the journal of switches could not be read, or no file of
+/// expectations was given, their metrics are left out and not 0.
 #[must_use]
 pub fn metrics_of_scan(
     version: &str,
@@ -76,7 +78,9 @@ pub fn metrics_of_scan(
         metrics.extend(exchanges(found.scan));
         metrics.push(findings(found.scan));
         metrics.push(dropped(found.scan));
-        metrics.extend(found.switches.into_iter().flat_map(switches));
+        if let Some(health) = found.switches {
+            metrics.extend(switches(health));
+        }
         metrics.extend(found.unexpected.map(unexpected));
     }
     metrics
@@ -86,7 +90,6 @@ fn named(service: Option<&str>) -> String {
     service.unwrap_or(OTHER).to_owned()
 }
 
-/// The name of the service that advice is about.
 fn service_of(scan: &Scan, service: usize) -> String {
     match scan.services.get(service).and_then(|service| service.kind) {
         Some(kind) => kind.name().to_owned(),
@@ -94,60 +97,65 @@ fn service_of(scan: &Scan, service: usize) -> String {
     }
 }
 
-/// Hops and their connections, by service and transport. A service that listens has both, so that 0 can be seen.
+/// Hops and their connections, by service and transport. A service that listens has both transports, so that 0 can be seen: a series
+/// that only appears with its first hop has no increase.
 fn hops(inventory: &Inventory) -> [Metric; 2] {
-    let mut all: BTreeMap<(String, &str), (f64, f64)> = BTreeMap::new();
+    let mut hops: BTreeMap<(String, &'static str), f64> = BTreeMap::new();
+    let mut connections = BTreeMap::new();
     let listening = inventory.services.iter().map(|listening| &listening.service);
     for service in listening.chain(inventory.hops.iter().map(|hop| &hop.service)) {
         for transport in ["tcp", "unix"] {
-            all.entry((named(service.kind.as_deref()), transport)).or_default();
+            hops.insert((named(service.kind.as_deref()), transport), 0.0);
+            connections.insert((named(service.kind.as_deref()), transport), 0.0);
         }
     }
     for hop in &inventory.hops {
         let transport = if hop.is_tcp() { "tcp" } else { "unix" };
-        let (hops, connections) = all.entry((named(hop.service.kind.as_deref()), transport)).or_default();
-        *hops += 1.0;
-        *connections += f64::from(hop.connections);
+        let key = (named(hop.service.kind.as_deref()), transport);
+        *connections.entry(key.clone()).or_default() += f64::from(hop.connections);
+        *hops.entry(key).or_default() += 1.0;
     }
-    let samples = |value: fn(&(f64, f64)) -> f64| {
-        all.iter()
-            .map(|((service, transport), both)| Sample {
-                labels: vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())],
-                value: value(both),
-            })
-            .collect()
-    };
     [
         Metric::gauge(
             "samehost.hops",
             HOP,
             "Client programs connected to a service of the same host, by transport.",
-            samples(|both| both.0),
+            by_transport(hops),
         ),
         Metric::gauge(
             "samehost.connections",
             MetricUnit::Of("connection"),
             "Connections of those client programs.",
-            samples(|both| both.1),
+            by_transport(connections),
         ),
     ]
 }
 
-/// Sums values over each service.
+fn by_transport(values: BTreeMap<(String, &'static str), f64>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for ((service, transport), value) in values {
+        samples.push(Sample { labels: vec![(SERVICE, service), (TRANSPORT, transport.to_owned())], value });
+    }
+    samples
+}
+
 fn summed(values: impl Iterator<Item = (String, f64)>) -> Vec<Sample> {
     let mut all: BTreeMap<String, f64> = BTreeMap::new();
     for (service, value) in values {
         *all.entry(service).or_default() += value;
     }
-    all.into_iter().map(|(service, value)| Sample { labels: vec![(SERVICE, service)], value }).collect()
+    let mut samples = Vec::new();
+    for (service, value) in all {
+        samples.push(Sample { labels: vec![(SERVICE, service)], value });
+    }
+    samples
 }
 
-/// Sums a value of pairs over each service.
+/// Sums a value of advice over each service; services of whose advice none has a value are left out.
 fn by_service(scan: &Scan, value: impl Fn(&Advice) -> Option<f64>) -> Vec<Sample> {
     summed(scan.advice.iter().filter_map(|advice| Some((service_of(scan, advice.service), value(advice)?))))
 }
 
-/// Hops over TCP, by whether they could use a Unix socket.
 fn could_switch(scan: &Scan) -> [Metric; 2] {
     let mut all: BTreeMap<(String, &str), f64> = BTreeMap::new();
     for advice in &scan.advice {
@@ -159,16 +167,17 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
         };
         *all.entry((service_of(scan, advice.service), possible)).or_default() += 1.0;
     }
-    let sample = |((service, possible), value): ((String, &str), f64)| Sample {
-        labels: vec![(SERVICE, service), ("samehost.possible", possible.to_owned())],
-        value,
-    };
+    let mut samples = Vec::new();
+    for ((service, possible), value) in all {
+        let labels = vec![(SERVICE, service), ("samehost.possible", possible.to_owned())];
+        samples.push(Sample { labels, value });
+    }
     [
         Metric::gauge(
             "samehost.tcp.hops",
             HOP,
             "Client programs that use a service of the same host over TCP, by whether they could use a Unix socket.",
-            all.into_iter().map(sample).collect(),
+            samples,
         ),
         Metric::gauge(
             "samehost.hops.worth_switching",
@@ -188,24 +197,26 @@ fn unexpected(found: &BTreeMap<String, u32>) -> Metric {
         "samehost.hops.unexpected",
         HOP,
         "Client programs that are connected over another transport than the file of --expect says.",
-        found
-            .iter()
-            .map(|(service, number)| Sample {
-                labels: vec![(SERVICE, service.clone())],
-                value: f64::from(*number),
-            })
-            .collect(),
+        summed(found.iter().map(|(service, number)| (service.clone(), f64::from(*number)))),
     )
 }
 
-/// What switches would save, where traffic was observed: as cores, and under the names of before 0.2 as a ratio.
+/// CPU cores that switches would save, by a part of each saving's range; what cannot be switched saves nothing.
+fn saved_cores(scan: &Scan, part: fn(Range) -> f64) -> Vec<Sample> {
+    by_service(scan, |advice| {
+        if advice.possible == Possible::Cannot {
+            return None;
+        }
+        Some(part(advice.saving?.cpu_s_per_day) / SECONDS_PER_DAY)
+    })
+}
+
+/// What switches would save, where traffic was observed: as cores, and under the names of before 0.2 as a ratio. The bounds are
+/// metrics of their own, as a sum over a label with both would mean nothing (docs/decisions/0101).
 fn savings(scan: &Scan) -> [Metric; 6] {
-    let samples = |part: fn(Range) -> f64| {
-        let value = |advice: &Advice| Some(part(advice.saving?.cpu_s_per_day) / SECONDS_PER_DAY);
-        by_service(scan, |advice| value(advice).filter(|_| advice.possible != Possible::Cannot))
-    };
-    let middle = samples(|range| f64::midpoint(range.low, range.high));
-    let (low, high) = (samples(|range| range.low), samples(|range| range.high));
+    let middle = saved_cores(scan, |range| f64::midpoint(range.low, range.high));
+    let low = saved_cores(scan, |range| range.low);
+    let high = saved_cores(scan, |range| range.high);
     let core = MetricUnit::Of("cpu");
     [
         Metric::gauge(
@@ -298,7 +309,6 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
     ]
 }
 
-/// How times are spread, in each group that has any.
 fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
     let mut found = Vec::new();
     for ((service, transport), pairs) in groups {
@@ -323,10 +333,8 @@ fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
     found
 }
 
-/// Pairs by service and transport.
 type Groups<'a> = BTreeMap<(String, &'static str), Vec<&'a PairExchanges>>;
 
-/// A value of each group that has one.
 fn samples_of(groups: &Groups<'_>, value: fn(&[&PairExchanges]) -> Option<f64>) -> Vec<Sample> {
     let mut samples = Vec::new();
     for ((service, transport), pairs) in groups {
@@ -363,23 +371,27 @@ fn weighted(means: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
         number += count;
         sum += count as f64 * mean;
     }
-    (number > 0).then(|| sum / number as f64 / MICROSECONDS)
+    if number == 0 {
+        return None;
+    }
+    Some(sum / number as f64 / MICROSECONDS)
 }
 
+/// Findings by kind. Kinds that are known begin at 0, so that the first finding is an increase.
 fn findings(scan: &Scan) -> Metric {
-    let codes: BTreeSet<&str> =
-        FINDING_CODES.into_iter().chain(scan.findings.iter().map(|finding| finding.code)).collect();
+    let mut codes = BTreeSet::from(FINDING_CODES);
+    codes.extend(scan.findings.iter().map(|finding| finding.code));
+    let mut samples = Vec::new();
+    for code in codes {
+        let number = scan.findings.iter().filter(|finding| finding.code == code).count();
+        let labels = vec![("samehost.finding", code.to_owned())];
+        samples.push(Sample { labels, value: number as f64 });
+    }
     Metric::gauge(
         "samehost.findings",
         MetricUnit::Of("finding"),
         "What the scan found worth knowing, by kind.",
-        codes
-            .into_iter()
-            .map(|code| Sample {
-                labels: vec![("samehost.finding", code.to_owned())],
-                value: scan.findings.iter().filter(|finding| finding.code == code).count() as f64,
-            })
-            .collect(),
+        samples,
     )
 }
 
@@ -395,18 +407,22 @@ fn dropped(scan: &Scan) -> Metric {
     }
 }
 
+/// TCP coming back is two metrics: files that no longer say what a switch wrote, and client programs over TCP at services whose clients
+/// a switch moved. The journal does not name the clients that moved, as most of a site's come and go, so the second counts others too;
+/// an alert looks for more than in the week before (docs/decisions/0101).
 fn switches(health: &SwitchHealth) -> [Metric; 5] {
-    let state = |(state, number): &(String, u32)| Sample {
-        labels: vec![("samehost.state", state.clone())],
-        value: f64::from(*number),
-    };
+    let mut states = Vec::new();
+    for (state, number) in &health.states {
+        let labels = vec![("samehost.state", state.clone())];
+        states.push(Sample { labels, value: f64::from(*number) });
+    }
     let left = health.left_tcp.iter();
     [
         Metric::gauge(
             "samehost.switches",
             MetricUnit::Of("switch"),
             "Switches in the journal, by state.",
-            health.states.iter().map(state).collect(),
+            states,
         ),
         Metric::gauge(
             "samehost.switches.drifted",

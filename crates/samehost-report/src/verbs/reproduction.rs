@@ -1,31 +1,36 @@
 //! A reproduction: each claim as published, as measured here, and whether it holds. A summary, one table and explanations, on a terminal
 //! or as Markdown for a README or an issue. Judgements come from the data and are only worded here.
 
-use std::io;
-use std::io::Write;
+#[cfg(feature = "html")]
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
+#[cfg(feature = "html")]
+use samehost_model::Report;
 use samehost_model::human::{format_seconds, format_value, significant};
 use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here, Judgement, Reproduction};
 
+#[cfg(feature = "html")]
+use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, dash, labelled, titled, wrap_spans};
 use crate::measurement::head;
 use crate::measurement::notes::sentence;
 
-#[cfg(feature = "html")]
-mod html;
-
-#[cfg(feature = "html")]
-pub use html::reproduction_as_html;
-
-/// A ratio for a narrow column: two decimals, three below 0.1.
+/// A ratio for a narrow column: two decimals, three below 0.1, and three digits from ten on.
 fn ratio(value: f64) -> String {
     match value {
         v if v >= 9.995 => significant(v),
         v if v < 0.0995 => format!("{v:.3}"),
         v => format!("{v:.2}"),
+    }
+}
+
+fn here_or_dash(claim: &ClaimOutcome) -> Span {
+    match &claim.here {
+        Some(found) => Span::plain(here(found)),
+        None => dash(),
     }
 }
 
@@ -42,7 +47,6 @@ fn here(here: &Here) -> String {
     }
 }
 
-/// The judgement, with a remark when the size differs.
 fn outcome(claim: &ClaimOutcome) -> Span {
     let tone = match claim.judgement {
         Judgement::Holds => Tone::Good,
@@ -104,7 +108,6 @@ fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
     whys
 }
 
-/// Findings about the claims; claims with the same finding are grouped.
 fn found(experiment: &Experiment) -> Vec<String> {
     let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
     for claim in experiment.claims.iter().filter(|claim| !claim.why.is_empty()) {
@@ -116,7 +119,6 @@ fn found(experiment: &Experiment) -> Vec<String> {
     notes.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
 }
 
-/// Summary sentence.
 fn summary(reproduction: &Reproduction) -> String {
     let claims: Vec<&ClaimOutcome> =
         reproduction.experiments.iter().flat_map(|experiment| &experiment.claims).collect();
@@ -150,7 +152,6 @@ fn number_of(claims: &[&ClaimOutcome], judgement: Judgement) -> usize {
     claims.iter().filter(|claim| claim.judgement == judgement).count()
 }
 
-/// Machine, mode and duration.
 fn how(reproduction: &Reproduction) -> Vec<String> {
     let mut parts = vec![head::machine(&reproduction.host)];
     parts.push(format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())));
@@ -159,13 +160,11 @@ fn how(reproduction: &Reproduction) -> Vec<String> {
     parts
 }
 
-/// Legend of the columns.
 const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
                       margin; “larger” and “smaller” say that the published size is outside the interval.";
 
 const TITLE: &str = "Published experiments on this machine";
 
-/// Writes the reproduction as Markdown.
 pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", escape(&how(reproduction).join(" · ")))?;
     writeln!(out, "**{}**\n", escape(&summary(reproduction)))?;
@@ -177,8 +176,8 @@ pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write
             continue;
         }
         for claim in &experiment.claims {
-            let found = claim.here.as_ref().map_or_else(|| "–".to_owned(), here);
-            let [text, published, found] = [&claim.claim, &claim.published, &found].map(|text| escape(text));
+            let (text, published) = (escape(&claim.claim), escape(&claim.published));
+            let found = escape(here_or_dash(claim).text());
             let outcome = escape(outcome(claim).text());
             writeln!(out, "| {name} | {text} | {published} | {found} | {outcome} |")?;
             name.clear();
@@ -203,16 +202,13 @@ const INDENT: usize = 4;
 impl Terminal {
     pub fn render_reproduction(&self, reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
-        let set = |tone: Tone, lines: Vec<String>| {
-            lines.into_iter().map(move |text| Line::from(vec![Span::new(tone, text)]))
-        };
-        let mut lines: Vec<Line> = set(Tone::Bold, vec![TITLE.into()]).collect();
-        lines.extend(set(Tone::Dim, head::flow(&how(reproduction), page.columns)));
+        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, TITLE)])];
+        for line in head::flow(&how(reproduction), page.columns) {
+            lines.push(Line::from(vec![Span::dim(line)]));
+        }
         if reproduction.interrupted {
-            lines.extend(set(
-                Tone::Doubt,
-                vec!["Interrupted: run the same command again to continue.".into()],
-            ));
+            let text = "Interrupted: run the same command again to continue.";
+            lines.push(Line::from(vec![Span::new(Tone::Doubt, text)]));
         }
         page.section(lines);
         let measure = page.measure();
@@ -228,15 +224,11 @@ impl Terminal {
                 label = Span::default();
             }
         }
-        if !lines.is_empty() {
-            lines.insert(0, Line::from(vec![Span::new(Tone::Bold, "Why")]));
-        }
-        page.section(lines);
+        page.section(titled("Why", lines));
         self.print(&page, out)
     }
 }
 
-/// A row with each experiment's name, followed by its claims.
 fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
@@ -249,10 +241,11 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
         grid.push(vec![
             Span::plain(format!("{}{}", " ".repeat(INDENT), claim.claim)),
             Span::plain(&claim.published),
-            claim.here.as_ref().map_or_else(|| Span::dim("–"), |found| Span::plain(here(found))),
+            here_or_dash(claim),
             outcome(claim),
         ]);
     }
+    // One grid for the claims of all experiments, so that their columns stand under each other; its rows are dealt out below.
     let mut rows = if grid.rows.is_empty() { Vec::new() } else { grid.lines(columns) }.into_iter();
     let mut lines: Vec<Line> = rows.next().into_iter().collect();
     for experiment in &reproduction.experiments {
@@ -267,6 +260,81 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
         }
     }
     lines
+}
+
+#[cfg(feature = "html")]
+/// Bytes of a reason in the page's table, whose cells are not wrapped; a longer one is below it.
+const LONGEST: usize = 48;
+
+#[cfg(feature = "html")]
+pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
+    let mut labels = Vec::new();
+    let mut reports: Vec<&Report> = Vec::new();
+    for experiment in &reproduction.experiments {
+        for measured in &experiment.measurements {
+            labels.push(format!("{}: {}, {}", experiment.id, experiment.title, measured.label));
+            reports.push(&measured.report);
+        }
+    }
+    let reports: Vec<(&str, &Report)> = labels.iter().map(String::as_str).zip(reports).collect();
+    let front = html::Front { title: TITLE, html: &front(reproduction), articles: html::Articles::Whole };
+    html::render_with(&front, &reports, out)
+}
+
+#[cfg(feature = "html")]
+fn front(reproduction: &Reproduction) -> String {
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("claim", Align::Left),
+        Column::new("published", Align::Right),
+        Column::new("here", Align::Right),
+        Column::new("holds?", Align::Left),
+    ]);
+    for experiment in &reproduction.experiments {
+        let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
+        if let Some(reason) = unmeasured(experiment) {
+            let empty = Span::default;
+            let short = match reason.split(": this").next() {
+                Some(text) if text.len() <= LONGEST => text,
+                _ => "failed",
+            };
+            grid.push(vec![name, empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);
+            continue;
+        }
+        for (index, claim) in experiment.claims.iter().enumerate() {
+            grid.push(vec![
+                if index == 0 { name.clone() } else { Span::default() },
+                Span::plain(&claim.claim),
+                Span::plain(&claim.published),
+                here_or_dash(claim),
+                outcome(claim),
+            ]);
+        }
+    }
+    let mut page = format!(
+        "<p class=\"answer\">{}</p>\n<p class=\"how\">{}</p>\n",
+        html::html(&summary(reproduction)),
+        html::html(&how(reproduction).join(" · "))
+    );
+    if reproduction.interrupted {
+        page.push_str("<p class=\"doubt\">Interrupted: run the same command again to continue.</p>\n");
+    }
+    let _ = writeln!(page, "{}<p class=\"about\">{}</p>", html::table(&grid, "Claims"), html::html(LEGEND));
+    page.push_str("<h2>Why</h2>\n<dl>\n");
+    for (experiment, found) in reproduction.experiments.iter().zip(whys(reproduction)) {
+        let published = format!("{}: {}.", experiment.source, experiment.setup);
+        let mut sentences = vec![html::html(&published)];
+        sentences.extend(unmeasured(experiment).map(|reason| html::html(&sentence(&reason))));
+        sentences.extend(found.iter().map(|text| html::html(text)));
+        let _ = writeln!(
+            page,
+            "<dt>{}</dt><dd>{}</dd>",
+            html::html(&experiment.id),
+            sentences.iter().map(|text| format!("<p>{text}</p>")).collect::<String>()
+        );
+    }
+    page.push_str("</dl>\n");
+    page
 }
 
 #[cfg(test)]
@@ -358,7 +426,7 @@ mod tests {
         Terminal { width: 80, color: false }.render_reproduction(&scene(), &mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         for line in text.lines() {
-            assert!(crate::layout::text::width(line) <= 80, "{line}");
+            assert!(crate::layout::width(line) <= 80, "{line}");
         }
         assert!(!text.contains('…'), "nothing is cut: {text}");
         assert_eq!(text.matches("It had more cores").count(), 1, "said once: {text}");

@@ -1,1 +1,0 @@
-//! Checks that charts contain the report's numbers.
