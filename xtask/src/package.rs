@@ -10,10 +10,9 @@ use anyhow::Context;
 
 use tree::Elf;
 
-/// How hard xz tries; what downloads get.
+/// Level of xz for what people download.
 const LEVEL: u8 = 6;
 
-/// What is packed, and for which release.
 struct Release<'a> {
     /// The program as it was built.
     binary: &'a Path,
@@ -24,14 +23,13 @@ struct Release<'a> {
     version: &'a str,
     /// Seconds since 1970 that every file carries.
     epoch: u64,
-    /// How hard xz tries, 0 to 9.
+    /// Of xz, 0 to 9.
     level: u8,
     /// Licences of what is linked into the program.
     licences: &'a str,
     out: &'a Path,
 }
 
-/// The file with the licences of what is linked into the program.
 pub(crate) const LICENCES: &str = "LICENSES-OF-OTHERS.txt";
 
 impl Release<'_> {
@@ -103,7 +101,7 @@ pub(crate) fn manual(binary: &Path, archive: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// A program that runs here, to be asked what this one says about itself.
+/// A program that runs here and says the same about itself as this one.
 fn speaker(binary: &Path, elf: Elf) -> anyhow::Result<PathBuf> {
     if elf.is_native() { Ok(binary.to_owned()) } else { crate::release_program() }
 }
@@ -111,8 +109,11 @@ fn speaker(binary: &Path, elf: Elf) -> anyhow::Result<PathBuf> {
 /// A file of `packaging/`, with the words between @ filled in.
 fn template(name: &str, words: &[(&str, &str)]) -> anyhow::Result<String> {
     let path = crate::root().join("packaging").join(name);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(words.iter().fold(text, |text, (word, value)| text.replace(&format!("@{word}@"), value)))
+    let mut text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    for (word, value) in words {
+        text = text.replace(&format!("@{word}@"), value);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

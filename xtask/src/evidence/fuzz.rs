@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::Account;
+use super::scripts::build_test;
 
-/// Parsers to fuzz: a test program and the names of its properties.
 struct Target {
     name: &'static str,
     package: &'static str,
@@ -95,7 +95,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// Target duration of a round.
+/// Duration to which the number of cases of a round is adjusted.
 const ROUND: Duration = Duration::from_secs(10);
 /// Time after which a round counts as hanging.
 const HANGS: Duration = Duration::from_secs(180);
@@ -105,20 +105,22 @@ const MEMORY: u64 = 4 << 20;
 const FIRST: u64 = 200;
 
 pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let only = account.only.clone();
-    let targets: Vec<&Target> =
-        TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == only)).collect();
-    ensure!(!targets.is_empty(), "no target is called {only:?}");
+    let targets: Vec<&Target> = TARGETS.iter().filter(|target| account.wants(target.name)).collect();
+    ensure!(!targets.is_empty(), "no target is called {:?}", account.only);
     let share = account.length / targets.len() as u32;
     let mut failed = Vec::new();
     account.tell("target | rounds | cases of each property, about | longest round | most memory | found");
     for target in targets {
-        let program = build(target, account)?;
+        let program = build(target)?;
         let mut spent = Spent::default();
-        let found = rounds(target, &program, share, &mut spent);
-        let verdict = found
-            .as_ref()
-            .map_or_else(|error| format!("{error:#}").replace('\n', "\n "), |()| "nothing".to_owned());
+        let verdict = match rounds(target, &program, share, &mut spent) {
+            Ok(()) => "nothing".to_owned(),
+            Err(error) => {
+                failed.push(target.name);
+                // Further lines of a finding are indented.
+                format!("{error:#}").replace('\n', "\n ")
+            }
+        };
         account.tell(&format!(
             "{} | {} | {} | {:.1} s | {} MiB | {verdict}",
             target.name,
@@ -127,9 +129,6 @@ pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
             spent.longest.as_secs_f64(),
             spent.memory >> 10
         ));
-        if found.is_err() {
-            failed.push(target.name);
-        }
     }
     ensure!(failed.is_empty(), "something was found in: {}", failed.join(", "));
     Ok(())
@@ -150,7 +149,7 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
     let mut cases = FIRST;
     while begun.elapsed() < share {
         let round = Instant::now();
-        one(target, program, cases, spent)?;
+        run_round(target, program, cases, spent)?;
         let took = round.elapsed();
         spent.rounds += 1;
         spent.cases += cases;
@@ -161,8 +160,7 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
     Ok(())
 }
 
-/// Runs one round.
-fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
+fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
     // The shell sets the limit, then executes the program.
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
@@ -199,27 +197,12 @@ fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> any
 /// Peak memory of a process, in KiB.
 fn peak(child: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { return 0 };
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
-/// Builds a test program and returns its path.
-fn build(target: &Target, account: &Account<'_>) -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    command.args([
-        "test", "--quiet", "--no-run", "--message-format=json", "--all-features", "-p", target.package,
-    ]);
-    if target.test == "--lib" {
-        command.arg("--lib")
-    } else {
-        command.args(["--test", target.test])
-    };
-    let output = command.current_dir(account.root).stderr(Stdio::inherit()).output().context("cargo")?;
-    ensure!(output.status.success(), "{} does not build", target.package);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut programs = text.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        (message["profile"]["test"] == true).then(|| message["executable"].as_str().map(PathBuf::from))?
-    });
-    programs.next_back().with_context(|| format!("{} has no such test", target.package))
+fn build(target: &Target) -> anyhow::Result<PathBuf> {
+    let words = ["-p", target.package, "--all-features"];
+    let test: &[&str] = if target.test == "--lib" { &["--lib"] } else { &["--test", target.test] };
+    build_test(&[&words[..], test].concat())
 }

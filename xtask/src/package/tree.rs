@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail, ensure};
 
 use super::{Release, template};
-use crate::bytes;
+use crate::process::bytes;
 
 /// Files of `packaging/`, and the folders that they are installed in.
 const AS_THEY_ARE: [(&str, &str); 7] = [
@@ -32,7 +32,7 @@ pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyho
     Ok(path)
 }
 
-/// Copies the program, without its symbols.
+/// Copies the program into `usr/bin` below `root`, without its symbols.
 pub(super) fn program(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
     let program = fs::read(release.binary).with_context(|| release.binary.display().to_string())?;
     let path = write(root, "usr/bin/samehost", program)?;
@@ -174,20 +174,18 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Elf> {
         183 => Machine::Aarch64,
         other => bail!("no package is made for ELF machine {other}"),
     };
-    // Offset, size of an entry, and number of entries.
-    let programs = (number(bytes, 32, 8)?, number(bytes, 54, 2)?, number(bytes, 56, 2)?);
-    let sections = (number(bytes, 40, 8)?, number(bytes, 58, 2)?, number(bytes, 60, 2)?);
     Ok(Elf {
         machine,
-        is_static: !has(bytes, programs, 0, INTERPRETER)?,
-        has_symbols: has(bytes, sections, 4, SYMBOLS)?,
+        is_static: !has_entry(bytes, [32, 54, 56], 0, INTERPRETER)?,
+        has_symbols: has_entry(bytes, [40, 58, 60], 4, SYMBOLS)?,
     })
 }
 
-/// Whether an entry of a table has this type, which stands `at` bytes into it.
-fn has(bytes: &[u8], table: (u64, u64, u64), at: u64, wanted: u32) -> anyhow::Result<bool> {
-    let (start, size, count) = table;
-    for entry in 0..count {
+/// Whether an entry of a table has this type, which stands `at` bytes into it. `table` is where the header has the table's
+/// offset, the size of an entry, and the number of entries.
+fn has_entry(bytes: &[u8], table: [u64; 3], at: u64, wanted: u32) -> anyhow::Result<bool> {
+    let (start, size) = (number(bytes, table[0], 8)?, number(bytes, table[1], 2)?);
+    for entry in 0..number(bytes, table[2], 2)? {
         if number(bytes, start + entry * size + at, 4)? == u64::from(wanted) {
             return Ok(true);
         }
@@ -198,5 +196,7 @@ fn has(bytes: &[u8], table: (u64, u64, u64), at: u64, wanted: u32) -> anyhow::Re
 fn number(bytes: &[u8], at: u64, length: usize) -> anyhow::Result<u64> {
     let at = usize::try_from(at)?;
     let part = bytes.get(at..at + length).context("it is cut off")?;
-    Ok(part.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    let mut number = [0; 8];
+    number[..length].copy_from_slice(part);
+    Ok(u64::from_le_bytes(number))
 }
