@@ -109,7 +109,6 @@ struct Tools {
     directory: tempfile::TempDir,
 }
 
-/// Runs the named yardsticks; all if `names` is empty.
 pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     for name in names {
         let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
@@ -125,7 +124,6 @@ pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An echo server, with its endpoints.
 pub(crate) struct Echo {
     _server: Process,
     pub(crate) tcp: String,
@@ -153,7 +151,6 @@ fn pinned(program: &Path, cpu: &str) -> Command {
 /// What the output of commands is compared by: the number that a pattern of two alternatives finds, one for each program.
 struct Figure {
     pattern: String,
-    /// `lower` or `higher`.
     better: &'static str,
 }
 
@@ -223,7 +220,6 @@ impl Tools {
         show(&mut command, "the comparison")
     }
 
-    /// Compares a peer's command with ours.
     fn compare(&self, name: &str, peer: &str, ours: &str, figure: &Figure) -> anyhow::Result<()> {
         let limits = "--budget 45s --min-blocks 20 --max-blocks 60 --precision 1%";
         self.alternate(limits, Some(figure), &[format!("{name}={peer}"), format!("samehost={ours}")])

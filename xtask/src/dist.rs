@@ -43,7 +43,6 @@ pub(crate) struct Options {
 pub(crate) struct Release {
     version: String,
     target: Target,
-    /// Time that every file has, in seconds since 1970.
     epoch: u64,
 }
 
@@ -76,7 +75,6 @@ pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a release twice, and returns what was found: a line for each of its files.
 pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
     make(&Options { once: false, target: None, release: false })?;
     let sums = fs::read_to_string(made(&Target::new(None)?).join("SHA256SUMS"))?;
@@ -86,12 +84,10 @@ pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The files of the release for a target, once it was made.
 fn made(target: &Target) -> PathBuf {
     folder().join(format!("samehost-{}-{}", env!("CARGO_PKG_VERSION"), target.triple))
 }
 
-/// The list of components of the last release that was made for machines like this one.
 pub(crate) fn list_of_components() -> anyhow::Result<PathBuf> {
     let folder = made(&Target::new(None)?);
     let name = names(&folder)?.into_iter().find(|name| name.ends_with(".cdx.json"));
@@ -158,7 +154,6 @@ impl Release {
         package::all(program, &self.version, self.epoch, &licences, out).map(drop)
     }
 
-    /// The archive with the program and what belongs beside it.
     fn archive(&self, source: &Path, program: &Path, licences: &str, out: &Path) -> anyhow::Result<()> {
         let unpacked = out.join(self.name());
         fs::create_dir(&unpacked)?;
@@ -194,7 +189,6 @@ fn copy_source(folder: &Path) -> anyhow::Result<()> {
     Ok(fs::remove_file(archive)?)
 }
 
-/// Removes a folder, if it is there.
 fn remove(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -202,7 +196,6 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes SHA256SUMS of all other files.
 fn sums(folder: &Path) -> anyhow::Result<()> {
     let sums = text(Command::new("sha256sum").arg("--").args(names(folder)?).current_dir(folder))?;
     Ok(fs::write(folder.join("SHA256SUMS"), sums)?)
@@ -259,7 +252,6 @@ pub(crate) fn program() -> anyhow::Result<PathBuf> {
     program_for(None)
 }
 
-/// As [`program`], for the machines of a triple.
 pub(crate) fn program_for(target: Option<&str>) -> anyhow::Result<PathBuf> {
     let folder = Target::new(target)?.folder().join("first");
     let program = folder.join(binary::PROGRAM);

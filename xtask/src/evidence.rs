@@ -170,13 +170,12 @@ const ALL: &[Evidence] = &[
     },
 ];
 
-/// Output of a run, printed immediately and stored.
 struct Account<'a> {
-    /// Root of the repository.
+    /// Of the repository.
     root: &'a Path,
-    /// Time limit.
+    /// How long it may take.
     length: Duration,
-    /// Name of the only part to run, if given.
+    /// The part of `--only`.
     only: Option<String>,
     /// An earlier program to compare with.
     before: Option<PathBuf>,
@@ -184,14 +183,12 @@ struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// Prints and stores a line.
     fn tell(&mut self, line: &str) {
         println!("{line}");
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    /// Whether a part is to be run.
     fn wants(&self, part: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == part)
     }
@@ -212,13 +209,11 @@ fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A comparison's ratio with its interval.
 fn in_words(found: &Value) -> String {
     let (ratio, low, high) = (number(found, "ratio"), number(found, "ci_low"), number(found, "ci_high"));
     format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
 }
 
-/// Whether a comparison has decided.
 fn is_decided(found: &Value) -> bool {
     found["verdict"] != "inconclusive"
 }

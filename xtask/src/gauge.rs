@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 /// A source file of a crate, without its tests.
 pub(crate) struct Source {
-    /// Below the root of the repository.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -58,7 +57,6 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The name to which a line binds a closure.
 fn bound_closure(line: &str) -> Option<&str> {
     let (name, value) = line.trim_start().strip_prefix("let ")?.split_once(" = ")?;
     let value = value.strip_prefix("move ").unwrap_or(value);
@@ -107,7 +105,6 @@ const MOST_BACK_ARROWS: usize = 2;
 /// Most source files: each is a door that a reader opens, and one request crosses fourteen.
 const MOST_FILES: usize = 638;
 
-/// Prints the figures, and returns those that grew.
 pub(crate) fn read(sources: &[Source]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut show = |what: &str, number: usize, most: usize, reason: &str| {

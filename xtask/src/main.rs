@@ -220,7 +220,6 @@ fn walk(
     Ok(())
 }
 
-/// Names of the files in a folder, sorted.
 fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())?.flatten() {

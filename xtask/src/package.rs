@@ -14,7 +14,6 @@ use tree::Elf;
 const LEVEL: u8 = 6;
 
 struct Release<'a> {
-    /// The program as it was built.
     binary: &'a Path,
     elf: Elf,
     /// One that runs here and says the same about itself: the manual pages of an aarch64 program are made on x86_64 too.
@@ -25,7 +24,6 @@ struct Release<'a> {
     epoch: u64,
     /// Of xz, 0 to 9.
     level: u8,
-    /// Licences of what is linked into the program.
     licences: &'a str,
     out: &'a Path,
 }
@@ -39,7 +37,6 @@ impl Release<'_> {
     }
 }
 
-/// `cargo xtask package`
 pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let binary = binary.map_or_else(crate::dist::dynamic_program, Ok)?;
@@ -74,7 +71,7 @@ pub(crate) fn all(
     Ok(made)
 }
 
-/// Makes the package for Debian of a program, quickly and therefore larger than a release's.
+/// Makes a package for Debian with as little work as possible; it is larger than a release's.
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let (elf, version, epoch) = (tree::read_elf(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
     let licences = &crate::dist::licences_of_others()?;

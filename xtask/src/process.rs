@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 /// Longest time until a server answers; MariaDB needs some seconds on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
-/// A program that runs beside the chore, and is stopped when this is dropped.
+/// A program that runs beside the chore; dropping this stops it.
 pub(crate) struct Process {
     child: Child,
     signal: Option<&'static str>,
@@ -45,7 +45,6 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until the server answers; fails if it ends, or after 20 s.
     pub(crate) fn wait_for_answer(
         &mut self,
         name: &str,
@@ -57,6 +56,13 @@ impl Process {
             ensure!(self.child.try_wait()?.is_none(), "{name} ended at once");
             std::thread::sleep(Duration::from_millis(10));
         }
+        Ok(())
+    }
+
+    /// Waits until it ends; fails unless it succeeds.
+    pub(crate) fn wait(&mut self, what: &str) -> anyhow::Result<()> {
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{what} ended with {status}");
         Ok(())
     }
 
@@ -106,7 +112,6 @@ pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     bytes(command).map(drop)
 }
 
-/// What a command that must succeed writes to standard output.
 pub(crate) fn text(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes(command)?)?)
 }
@@ -120,7 +125,6 @@ pub(crate) fn bytes(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Runs a command with its output shown.
 pub(crate) fn show(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("starting {what}"))?;
     ensure!(status.success(), "{what} ended with {status}");
@@ -142,13 +146,11 @@ pub(crate) fn tar(file: &Path, epoch: u64) -> Command {
     tar
 }
 
-/// SHA-256 of a file, in hexadecimal.
 pub(crate) fn sha256(file: &Path) -> anyhow::Result<String> {
     let line = text(Command::new("sha256sum").arg("--binary").arg(file))?;
     line.split(' ').next().map(str::to_owned).context("sha256sum printed nothing")
 }
 
-/// Where a program is on the path of this process.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())

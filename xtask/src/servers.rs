@@ -61,7 +61,6 @@ fn needed() -> impl Iterator<Item = Needed> {
     PACKAGES.lines().filter_map(program)
 }
 
-/// What has to be installed.
 struct Missing {
     programs: Vec<Needed>,
     /// Packages without a program.
@@ -128,7 +127,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Programs that a source of tests starts by name.
+    /// The names of programs that the source of a test starts.
     fn started(text: &str) -> impl Iterator<Item = &str> {
         let starts = ["Command::new(\"", "Held::start(\""];
         let words = starts.into_iter().flat_map(|start| text.split(start).skip(1));

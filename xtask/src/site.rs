@@ -74,14 +74,12 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
     Ok(documents.len() + usize::from(!reports.is_empty()))
 }
 
-/// Page of the embedded reports.
 const REPORTS: &str = "reports.html";
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     extensions.iter().any(|extension| path.extension() == Some(extension.as_ref()))
 }
 
-/// A document: Markdown, or the output of a command.
 fn read(source: &Path, text: &str, links: &mut Links<'_>) -> Document {
     if has_extension(source, &["md"]) {
         of_markdown(text, &mut |target| links.resolve(source, target))
@@ -108,7 +106,6 @@ fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// Where a document's page goes: a README is its folder's index.
 fn output_of(source: &Path) -> PathBuf {
     if source.file_name().is_some_and(|name| name == "README.md") {
         return source.with_file_name("index.html");
@@ -141,7 +138,6 @@ fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> 
     groups
 }
 
-/// What the menu says of a document: its page and its title.
 fn entry((source, document): &(PathBuf, Document)) -> (PathBuf, String) {
     (output_of(source), document.title.clone())
 }
@@ -192,7 +188,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::copy(from, to).map(|_| ()).with_context(|| from.display().to_string())
 }
 
-/// A part of the menu.
 #[derive(Debug)]
 struct Group {
     title: String,
@@ -274,7 +269,6 @@ struct Section {
     text: String,
 }
 
-/// A document as HTML, with what the menu, the search and links need.
 #[derive(Debug)]
 struct Document {
     title: String,
@@ -323,7 +317,6 @@ fn of_output(title: &str, text: &str) -> Document {
     Document { title, body, sections: vec![section], ids: BTreeSet::from([id]) }
 }
 
-/// The page of embedded reports.
 fn of_reports(reports: &[PathBuf]) -> Document {
     let title = "Reports".to_owned();
     let mut body = format!("<h1>{title}</h1>\n<p>As <code>samehost … --html FILE</code> wrote them.</p>\n");
@@ -457,7 +450,6 @@ impl<'a> Links<'a> {
     }
 }
 
-/// A path without `.` and `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, pipe};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
@@ -23,7 +23,7 @@ use std::{fmt, fs, thread};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::Value;
 
-use crate::process::{bytes, cargo_command};
+use crate::process::{Process, bytes, cargo_command};
 use crate::{list, needs, root, servers, target};
 
 /// Ends of the names of tests that `--quick` leaves out.
@@ -77,11 +77,11 @@ pub(crate) fn all() -> anyhow::Result<()> {
     announce(Suite::All);
     servers::announce();
     let begun = Instant::now();
-    let options = options(&["--all-features"]);
+    let options = ["--workspace", "--locked", "--all-features"];
     // On a new machine apt waits for the network for minutes, and compilers do not.
-    let mut build = Build::start(&options)?;
+    let mut build = start_build(&options)?;
     needs()?;
-    build.wait()?;
+    build.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test_all(&options)?;
@@ -96,45 +96,21 @@ pub(crate) fn quick() -> anyhow::Result<()> {
     );
     let skipped: Vec<&str> = MARKS.iter().flat_map(|mark| ["--skip", *mark]).collect();
     let begun = Instant::now();
-    let options = options(&[]);
-    Build::start(&options)?.wait()?;
+    let options = ["--workspace", "--locked"];
+    start_build(&options)?.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test(&options, &skipped)?;
     end(Suite::Quick, build_s, begun)
 }
 
-/// Words for cargo that choose what is built and tested.
-fn options(features: &[&'static str]) -> Vec<&'static str> {
-    [&["--workspace", "--locked"], features].concat()
+/// Starts cargo, which builds the tests.
+fn start_build(options: &[&str]) -> anyhow::Result<Process> {
+    let words = [&["test"], options, &["--no-run"]].concat();
+    println!("$ cargo {}", words.join(" "));
+    Process::start(&mut cargo_command(&words))
 }
 
-/// Cargo while it builds the tests; ended with this value.
-struct Build(Child);
-
-impl Build {
-    fn start(options: &[&str]) -> anyhow::Result<Build> {
-        let words = [&["test"], options, &["--no-run"]].concat();
-        println!("$ cargo {}", words.join(" "));
-        Ok(Build(cargo_command(&words).spawn().context("starting cargo")?))
-    }
-
-    fn wait(&mut self) -> anyhow::Result<()> {
-        let status = self.0.wait()?;
-        ensure!(status.success(), "the tests could not be built: cargo ended with {status}");
-        Ok(())
-    }
-}
-
-impl Drop for Build {
-    fn drop(&mut self) {
-        // It has ended, unless something else failed meanwhile.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Prints and keeps how long a suite took whose tests began at `begun`.
 fn end(suite: Suite, build_s: u64, begun: Instant) -> anyhow::Result<()> {
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
@@ -163,7 +139,6 @@ fn keep(took: &Took) -> anyhow::Result<()> {
     Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
 
-/// The file with the figures of this machine.
 pub(crate) fn kept() -> PathBuf {
     target().join("tests.txt")
 }
@@ -179,7 +154,6 @@ fn minutes(seconds: u64) -> String {
 /// Most failed tests that are run again; where more failed, something is broken.
 const MOST: usize = 5;
 
-/// What failed in a run of `cargo test --no-fail-fast`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Failed {
     /// Words that lead to each target, as `-p samehost --test e2e`.
@@ -207,7 +181,6 @@ impl Failed {
         }
     }
 
-    /// Adds what failed in another run.
     fn add(&mut self, other: Failed) {
         self.targets.extend(other.targets);
         self.tests.extend(other.tests);
@@ -277,7 +250,6 @@ fn test_all(options: &[&str]) -> anyhow::Result<()> {
     })
 }
 
-/// The names of the test targets of all crates.
 fn test_targets() -> anyhow::Result<BTreeSet<String>> {
     let mut cargo = cargo_command(&["metadata", "--no-deps", "--format-version", "1", "--locked"]);
     let metadata: Value = serde_json::from_slice(&bytes(&mut cargo)?).context("reading cargo metadata")?;
@@ -316,7 +288,6 @@ fn judge(passed: bool, failed: &Failed, options: &[&str]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Runs cargo, shows what it prints, and says whether it succeeded and what failed.
 fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     println!("$ cargo {}", arguments.join(" "));
     follow(cargo_command(arguments), |line| println!("{line}"))

@@ -17,7 +17,6 @@ const LONG_FILE: usize = 600;
 /// Maximum length of a function, in lines from its signature to its closing brace.
 const LONGEST_FUNCTION: usize = 60;
 const CRATES_WITH_UNSAFE: [&str; 3] = ["samehost-bpf", "samehost-preload", "samehost-seccomp"];
-/// File names that do not describe the contents.
 const EMPTY_NAMES: &[&str] =
     &["util.rs", "utils.rs", "helpers.rs", "helper.rs", "misc.rs", "common.rs", "manager.rs"];
 

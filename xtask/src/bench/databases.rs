@@ -20,7 +20,6 @@ const TRIAL: &str = "--trial-time 500ms --yes=over-limits --no-control 2>/dev/nu
 /// Number of GETs by redis-benchmark in one trial, which takes about as long as a trial of the others.
 const OPERATIONS: &str = "60000";
 
-/// A Redis on a port and a Unix socket.
 pub(crate) struct Redis {
     server: Process,
     pub(crate) socket: String,
@@ -135,7 +134,6 @@ impl MariaDb {
         Ok(MariaDb { server, directory, port })
     }
 
-    /// With sysbench's table.
     pub(super) fn with_table() -> anyhow::Result<Self> {
         let server = Self::start()?;
         server.sql("CREATE DATABASE peer")?;
@@ -200,7 +198,6 @@ pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
     )
 }
 
-/// A PostgreSQL without passwords, with the tables of pgbench and of the C loop.
 pub(super) struct Postgres {
     server: Process,
     directory: PathBuf,
@@ -259,7 +256,6 @@ impl Postgres {
         Ok(cluster)
     }
 
-    /// Makes the tables of the C loop and of pgbench.
     fn fill(&self) -> anyhow::Result<()> {
         let filler: String = ('!'..='~').filter(char::is_ascii_alphanumeric).cycle().take(110).collect();
         for sql in [
@@ -274,7 +270,6 @@ impl Postgres {
         succeed(self.client("pgbench").args(["-i", "-q", "-s", "1", "postgres"]))
     }
 
-    /// A client of PostgreSQL's, over the Unix socket.
     fn client(&self, name: &str) -> Command {
         let mut client = Command::new(self.bin.join(name));
         client.args(["-U", "samehost", "-p", &self.port.to_string(), "-h"]).arg(&self.directory);
@@ -304,7 +299,6 @@ impl Postgres {
     }
 }
 
-/// A prepared point select.
 pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
     let (c_loop, family) = (tools.compile("postgres")?, tools.compile("family")?);
     let server = Postgres::start(tools)?;
@@ -318,7 +312,6 @@ pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
     )
 }
 
-/// Connects often, and prints the median time of one connect.
 const CONNECTS: &str = "import socket, sys, time
 times = []
 for _ in range(1000):
@@ -327,7 +320,6 @@ for _ in range(1000):
 print('median_us', sorted(times)[len(times) // 2] / 1000)
 ";
 
-/// Opens many connections in a row, and keeps them.
 const HELD: &str = "import resource, socket, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 begun = time.perf_counter_ns()

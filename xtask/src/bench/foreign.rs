@@ -20,7 +20,6 @@ use super::scan::{saved, scan_of};
 use crate::process::Process;
 use crate::{comparison, list, report};
 
-/// Scans of each load.
 const ROUNDS: u32 = 3;
 /// Until the load's connections are made.
 const WARM: Duration = Duration::from_secs(3);
@@ -30,10 +29,9 @@ const CONNECTIONS: u32 = 8;
 struct Load {
     name: &'static str,
     port: u16,
-    /// Field of the scan's saving.
     predicted: &'static str,
     lasting: String,
-    /// Most time and most blocks of the measurement.
+    /// Longest time and most blocks of the measurement.
     length: [&'static str; 2],
     /// Commands that print what an operation costs over TCP and over the Unix socket.
     costs: [String; 2],
@@ -104,7 +102,6 @@ fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
     })
 }
 
-/// What a scan said of a load: its range in µs, and its answer.
 struct Predicted {
     low: f64,
     high: f64,
@@ -119,7 +116,6 @@ pub(super) fn pages(tools: &Tools) -> anyhow::Result<()> {
     compare(tools, &[wrk])
 }
 
-/// Prints prediction and measurement of each load, µs of CPU time an operation.
 fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     println!("µs of CPU time saved; the middle of a prediction is the geometric one\n");
@@ -147,7 +143,6 @@ fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a scan predicts while the load runs.
 fn scanned(tools: &Tools, load: &Load) -> anyhow::Result<Predicted> {
     let running = start_line(&load.lasting)?;
     std::thread::sleep(WARM);
@@ -200,7 +195,6 @@ fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
 /// What docs/scan.md promises.
 const MOST: Duration = Duration::from_secs(30);
 
-/// Prints how long each scan took, and what it predicted a saving for.
 pub(super) fn observe(tools: &Tools) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     let loads = LOADS.iter().map(|start| start(tools, &family)).collect::<anyhow::Result<Vec<Load>>>()?;
@@ -339,7 +333,6 @@ impl Blog {
         format!("127.0.0.1:{}", self.ports[0])
     }
 
-    /// URLs of the database, over TCP and over its socket.
     pub(crate) fn databases(&self) -> [String; 2] {
         [
             format!("mysql://blog:blog@127.0.0.1:{}/blog", self.database.port),

@@ -19,10 +19,8 @@ use crate::{comparison, list, report};
 const SERVERS: usize = 10;
 /// Connections of each server over each transport; a connection has two sockets.
 const EACH: usize = 250;
-/// Memory limit for a scan.
 const MOST_KIB: u64 = 64 * 1024;
 
-/// A server with its clients.
 pub(crate) struct Crowd {
     _server: Process,
     _tcp: Vec<TcpStream>,
@@ -42,7 +40,6 @@ impl Crowd {
     }
 }
 
-/// Servers with 10,000 sockets.
 pub(crate) fn crowd(program: &Path, folder: &Path) -> anyhow::Result<Vec<Crowd>> {
     (0..SERVERS).map(|number| Crowd::gather(program, folder, number)).collect()
 }
@@ -59,7 +56,6 @@ pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
     memory(tools)
 }
 
-/// Prints the peak memory of one scan, as measured by time(1).
 fn memory(tools: &Tools) -> anyhow::Result<()> {
     for arguments in [&["scan"][..], &["scan", "--json"]] {
         let mut command = Command::new("/usr/bin/time");
@@ -77,7 +73,6 @@ fn memory(tools: &Tools) -> anyhow::Result<()> {
 
 // Yardstick of starting: `--version` of this program and of other command-line tools in Rust, alternating.
 
-/// Other tools, and how to get them.
 const OTHERS: &[(&str, &str)] = &[
     ("rg", "apt-get install ripgrep"),
     ("hyperfine", "apt-get install hyperfine"),
@@ -96,7 +91,6 @@ pub(crate) fn others(tell: &mut dyn FnMut(&str)) -> Vec<(&'static str, PathBuf)>
     found
 }
 
-/// An arm that starts a program and ends it at once.
 pub(crate) fn arm(name: &str, program: &Path) -> String {
     format!("{name}={} --version", program.display())
 }
@@ -122,12 +116,9 @@ const ROUNDS_OF_PREDICTION: u32 = 2;
 /// Time until a load's first measured trial, including server starts; the second value is for a retry.
 const WARM: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(20)];
 
-/// A load, and the JSON fields of its prediction and measurement.
 struct Load {
     arguments: &'static [&'static str],
-    /// Field of the saving in the scan.
     predicted: &'static str,
-    /// Metric of the report with which it is compared.
     measured: &'static str,
     budget: &'static str,
 }
@@ -212,7 +203,6 @@ pub(super) fn scan_of(tools: &Tools, running: Process) -> anyhow::Result<Value> 
     serde_json::from_slice(&scanned.stdout).context("the scan")
 }
 
-/// The saving measured by `bench`, with its interval.
 fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let report = report(&tools.samehost, &[&["bench"], load.arguments, &["--budget", load.budget]].concat())?;
     let found = comparison(&report, load.measured)?;

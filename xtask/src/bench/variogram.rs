@@ -11,7 +11,6 @@ const LENGTHS: &[&str] = &["200us", "1ms", "3ms", "8ms", "20ms", "50ms", "100ms"
 const ROUNDS: &str = "8";
 /// Measured time of an arm in a round.
 const ROUND: &str = "300ms";
-/// Workload and connections.
 const SUBJECTS: &[(&str, &str)] =
     &[("raw", "1"), ("raw", "8"), ("raw", "64"), ("redis", "1"), ("redis", "8"), ("redis", "64")];
 

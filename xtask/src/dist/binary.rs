@@ -11,7 +11,7 @@ use super::Release;
 use crate::process::{succeed, text};
 use crate::servers;
 
-/// The finished program's path, below the folder that everything is made in.
+/// Name of the finished program, in the folder that everything is made in.
 pub(super) const PROGRAM: &str = "samehost";
 
 /// Variables that cargo and rustc get. All others may change what is compiled.
@@ -103,7 +103,6 @@ pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) 
     Ok(program)
 }
 
-/// Fails unless the debug information in a file names lines of our code.
 fn check_lines(debug: &Path) -> anyhow::Result<()> {
     let symbols = text(Command::new("nm").args(["--defined-only", "--demangle"]).arg(debug))?;
     let address = symbols.lines().find_map(|line| line.strip_suffix(" t samehost::main"));
@@ -139,7 +138,6 @@ pub(crate) struct Target {
     processor: &'static str,
 }
 
-/// Processors that releases are made for.
 const PROCESSORS: &[&str] = &["x86_64", "aarch64"];
 
 impl Target {

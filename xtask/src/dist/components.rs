@@ -21,12 +21,11 @@ pub(super) struct Component {
     pub(super) version: String,
     /// Such as `pkg:cargo/serde@1.0.0`; unique.
     pub(super) url: String,
-    /// As an SPDX expression.
+    /// An SPDX expression.
     pub(super) licence: String,
     pub(super) repository: String,
     pub(super) sha256: String,
     pub(super) is_linked: bool,
-    /// Folder of its sources.
     pub(super) folder: Option<PathBuf>,
     /// `url` of what it uses itself.
     pub(super) uses: Vec<String>,
@@ -261,7 +260,6 @@ fn title(one: &Component) -> String {
     format!("{} {} ({})", one.name, one.version, one.licence)
 }
 
-/// The texts of a crate's licences.
 fn licences(one: &Component) -> anyhow::Result<Vec<String>> {
     let Some(folder) = &one.folder else { return Ok(Vec::new()) };
     let mut texts = Vec::new();

@@ -32,7 +32,6 @@ pub(super) fn check(root: &Path, release: bool) -> anyhow::Result<String> {
     Ok(version)
 }
 
-/// The version of all crates, from the workspace's Cargo.toml.
 fn version(manifest: &str) -> anyhow::Result<String> {
     let package =
         manifest.split("[workspace.package]").nth(1).context("Cargo.toml has no [workspace.package]")?;
@@ -113,7 +112,6 @@ fn schema_faults(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Formats that the program's sources name, such as `samehost.report/1`.
 fn in_sources(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut known = BTreeSet::new();
     walk(&root.join("crates"), "rs", &mut |path| {

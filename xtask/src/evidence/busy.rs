@@ -19,10 +19,8 @@ use crate::bench::foreign::Blog;
 use crate::process::Process;
 use crate::{list, number, report};
 
-/// A load beside the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
-    /// As it is named for `--only`.
     key: &'static str,
     name: &'static str,
     /// Part of each 37 ms that a neighbour computes, a neighbour each.
@@ -51,7 +49,6 @@ const PAGES_PER_S: f64 = 20.0;
 const LONGEST_S: f64 = 60.0;
 const LONGEST_QUIET_S: f64 = 30.0;
 
-/// What a part does beside its load.
 type Run = fn(&mut Account<'_>, &str, Load) -> anyhow::Result<()>;
 
 /// All parts: `checkup quiet`, `same bursts`, …; `--only NAME` runs one.
@@ -85,7 +82,6 @@ pub(super) fn busy(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs of the checkup beside a load; ten on a quiet machine.
 fn checkup(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
     let (runs, longest) = if load == QUIET { (10, LONGEST_QUIET_S) } else { (3, LONGEST_S) };
     let _beside = load.start()?;
@@ -97,7 +93,6 @@ fn site(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
     repeated(account, part, SITE, 3, LONGEST_S)
 }
 
-/// Runs the checkup and tells each row and how many were decided in which time.
 fn repeated(
     account: &mut Account<'_>,
     part: &str,
@@ -250,7 +245,6 @@ fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A comparison, and for CPU time what a request saves.
 struct Row {
     found: Value,
     /// Microseconds: mean over blocks with its 95 % interval.
@@ -279,7 +273,7 @@ struct Near {
 }
 
 impl Near {
-    /// Counts a row, and words its quotients.
+    /// Counts a row, and returns how it compares with the quiet one, in words.
     fn compare(&mut self, row: &Row, base: &Row) -> String {
         let [ratio, low, high] = quotient(&row.found, &base.found);
         let words = format!("{ratio:.3} ({low:.3}\u{2013}{high:.3})");
@@ -326,7 +320,6 @@ fn quotient(found: &Value, base: &Value) -> [f64; 3] {
     [middle, middle - error, middle + error].map(f64::exp)
 }
 
-/// Logarithm of a comparison's ratio, and half of its interval.
 fn log_ratio(found: &Value) -> [f64; 2] {
     let [ratio, low, high] = ["ratio", "ci_low", "ci_high"].map(|name| number(found, name).ln());
     [ratio, (high - low) / 2.0]
@@ -355,7 +348,6 @@ fn serving(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()>
     served(account, part, "the MariaDB of a site at 20 pages/s", &program, &words)
 }
 
-/// Measures a server three times, for at most `SERVING` each, and tells its rows of time and of CPU time.
 fn served(
     account: &mut Account<'_>,
     part: &str,
@@ -414,7 +406,6 @@ pub(crate) fn compute(duty: f64, bursts: Option<(f64, f64)>) -> anyhow::Result<(
 }
 
 impl Load {
-    /// Starts the neighbours, which the scheduler places.
     fn start(&self) -> anyhow::Result<Vec<Process>> {
         let mut running = Vec::new();
         for duty in self.duties {

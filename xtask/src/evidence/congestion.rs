@@ -10,7 +10,7 @@ use super::{Account, in_words};
 use crate::process::bytes;
 use crate::{list, number};
 
-/// Measurements: name, words after `samehost bench`, and the metric.
+/// Name, words after `samehost bench`, and the metric.
 const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("a stream", "raw --pattern bulk --size 64,64k,512k,16m,32m --awake --budget 150s", "bandwidth"),
     ("Redis, large values", "redis --size 1m,8m --connections 1 --awake --budget 60s", "latency_mean"),
@@ -18,7 +18,6 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("PostgreSQL, COPY", "postgres --statement copy --rows 300000 --awake --budget 60s", "bandwidth"),
     ("MariaDB, dump", "mysql --statement dump --awake --budget 60s", "wall_time"),
 ];
-/// Size of the file that nginx serves, in MiB.
 const FILE_MIB: usize = 200;
 
 pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {

@@ -14,13 +14,12 @@ use crate::bench::{Echo, scan};
 use crate::process::{cargo_command, succeed, text};
 use crate::{list, number, target};
 
-/// The program of a release, and the same program with this machine's C library.
 struct Programs {
     musl: PathBuf,
     glibc: PathBuf,
 }
 
-/// One part, which `--only` names: its lines begin with the name.
+/// The name is what `--only` takes, and what the part's lines begin with.
 type Part = (&'static str, fn(&mut Account<'_>, &Programs) -> anyhow::Result<()>);
 
 const PARTS: &[Part] = &[
@@ -63,7 +62,6 @@ fn kernel(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> 
     super::kernel::boot(account, &programs.musl)
 }
 
-/// The size of the program and of its largest sections.
 fn size(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
     let program = &programs.musl;
     let mut parts: Vec<(u64, String)> = Vec::new();
@@ -154,7 +152,6 @@ fn rows(checkup: &Value) -> String {
     format!("{parts} parts measured, {notes} notes")
 }
 
-/// Start of the program beside that of others.
 fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     let mut programs = scan::others(&mut |missing| account.tell(&format!("start | {missing}")));
     programs.insert(0, ("musl", of.musl.clone()));
@@ -167,7 +164,6 @@ fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The static program beside the dynamic one, at work.
 fn speed(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let stored = folder.path().join("large.json");
@@ -254,7 +250,6 @@ fn compare(
 
 /// The commit that is compared with: before builds were made faster.
 const BEFORE: &str = "ed7c05c";
-/// Length of a round, on two CPUs.
 const ROUND: Duration = Duration::from_secs(480);
 /// Ticks of the CPU times in /proc, per second.
 const TICKS: f64 = 100.0;
@@ -262,22 +257,12 @@ const TICKS: f64 = 100.0;
 struct Built {
     seconds: f64,
     cpu_s: f64,
-    /// Size of the program in MB.
     size: f64,
 }
 
-/// The directory of the builds; gone when dropped.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 pub(super) fn build(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let place = Place(target().join("evidence-build"));
-    let earlier = place.0.join("earlier");
+    let folder = tempfile::tempdir_in(target())?;
+    let (earlier, built) = (folder.path().join("earlier"), folder.path().join("target"));
     unpack(account.root, &earlier)?;
     for sources in [account.root, &earlier] {
         succeed(&mut cargo(sources, &["fetch", "--locked"]))?;
@@ -286,13 +271,13 @@ pub(super) fn build(account: &mut Account<'_>) -> anyhow::Result<()> {
     let mut ratios = Vec::new();
     account.tell(&format!("round | {BEFORE} | now | ratio: seconds (of CPU time) to build for release"));
     for round in 1..=rounds {
-        let before = from_nothing(&earlier, &place.0.join("target"), &[])?;
-        let now = from_nothing(account.root, &place.0.join("target"), &[])?;
+        let before = from_nothing(&earlier, &built, &[])?;
+        let now = from_nothing(account.root, &built, &[])?;
         let ratio = now.seconds / before.seconds;
         account.tell(&format!("{round} | {before} | {now} | {ratio:.2}"));
         ratios.push(ratio);
     }
-    let small = from_nothing(account.root, &place.0.join("target"), &["--no-default-features"])?;
+    let small = from_nothing(account.root, &built, &["--no-default-features"])?;
     account.tell(&format!("--no-default-features | {small}"));
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
@@ -306,7 +291,6 @@ impl std::fmt::Display for Built {
     }
 }
 
-/// Puts the files of the earlier commit into a directory.
 fn unpack(root: &Path, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory)?;
     let archive = directory.join("sources.tar");

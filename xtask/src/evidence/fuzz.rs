@@ -13,91 +13,60 @@ use super::scripts::build_test;
 struct Target {
     name: &'static str,
     package: &'static str,
-    /// `--lib`, or the name of a test.
-    test: &'static str,
-    /// Properties, by substrings of their names.
-    properties: &'static [&'static str],
+    /// Name of a test program; `None` for the tests of the library.
+    test: Option<&'static str>,
+    /// Properties, by substrings of their names, with blanks between them.
+    properties: &'static str,
+}
+
+const fn of_library(name: &'static str, package: &'static str, properties: &'static str) -> Target {
+    Target { name, package, test: None, properties }
 }
 
 const TARGETS: &[Target] = &[
-    Target {
-        name: "sock_diag and /proc",
-        package: "samehost-system",
-        test: "--lib",
-        properties: &["mutated::replies", "mutated::files", "no_bytes_panic", "no_text_panics"],
-    },
-    Target {
-        name: "greetings, access lists, targets",
-        package: "samehost-scan",
-        test: "--lib",
-        properties: &["panic"],
-    },
-    Target {
-        name: "MySQL, logging in",
-        package: "samehost-login",
-        test: "--lib",
-        properties: &["mysql::mutated", "mysql::packet", "mysql::login_tests::no_bytes"],
-    },
-    Target {
-        name: "PostgreSQL, logging in",
-        package: "samehost-login",
-        test: "--lib",
-        properties: &["postgres::mutated", "postgres::messages", "postgres::password::tests::no_text"],
-    },
-    Target {
-        name: "Redis, memcached and URLs",
-        package: "samehost-login",
-        test: "--lib",
-        properties: &["redis::mutated", "redis::resp", "memcached::", "url::"],
-    },
-    Target {
-        name: "MySQL, measuring",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::mysql::session"],
-    },
-    Target {
-        name: "PostgreSQL, measuring",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::postgres::session"],
-    },
-    Target {
-        name: "RESP and memcached, measuring",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::redis::session", "workloads::memcached::dialogue"],
-    },
-    Target {
-        name: "HTTP",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::http", "servers::http", "workloads::rpc"],
-    },
-    Target { name: "FastCGI", package: "samehost-bench", test: "--lib", properties: &["workloads::fastcgi"] },
-    Target {
-        name: "journal",
-        package: "samehost-transaction",
-        test: "--lib",
-        properties: &["journal::tests::bent"],
-    },
+    of_library(
+        "sock_diag and /proc",
+        "samehost-system",
+        "mutated::replies mutated::files no_bytes_panic no_text_panics",
+    ),
+    of_library("greetings, access lists, targets", "samehost-scan", "panic"),
+    of_library(
+        "MySQL, logging in",
+        "samehost-login",
+        "mysql::mutated mysql::packet mysql::login_tests::no_bytes",
+    ),
+    of_library(
+        "PostgreSQL, logging in",
+        "samehost-login",
+        "postgres::mutated postgres::messages postgres::password::tests::no_text",
+    ),
+    of_library("Redis, memcached and URLs", "samehost-login", "redis::mutated redis::resp memcached:: url::"),
+    of_library("MySQL, measuring", "samehost-bench", "workloads::mysql::session"),
+    of_library("PostgreSQL, measuring", "samehost-bench", "workloads::postgres::session"),
+    of_library(
+        "RESP and memcached, measuring",
+        "samehost-bench",
+        "workloads::redis::session workloads::memcached::dialogue",
+    ),
+    of_library("HTTP", "samehost-bench", "workloads::http servers::http workloads::rpc"),
+    of_library("FastCGI", "samehost-bench", "workloads::fastcgi"),
+    of_library("journal", "samehost-transaction", "journal::tests::bent"),
     Target {
         name: "journal, put back",
         package: "samehost-transaction",
-        test: "transaction",
-        properties: &["properties"],
+        test: Some("transaction"),
+        properties: "properties",
     },
     Target {
         name: "every editor",
         package: "samehost-edit",
-        test: "properties",
-        properties: &["editors_keep_their_promises_on_torn_files"],
+        test: Some("properties"),
+        properties: "editors_keep_their_promises_on_torn_files",
     },
 ];
 
 /// Duration to which the number of cases of a round is adjusted.
 const ROUND: Duration = Duration::from_secs(10);
-/// Time after which a round counts as hanging.
 const HANGS: Duration = Duration::from_secs(180);
 /// Limit of the address space of a round, in KiB; includes the tests' own threads and stacks.
 const MEMORY: u64 = 4 << 20;
@@ -134,13 +103,12 @@ pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resources used by the rounds of a target.
 #[derive(Default)]
 struct Spent {
     rounds: u64,
     cases: u64,
     longest: Duration,
-    /// Peak memory in KiB.
+    /// Peak, in KiB.
     memory: u64,
 }
 
@@ -165,7 +133,7 @@ fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) 
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
         .arg(program)
-        .args(target.properties)
+        .args(target.properties.split(' '))
         .args(["--test-threads", "2"])
         .env("PROPTEST_CASES", cases.to_string())
         .env("PROPTEST_MAX_SHRINK_TIME", "20000")
@@ -194,7 +162,6 @@ fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) 
     Ok(())
 }
 
-/// Peak memory of a process, in KiB.
 fn peak(child: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { return 0 };
@@ -203,6 +170,8 @@ fn peak(child: &Child) -> u64 {
 
 fn build(target: &Target) -> anyhow::Result<PathBuf> {
     let words = ["-p", target.package, "--all-features"];
-    let test: &[&str] = if target.test == "--lib" { &["--lib"] } else { &["--test", target.test] };
-    build_test(&[&words[..], test].concat())
+    match target.test {
+        None => build_test(&[&words[..], &["--lib"]].concat()),
+        Some(test) => build_test(&[&words[..], &["--test", test]].concat()),
+    }
 }

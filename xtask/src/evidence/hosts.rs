@@ -87,7 +87,6 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a command took, and which hosts it named.
 struct Found {
     seconds: f64,
     mib: f64,
@@ -128,7 +127,7 @@ impl Run<'_> {
     }
 }
 
-/// Writes the reports, a folder for each host, and all of them as lines. How many bytes the lines have.
+/// Writes the reports into a folder for each host, and all of them as lines. Returns the size of the lines in bytes.
 fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
     let Value::Object(mut rest) = real else { anyhow::bail!("a report is an object") };
     let mut take = |name: &str| rest.remove(name).with_context(|| format!("no {name} in the report"));
@@ -163,7 +162,7 @@ fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
     Ok(fs::metadata(lines)?.len())
 }
 
-/// The comparisons of a report whose times are longer by a factor, and not twice the same.
+/// Comparisons whose times are longer by a factor, with noise.
 fn slowed(comparisons: &Value, factor: f64, noise: &mut Noise) -> Value {
     let mut comparisons = comparisons.clone();
     slow_down(&mut comparisons, factor, WITHIN, noise);

@@ -44,7 +44,6 @@ done
 /busybox poweroff -f
 ";
 
-/// Starts each kernel, and keeps how the program's commands ended.
 pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         account.tell("kernel | only tried on x86_64");
@@ -82,7 +81,6 @@ impl Kernel {
     }
 }
 
-/// The file of a folder whose name ends like that.
 fn the_only(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
     let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let mut files = files.filter(|path| path.display().to_string().ends_with(end));
@@ -126,7 +124,6 @@ fn make_root(root: &Path, folders: &[&str], init: &str) -> anyhow::Result<()> {
     Ok(fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?)
 }
 
-/// Packs a folder as the first root directory of a machine.
 fn pack(root: &Path, archive: &Path) -> anyhow::Result<()> {
     let mut pack = Command::new("sh");
     pack.args(["-c", "find . | cpio --create --format=newc --quiet"]).current_dir(root);
@@ -149,7 +146,6 @@ const MODULES: [&str; 12] = [
     "inet_diag", "tcp_diag", "unix_diag", "cryptomgr", "gf128mul", "ghash-generic", "ctr", "aead", "geniv",
     "crypto_null", "gcm", "tls",
 ];
-/// What is there beside this program and the tests of samehost-bpf.
 const SERVER: &[(&str, &str)] =
     &[("/usr/bin/redis-server", "redis-server"), ("/usr/bin/redis-benchmark", "redis-tools")];
 /// Tests that count, and do not look at the time.
@@ -194,7 +190,6 @@ pub(super) fn counting(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the kernel, and returns what it and the programs wrote.
 fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
     let image = kernel.fetch(folder.path())?;
@@ -287,7 +282,6 @@ const WITH: &str = "systemd,systemd-sysv,prometheus-node-exporter";
 const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/bash /trial.sh\nStandardOutput=tty\nStandardError=tty\n\
                        TTYPath=/dev/ttyS0\n[Install]\nWantedBy=multi-user.target\n";
 
-/// Starts the machine, and keeps what its trial found. `program` is the static one.
 fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         account.tell("unit | only tried on x86_64");
@@ -311,7 +305,7 @@ fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
     }
     succeed(Command::new("systemctl").arg("--root").arg(&root).args(["enable", "trial.service"]))?;
     score(account, &root)?;
-    // All of it is in memory.
+    // The root directory is unpacked into memory.
     for dropped in ["samehost.deb", "var/lib/apt/lists", "var/cache", "usr/share/doc", "usr/share/locale"] {
         succeed(Command::new("rm").arg("-rf").arg(root.join(dropped)))?;
     }
@@ -345,7 +339,6 @@ fn score(account: &mut Account<'_>, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The drop-in that docs/metrics.md shows.
 fn drop_in(root: &Path) -> anyhow::Result<String> {
     let text = fs::read_to_string(root.join("docs/metrics.md"))?;
     let block = text.split("```ini\n").find(|block| block.contains("ExecStart=")).context("no drop-in")?;
@@ -365,7 +358,6 @@ const NEEDED_FOR_TESTS: &[(&str, &str)] = &[
     ("/usr/bin/cpio", "cpio"),
 ];
 
-/// Parts: `--only` names one.
 const PACKAGE_TESTS: &str = "tests";
 const UNIT: &str = "unit";
 

@@ -11,10 +11,9 @@ use super::Account;
 use crate::debug_program;
 use crate::process::Process;
 
-/// Plays both sides of every case.
 const SCRIPT: &str = "crates/samehost/tests/e2e/run/integrity.py";
 
-/// A case, how many bytes (or connections) it gets, and the arms that have it beside `run`.
+/// A case, its size in bytes (or connections), and the arms that it has beside `run`.
 const CASES: &[(&str, u64, &[Arm])] = &[
     ("transfer", 10_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
     ("halfclose", 1_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
@@ -29,7 +28,6 @@ const CASES: &[(&str, u64, &[Arm])] = &[
     ("unsupervised", 1_000_000_000, &[]),
 ];
 
-/// How a case's client is started.
 #[derive(Clone, Copy)]
 enum Arm {
     Tcp,
@@ -52,7 +50,6 @@ impl Arm {
     }
 }
 
-/// The server of all cases.
 struct Server {
     _process: Process,
     directory: tempfile::TempDir,
@@ -103,7 +100,6 @@ impl Server {
         Ok(words)
     }
 
-    /// Plays the client of a case.
     fn case(&self, program: &Path, arm: Arm, case: &str, size: u64) -> anyhow::Result<Value> {
         let mut words = match arm {
             Arm::Run => self.under_run(program, None)?,

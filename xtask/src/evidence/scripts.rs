@@ -98,7 +98,6 @@ fn test_of_servers(name: &str) -> Command {
     test
 }
 
-/// What tests printed that were run.
 pub(super) struct Findings {
     printed: String,
     errors: String,
@@ -145,7 +144,6 @@ pub(super) fn build_test(words: &[&str]) -> anyhow::Result<PathBuf> {
     program.with_context(|| format!("no such test: {}", words.join(" ")))
 }
 
-/// Parts of `watching`.
 const COST: &str = "cost";
 const SAVING: &str = "saving";
 

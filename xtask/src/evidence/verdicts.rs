@@ -36,7 +36,6 @@ pub(super) const ROWS: [&str; 16] = [
     "postgres total_cpu_per_op",
 ];
 
-/// A row of the checkup's table.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) ratio: String,
@@ -49,7 +48,6 @@ impl Row {
     }
 }
 
-/// A checkup that was run, with the rows of all its parts.
 pub(super) struct Checkup {
     pub(super) report: Value,
     pub(super) rows: Vec<Row>,
@@ -130,7 +128,6 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A report of two arms that are the same.
 pub(super) struct Equal {
     /// `report 3, raw over unix,unix`, with `, two servers` where each arm had its own.
     pub(super) name: String,
@@ -167,7 +164,6 @@ pub(super) fn called_different(called: usize, reports: usize) -> String {
     )
 }
 
-/// Number of reports of two equal arms.
 const SAME: usize = 200;
 
 pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -258,7 +254,6 @@ pub(super) fn longer_arm(program: &Path, options: &str, seed: usize) -> anyhow::
     comparison(&report, "latency_mean").cloned()
 }
 
-/// Workloads and connections for both programs.
 const QUESTIONS: [(&str, &[u32]); 4] =
     [("raw", &[1, 64]), ("redis", &[1, 8, 64]), ("mysql", &[1, 8, 64]), ("postgres", &[1, 8, 64])];
 

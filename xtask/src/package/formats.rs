@@ -208,7 +208,6 @@ pub(super) fn build_image(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Everything in a folder, by name, of root.
 fn archive(release: &Release<'_>, folder: &Path, path: &Path) -> anyhow::Result<()> {
     succeed(tar(path, release.epoch).arg("--directory").arg(folder).args(names(folder)?))
 }

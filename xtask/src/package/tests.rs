@@ -17,7 +17,6 @@ use samehost_transaction::{FileChange, Intent, Stage, Store, Transaction, resolv
 
 use super::{Release, formats, tree};
 
-/// A package in a folder that goes with it.
 struct Package {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -55,13 +54,11 @@ fn pack_once(build: Build) -> PathBuf {
     pack_in(&out, "0.1.0", build)
 }
 
-/// The package for Debian.
 fn deb() -> &'static Path {
     static DEB: OnceLock<PathBuf> = OnceLock::new();
     DEB.get_or_init(|| pack_once(formats::build_deb))
 }
 
-/// The other one.
 fn rpm() -> &'static Path {
     static RPM: OnceLock<PathBuf> = OnceLock::new();
     RPM.get_or_init(|| pack_once(formats::build_rpm))
@@ -111,11 +108,10 @@ fn the_ansible_collection_has_the_version_and_the_licences_of_the_program_and_is
 struct Switches {
     store: Store,
     files: PathBuf,
-    /// In force: `samehost switch --undo` puts it back.
     in_force: String,
     /// What a purge has to keep, by id.
     needed: BTreeSet<String>,
-    /// What it need not.
+    /// What a purge removes, by id.
     over: BTreeSet<String>,
     /// The one that awaits its confirmation.
     awaiting: String,

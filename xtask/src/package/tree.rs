@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use super::{Release, template};
-use crate::process::bytes;
+use crate::process::{bytes, text};
 
 /// Files of `packaging/`, and the folders that they are installed in.
 const AS_THEY_ARE: [(&str, &str); 7] = [
@@ -23,7 +23,6 @@ const AS_THEY_ARE: [(&str, &str); 7] = [
     ("kubernetes/kubectl-samehost", "usr/share/samehost/kubernetes"),
 ];
 
-/// Writes a file below `root`, with the folders above it.
 pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
     let path = root.join(name);
     let above = path.parent().unwrap_or(root);
@@ -61,7 +60,6 @@ pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::R
     Ok(())
 }
 
-/// Manual pages, and completions for shells, as the program writes them.
 pub(super) fn manual(speaker: &Path, pages: &Path, completions: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     fs::create_dir_all(pages)?;
     bytes(Command::new(speaker).arg("man").arg(pages))?;
@@ -116,7 +114,6 @@ pub(super) fn settle(root: &Path, epoch: u64) -> anyhow::Result<()> {
 }
 
 // What a package must know of a program: its processor, whether it needs libraries, whether it still has symbols.
-// Reads the header of ELF (System V ABI, chapter 4); 64 bits, little-endian.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
@@ -156,47 +153,17 @@ impl Elf {
     }
 }
 
-/// Type of the program header that names the interpreter (`PT_INTERP`).
-const INTERPRETER: u32 = 3;
-/// Type of the section with symbols (`SHT_SYMTAB`).
-const SYMBOLS: u32 = 2;
-
+/// Asks readelf(1), of binutils, about a program.
 pub(super) fn read_elf(path: &Path) -> anyhow::Result<Elf> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    parse(&bytes).with_context(|| format!("{} is not a program for Linux", path.display()))
-}
-
-fn parse(bytes: &[u8]) -> anyhow::Result<Elf> {
-    // Class 2: 64 bits; data 1: little-endian.
-    ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "not a 64-bit little-endian ELF file");
-    let machine = match number(bytes, 18, 2)? {
-        62 => Machine::X86_64,
-        183 => Machine::Aarch64,
+    let mut readelf = Command::new("readelf");
+    readelf.args(["--wide", "--file-header", "--program-headers", "--sections"]).env("LC_ALL", "C");
+    let headers =
+        text(readelf.arg(path)).with_context(|| format!("{} is not a program for Linux", path.display()))?;
+    let machine = headers.lines().find_map(|line| line.trim().strip_prefix("Machine:"));
+    let machine = match machine.unwrap_or_default().trim() {
+        "Advanced Micro Devices X86-64" => Machine::X86_64,
+        "AArch64" => Machine::Aarch64,
         other => bail!("no package is made for ELF machine {other}"),
     };
-    Ok(Elf {
-        machine,
-        is_static: !has_entry(bytes, [32, 54, 56], 0, INTERPRETER)?,
-        has_symbols: has_entry(bytes, [40, 58, 60], 4, SYMBOLS)?,
-    })
-}
-
-/// Whether an entry of a table has this type, which stands `at` bytes into it. `table` is where the header has the table's
-/// offset, the size of an entry, and the number of entries.
-fn has_entry(bytes: &[u8], table: [u64; 3], at: u64, wanted: u32) -> anyhow::Result<bool> {
-    let (start, size) = (number(bytes, table[0], 8)?, number(bytes, table[1], 2)?);
-    for entry in 0..number(bytes, table[2], 2)? {
-        if number(bytes, start + entry * size + at, 4)? == u64::from(wanted) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn number(bytes: &[u8], at: u64, length: usize) -> anyhow::Result<u64> {
-    let at = usize::try_from(at)?;
-    let part = bytes.get(at..at + length).context("it is cut off")?;
-    let mut number = [0; 8];
-    number[..length].copy_from_slice(part);
-    Ok(u64::from_le_bytes(number))
+    Ok(Elf { machine, is_static: !headers.contains(" INTERP "), has_symbols: headers.contains(" .symtab ") })
 }

@@ -104,7 +104,6 @@ fn completions_are_understood_by_their_shells_with_programs() {
     assert_eq!(must(Command::new("bash").args(["-c", line]).arg(file)).trim(), "verify");
 }
 
-/// What the archive of a release has beside the program.
 #[test]
 fn manual_pages_and_completions_are_written_into_an_archive() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,7 +68,6 @@ impl Pair {
         Pair { port, server, _client: client }
     }
 
-    /// What a scan says of the connection: processes of the client and of the server.
     fn seen(&self, before: &[String]) -> [Vec<u64>; 2] {
         let mut command = match before {
             [] => Command::new(binary()),
@@ -84,7 +83,6 @@ impl Pair {
     }
 }
 
-/// What the JSON of a scan says of the connection to a port.
 pub(super) fn found(scan: &str, port: u16) -> [Vec<u64>; 2] {
     let scan: Value = serde_json::from_str(scan).unwrap();
     let at = format!("127.0.0.1:{port}");
