@@ -84,7 +84,7 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
 
 /// A pair whose requests are measured.
 struct Wanted {
-    /// Its position in the advice.
+    /// Index in the advice of the scan.
     at: usize,
     shape: Shape,
     /// The measurement of a private server of the service's own program, where there is one.
@@ -94,7 +94,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Full times of its runs.
+    /// Full times of the runs that measure it.
     fn times(&self) -> Vec<Duration> {
         match (&self.own, &self.own_connections) {
             (Some(_), Some(_)) => vec![OWN_TIME, OWN_TIME],
@@ -104,7 +104,7 @@ impl Wanted {
     }
 }
 
-/// Short connections per second of a pair.
+/// Short connections of a pair, per second.
 fn short(advice: &Advice) -> f64 {
     advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s)
 }
@@ -161,10 +161,11 @@ struct Runs {
 impl Runs {
     /// Tells the clock what will be measured, so that each run gets its share.
     fn announce(&mut self, has_short: bool, pairs: &[Wanted]) {
-        let common = CALIBRATION.len() + usize::from(has_short);
-        (0..common).for_each(|_| self.clock.announce(CALIBRATION_TIME));
-        for pair in pairs {
-            pair.times().into_iter().for_each(|time| self.clock.announce(time));
+        for _ in 0..CALIBRATION.len() + usize::from(has_short) {
+            self.clock.announce(CALIBRATION_TIME);
+        }
+        for time in pairs.iter().flat_map(Wanted::times) {
+            self.clock.announce(time);
         }
     }
 
@@ -223,8 +224,10 @@ impl Runs {
         let part =
             Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
         let (report, _) = self.measure(part, CALIBRATION_TIME)?;
-        let found = report.as_ref().and_then(cpu_and_latency);
-        Ok(found.map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
+        Ok(match report.as_ref().and_then(cpu_and_latency) {
+            Some((cpu, latency)) => costs.with_connection(cpu, latency),
+            None => costs,
+        })
     }
 
     /// Measures requests of a pair's shape, to a private server of the service's own program where that is installed, else to
@@ -236,10 +239,9 @@ impl Runs {
         if let Some(part) = &pair.own {
             // A server that is installed and does not start here is imitated.
             if let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) {
-                let found = report.as_ref().and_then(cpu_and_latency);
-                let costs =
-                    found.map(|(cpu, latency)| Costs { hurried, ..costs.of_own_program(cpu, latency) });
-                return Ok(costs.map(|costs| self.calibrate_own_connections(costs, pair)));
+                let Some((cpu, latency)) = report.as_ref().and_then(cpu_and_latency) else { return Ok(None) };
+                let costs = Costs { hurried, ..costs.of_own_program(cpu, latency) };
+                return Ok(Some(self.calibrate_own_connections(costs, pair)));
             }
             self.clock.put_first(&times_of_imitation(shape));
         }
@@ -251,9 +253,11 @@ impl Runs {
         let bare = part_of("what requests of this shape cost here", vec![model.clone()]);
         let (mut report, mut hurried) = self.measure(bare, times[0])?;
         if let Some(full) = times.get(1) {
-            let bare =
-                report.as_ref().and_then(|bare| Measured::in_report(bare, metric::SERVER_CPU_PER_OP.name));
-            let work_us = (shape.server_cpu_us_per_request - bare.map_or(0.0, |one| one.tcp)).round();
+            let bare = match &report {
+                Some(bare) => Measured::in_report(bare, metric::SERVER_CPU_PER_OP.name),
+                None => None,
+            };
+            let work_us = (shape.server_cpu_us_per_request - bare.map_or(0.0, |cpu| cpu.tcp)).round();
             if work_us >= 1.0 {
                 let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
                 let part = part_of("what they cost beside the service's work", parameters);
@@ -272,14 +276,11 @@ impl Runs {
         let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) else {
             return costs;
         };
-        report.as_ref().and_then(cpu_and_latency).map_or(costs, |(cpu, latency)| Costs {
-            hurried: costs.hurried || hurried,
-            ..costs.with_own_connection(cpu, latency)
-        })
+        let Some((cpu, latency)) = report.as_ref().and_then(cpu_and_latency) else { return costs };
+        Costs { hurried: costs.hurried || hurried, ..costs.with_own_connection(cpu, latency) }
     }
 }
 
-/// Full times of the runs that imitate a shape.
 fn times_of_imitation(shape: &Shape) -> Vec<Duration> {
     if shape.connections == 1 {
         vec![BARE_TIME + CALIBRATION_TIME]
@@ -307,7 +308,7 @@ const SHORT_TRIAL: Duration = Duration::from_millis(50);
 const AROUND: Duration = Duration::from_millis(250);
 /// Part of its full time from which on a run is not called hurried.
 const NEARLY_ALL: f64 = 0.75;
-/// Interval at which the watch looks at the clock.
+/// From one look at the clock to the next.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Time for all runs of a scan that observed for so long: who observes longer gives the measurement more time as well.
@@ -322,7 +323,6 @@ struct Clock {
     to_come: VecDeque<Duration>,
 }
 
-/// Time for a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
     pub time: Duration,
@@ -347,7 +347,7 @@ impl Clock {
         self.end
     }
 
-    /// Announces a run with its full time.
+    /// Announces a run, after those announced before, with its full time.
     pub fn announce(&mut self, full: Duration) {
         self.to_come.push_back(full);
     }
@@ -368,7 +368,6 @@ impl Clock {
         }
     }
 
-    /// Leaves the next run out.
     pub fn skip(&mut self) {
         self.to_come.pop_front();
     }
@@ -377,7 +376,6 @@ impl Clock {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Whether so much time is left.
     pub fn has(&self, time: Duration) -> bool {
         self.end.is_none_or(|end| end.saturating_duration_since(Instant::now()) >= time)
     }
