@@ -1,7 +1,8 @@
-//! Progress while measuring: a bar on a terminal, a line every few seconds in a pipe or a file.
+//! Progress while measuring: a bar on a terminal, a line every few seconds in a pipe or a file; and the consent that is asked for
+//! in between, before a server is measured that others use.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,10 @@ use samehost_model::printable::clean;
 use samehost_model::{LogLine, Plan, Profile, Report, Trial};
 use samehost_system::clock;
 
-use crate::consent::Consent;
 use crate::output;
 use crate::storage::SamplesFile;
 
-/// Resolution of the bar.
+/// Of the bar.
 const STEPS: u64 = 1000;
 /// From one line to the next where standard error is not a terminal.
 const LINES_APART: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ pub struct Watcher {
 impl Watcher {
     /// Shows a bar if standard error is a terminal, else lines; nothing if `quiet`.
     pub fn new(quiet: bool, store: Option<SamplesFile>) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal {
             ProgressBar::hidden()
         } else {
@@ -67,17 +67,15 @@ impl Watcher {
         }
     }
 
-    /// Sets when the whole ends that this measurement is a part of.
+    /// This measurement is a part of a whole that ends then.
     pub fn within(self, ends: Option<Instant>) -> Self {
         Watcher { ends, ..self }
     }
 
-    /// Sets the consent for measuring running servers.
     pub fn with_consent(self, consent: Consent) -> Self {
         Watcher { consent, ..self }
     }
 
-    /// Sets the label of the bar.
     pub fn announce(&mut self, what: &str) {
         what.clone_into(&mut self.what);
         self.bar.set_message(clean(&self.what));
@@ -90,8 +88,10 @@ impl Watcher {
             return;
         }
         *last = Some(Instant::now());
-        let left = self.ends.map_or_else(String::new, |ends| format!(" · {}", left(ends)));
-        output::complain(&format!("{doing}{left}"));
+        match self.ends {
+            Some(ends) => output::complain(&format!("{doing} · {}", left(ends))),
+            None => output::complain(doing),
+        }
     }
 
     /// Removes the bar, and returns the file in which trials are stored.
@@ -169,4 +169,89 @@ impl Recorder for Watcher {
             store.append(&LogLine::Profile(Box::new(profile.clone())));
         }
     }
+}
+
+/// Consent for measuring running servers, as it was given on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// None; a prompt is required.
+    Ask,
+    /// Within the limits (`--yes`).
+    Given,
+    /// Also beyond the limits (`--yes=over-limits`).
+    OverLimits,
+}
+
+impl Consent {
+    /// Reads the value of `--yes`.
+    pub fn of_option(yes: Option<&str>) -> Self {
+        match yes {
+            None => Consent::Ask,
+            Some("over-limits") => Consent::OverLimits,
+            Some(_) => Consent::Given,
+        }
+    }
+
+    /// Shows the impact on each server, and prompts unless consent was given.
+    ///
+    /// # Errors
+    /// If the measurement would use too much of what a server has left and that was not allowed, if nobody can be asked, or if
+    /// the answer is no. Nothing was written then.
+    pub fn of(self, impacts: &[Impact], seconds: f64) -> Result<(), BenchError> {
+        let mut beyond = Vec::new();
+        for impact in impacts {
+            for reason in &impact.beyond {
+                beyond.push(format!("{}: {reason}", impact.server));
+            }
+        }
+        let asks = impacts.iter().any(Impact::needs_consent);
+        if asks || !beyond.is_empty() {
+            for line in impact_lines(impacts, seconds) {
+                output::complain(&line);
+            }
+        }
+        if !beyond.is_empty() && self != Consent::OverLimits {
+            return Err(BenchError::Usage(format!(
+                "nothing was written: {}; --yes=over-limits does it all the same",
+                beyond.join("; ")
+            )));
+        }
+        if !asks || self != Consent::Ask {
+            return Ok(());
+        }
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Err(BenchError::Usage(
+                "nothing was written: others use this server too, and standard input is not a terminal; use --yes to agree".into(),
+            ));
+        }
+        match ask() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(BenchError::Usage("nothing was written, and nothing was measured".into())),
+            Err(error) => Err(BenchError::io("asking on the terminal", error)),
+        }
+    }
+}
+
+fn impact_lines(impacts: &[Impact], seconds: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for impact in impacts {
+        let does = if impact.needs_consent() {
+            format!("for at most about {seconds:.0} s, the measurement")
+        } else {
+            "the measurement only reads".to_owned()
+        };
+        lines.push(format!("{}: {does}", impact.server));
+        lines.extend(impact.does.iter().map(|line| format!("  - {line}")));
+        lines.extend(impact.found.iter().chain(&impact.beyond).map(|line| format!("  ({line})")));
+    }
+    lines
+}
+
+fn ask() -> io::Result<bool> {
+    let mut stderr = io::stderr();
+    write!(stderr, "Do this? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }

@@ -16,8 +16,6 @@ use crate::wrong_use::WrongUse;
 
 pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
     let options = &bench.options;
-    let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
-    let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);
     let name = bench.workload.name();
     // Of the defaults: what is given may be lists of levels, which are taken apart later.
     let axes = bench.workload.configure(&defaults(bench.workload))?.axes();
@@ -25,7 +23,9 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         true => (&[][..], commands(options)),
         false => (&options.positional[..], options.arm.clone()),
     };
-    if let Some(url) = urls.first().filter(|_| !axes.foreign_servers) {
+    if let Some(url) = urls.first()
+        && !axes.foreign_servers
+    {
         return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
     }
     if !axes.foreign_servers && (options.tcp.is_some() || options.unix.is_some()) {
@@ -41,10 +41,13 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         program: std::env::current_exe().context("finding this program")?,
         command: Redactor::default().words(std::env::args()),
         transports,
-        connections: list(&options.connections).map_err(BenchError::from)?,
+        connections: match &options.connections {
+            Some(text) => parse_count_list(text).map_err(BenchError::from)?,
+            None => Vec::new(),
+        },
         rates: options.rates().map_err(BenchError::from)?,
         spacing: options.spacing(),
-        sizes: sizes.map_err(BenchError::from)?,
+        sizes: sizes(options.size.as_deref())?,
         placements: options.placement.clone(),
         awake: match options.awake.as_deref() {
             None => KeepAwake::Usual,
@@ -53,11 +56,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         },
         congestion: options.congestion.clone(),
         congestion_by_routes: false,
-        socket_buffers: options
-            .socket_buffer
-            .as_deref()
-            .map_or(Ok(Vec::new()), parse_size_list)
-            .map_err(BenchError::from)?,
+        socket_buffers: sizes(options.socket_buffer.as_deref())?,
         own_servers: options.own_servers,
         most_servers: None,
         threads: options.threads,
@@ -70,6 +69,14 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         earlier: None,
         interrupted,
     })
+}
+
+/// A list of sizes in bytes; empty where none is given.
+fn sizes(text: Option<&str>) -> Result<Vec<u64>, BenchError> {
+    match text {
+        Some(text) => Ok(parse_size_list(text)?),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// A random seed, short enough to type.
@@ -108,9 +115,12 @@ fn letter(place: usize) -> String {
 
 /// Servers that already run. This is where their URLs are read.
 fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
-    let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
-    let mut texts: BTreeMap<Transport, &str> =
-        given.into_iter().filter_map(|(transport, text)| Some((transport, text.as_deref()?))).collect();
+    let mut texts: BTreeMap<Transport, &str> = BTreeMap::new();
+    for (transport, text) in [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)] {
+        if let Some(text) = text {
+            texts.insert(transport, text);
+        }
+    }
     for url in urls {
         let target: Target = url.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
         let transport = match target {

@@ -155,8 +155,10 @@ pub fn run(
     {
         match bench.measure(&part, Spend::Hastily(CURE_TIME)) {
             Ok(report) => cured = Some((part, report)),
-            Err(error) => notes
-                .push(format!("What CUBIC would bring here could not be measured: {}.", in_full(&error))),
+            Err(error) => {
+                let error = in_full(&error);
+                notes.push(format!("What CUBIC would bring here could not be measured: {error}."));
+            }
         }
     }
     let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));

@@ -27,8 +27,7 @@ use crate::calibration::price;
 use crate::cli::ScanOptions;
 use crate::exit::{self, Ending, in_full};
 use crate::otlp::Exporter;
-use crate::scans::{Earlier, Scans, read_named};
-use crate::since::{Since, when};
+use crate::scans::{Earlier, Scans, Since, read_named, when};
 use crate::wrong_use::WrongUse;
 use crate::{output, signals};
 
@@ -338,7 +337,8 @@ fn metrics(
 /// What became of this user's switches. Journals that cannot be read leave the other metrics as they are.
 #[cfg(feature = "switch")]
 fn switches(scan: &Scan) -> Option<SwitchHealth> {
-    let health = crate::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
+    let health =
+        crate::storage::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
     health.map_err(|error| output::complain(&format!("no metrics of switches: {}", in_full(&error)))).ok()
 }
 

@@ -185,7 +185,7 @@ fn see_the_application(options: &VerifyOptions, all: &mut [Verification]) -> any
 #[cfg(not(feature = "switch"))]
 fn configuration(_: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
     let instead = "Name the endpoint: samehost verify tcp:127.0.0.1:3306";
-    Err(crate::left_out::left_out("`samehost verify` of a configuration", "switch", instead).into())
+    Err(crate::wrong_use::left_out("`samehost verify` of a configuration", "switch", instead).into())
 }
 
 /// Verifies one target; `owner` is the owner of the configuration that names it.

@@ -1,6 +1,4 @@
-//! Type of a published experiment: what is run, what was claimed, and which figure of a report answers it.
-//!
-//! The published experiments, read from experiments.toml.
+//! The published experiments, read from experiments.toml: what is run, what was claimed, and which figure of a report answers it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,18 +11,17 @@ use crate::wrong_use::WrongUse;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Unique id.
     #[serde(deserialize_with = "text")]
     pub id: &'static str,
     #[serde(deserialize_with = "text")]
     pub title: &'static str,
-    /// Publication.
+    /// The publication.
     #[serde(deserialize_with = "text")]
     pub source: &'static str,
     /// Hardware and software of the publication.
     #[serde(deserialize_with = "text")]
     pub setup: &'static str,
-    /// CPU cores of the publication's machine, if known.
+    /// Of the publication's machine, if known.
     pub cores: Option<u32>,
     #[serde(deserialize_with = "list")]
     pub measurements: &'static [Planned],
@@ -67,7 +64,7 @@ pub struct Command {
     /// Words after `samehost`.
     #[serde(deserialize_with = "text")]
     pub line: &'static str,
-    /// Budget in seconds.
+    /// Time that it takes, as its budget.
     pub seconds: f64,
     /// Length of a trial in milliseconds; `None` if a trial is one whole operation.
     pub trial_ms: Option<f64>,
@@ -91,9 +88,8 @@ pub struct Claim {
     /// Published figure in a few characters, as a ratio or in the publication's own terms.
     #[serde(deserialize_with = "text")]
     pub published: &'static str,
-    /// Expected direction or size.
     pub expected: Expected,
-    /// Figure of the report that answers the claim.
+    /// Which figure of the report answers the claim.
     pub find: Find,
 }
 
@@ -157,9 +153,9 @@ pub enum Find {
 #[serde(default, deny_unknown_fields)]
 pub struct At {
     pub connections: Option<u32>,
-    /// Message size in bytes.
+    /// Of a message, in bytes.
     pub size: Option<u64>,
-    /// Parameters of the workload.
+    /// Of the workload.
     #[serde(deserialize_with = "pairs")]
     pub parameters: &'static [(&'static str, &'static str)],
 }
@@ -207,11 +203,20 @@ struct Experiments {
     experiment: Vec<Published>,
 }
 
-fn read(text: &'static str) -> Result<Vec<Published>, String> {
-    let file: Experiments = basic_toml::from_str(text).map_err(|error| error.to_string())?;
+/// Why the file of experiments cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ExperimentsError {
+    #[error(transparent)]
+    Toml(#[from] basic_toml::Error),
+    #[error("no text is called {0}")]
+    NoText(String),
+}
+
+fn read(text: &'static str) -> Result<Vec<Published>, ExperimentsError> {
+    let file: Experiments = basic_toml::from_str(text)?;
     let (sources, explanations) = (leaked(file.sources), leaked(file.explanations));
     let named = |texts: &BTreeMap<String, &'static str>, name: &str| {
-        texts.get(name).copied().ok_or_else(|| format!("no text is called {name}"))
+        texts.get(name).copied().ok_or_else(|| ExperimentsError::NoText(name.to_owned()))
     };
     let mut published = Vec::new();
     for one in file.experiment {

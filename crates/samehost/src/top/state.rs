@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::scan::{PairExchanges, Saving, Scan, Traffic};
 
-use super::keys::Key;
+use super::Key;
 
 /// Sort order of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
+use crate::output;
+use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, switches};
 
 /// Default time limit for a confirmation where nobody is at the terminal.
 /// Errors may come after the proof, when nobody watches. Without `--confirm`, or a `--page` that stayed

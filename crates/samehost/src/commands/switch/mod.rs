@@ -27,8 +27,9 @@ use super::switch::confirm::{Site, agrees, may_ask};
 use crate::cli::{SwitchOptions, UnixOrTcp};
 use crate::commands::scan;
 use crate::exit::Ending;
+use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, signals, switches};
+use crate::{output, signals};
 
 pub use watch::watch_switch;
 

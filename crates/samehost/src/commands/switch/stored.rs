@@ -25,8 +25,9 @@ use super::confirm::{agrees, may_ask};
 use super::look;
 use crate::cli::{NEWEST, SwitchOptions};
 use crate::exit::Ending;
+use crate::output;
+use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, switches};
 
 /// Id of a switch that a crash cut off.
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {

@@ -22,7 +22,7 @@ use super::look;
 use super::stored::{compared, in_short};
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
-use crate::switches;
+use crate::storage::switches;
 
 /// Consecutive failed checks of the page or of the socket before a switch is taken back.
 /// A single failure may coincide with a reload of the server. Logins are tried more seldom, every
