@@ -34,7 +34,7 @@ const FEW_CONNECTIONS: f64 = 1.0;
 const BARE_TIME: Duration = Duration::from_secs(4);
 /// Time to measure a private server of a pair's own program, its starts included.
 const OWN_TIME: Duration = Duration::from_secs(12);
-/// Least of all time that must be left to begin that: a database may take some seconds to start on a busy machine.
+/// Time that must be left to begin that: a database may take some seconds to start on a busy machine.
 const OWN_LEAST: Duration = Duration::from_secs(6);
 /// Number of the busiest pairs for which a request of theirs is measured; the rest use the common
 /// calibration. Each is measured on a private server of its own program where that is installed, and
@@ -82,7 +82,6 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
     Runs { clock: Clock::unlimited(), stop: Arc::clone(interrupted), quiet }.calibrate()
 }
 
-/// A pair whose requests are measured.
 struct Wanted {
     /// Index in the advice of the scan.
     at: usize,
@@ -109,7 +108,6 @@ fn short(advice: &Advice) -> f64 {
     advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s)
 }
 
-/// The busiest pairs that could switch.
 fn wanted(scan: &Scan) -> Vec<Wanted> {
     let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
     for (at, advice) in scan.advice.iter().enumerate() {
@@ -319,7 +317,7 @@ fn time_for(observed: Duration) -> Duration {
 /// Hands out the time of a scan's runs, in their order.
 struct Clock {
     end: Option<Instant>,
-    /// Full times of the runs to come.
+    /// Full times of the runs that were announced.
     to_come: VecDeque<Duration>,
 }
 
@@ -337,12 +335,10 @@ impl Clock {
         Clock { end: None, to_come: VecDeque::new() }
     }
 
-    /// All runs together have this time from now on.
     pub fn new(time: Duration) -> Self {
         Clock { end: Some(Instant::now() + time), to_come: VecDeque::new() }
     }
 
-    /// When all runs end; `None` where each has its full time.
     pub fn end(&self) -> Option<Instant> {
         self.end
     }

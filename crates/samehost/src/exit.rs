@@ -28,7 +28,6 @@ pub enum Ending {
     /// A switch had nothing to do, and values that lead to services here stay.
     #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` leaves values"))]
     Left,
-    /// The status of a program that was started.
     OfProgram(u8),
     /// The user interrupted; results so far are reported.
     Interrupted,
@@ -107,7 +106,7 @@ pub const STATUSES: &[(u8, &str)] = &[
     (INTERRUPTED, "interrupted"),
 ];
 
-/// Those of `switch`.
+/// The statuses of `switch`.
 pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (0, "done, or nothing to do"),
     (FINDING, "refused or declined, nothing was touched"),
@@ -117,7 +116,7 @@ pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (UNDECIDED, "nothing to do by what is understood, and other values that lead to services here stay"),
 ];
 
-/// Those of `run`, where the program was not started. Else it is the program's own.
+/// The statuses of `run` where the program was not started. Else it is the program's own.
 pub const STATUSES_OF_RUN: &[(u8, &str)] = &[
     (INPUT, "wrong use"),
     (MISSING, "something needed is missing here"),

@@ -40,7 +40,6 @@ fn add(command: &Command, above: Option<&str>, pages: &mut Vec<Page>) -> io::Res
     Ok(())
 }
 
-/// Name of a command's page: `samehost-bench-raw`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
@@ -95,7 +94,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// The entries that a page has.
+/// The entries that a page has, by their names, and those of every page.
 fn named(all: &[Entry], wanted: &[String]) -> impl Iterator<Item = (String, String)> {
     let of_page = all.iter().filter(|entry| wanted.contains(&entry.name) || entry.is_everywhere);
     of_page.map(|entry| (entry.name.clone(), entry.text.clone()))
@@ -157,7 +156,6 @@ struct Entry {
     is_everywhere: bool,
 }
 
-/// What is added to one page.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Extra {

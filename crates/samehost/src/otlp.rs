@@ -20,7 +20,7 @@ const PATH: &str = "/v1/metrics";
 const LONGEST: Duration = Duration::from_secs(10);
 /// Longest answer that is read; of a good one nothing is needed.
 const LONGEST_ANSWER: u64 = 64 * 1024;
-/// Longest part of an answer that is shown.
+/// Most characters of an answer that are shown.
 const SHOWN: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,6 @@ pub enum OtlpError {
     NotHttp { url: String, says: String },
 }
 
-/// Sends metrics, with what they are of.
 #[derive(Debug)]
 pub struct Exporter {
     receiver: Receiver,
@@ -242,7 +241,6 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A variable that is set to something.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -253,7 +253,6 @@ impl Write for Stdout {
     }
 }
 
-/// Prints a message on standard error.
 pub fn complain(message: &str) {
     // A failure to write to standard error cannot be reported.
     let _ = writeln!(io::stderr(), "samehost: {}", harmless(message));
@@ -284,7 +283,9 @@ static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
     redactor
 });
 
-/// Redacts those and all credentials sent to a server, from whatever source.
+/// Redacts those and all credentials sent to a server, from whatever source. A server may repeat the password that it was given,
+/// in its version or in an error, and both are in reports. To mask only passwords of the command line was rejected: one from an
+/// option file or a prompt was not known (docs/decisions/0067).
 pub fn own_secrets() -> Redactor {
     let mut redactor = OWN_SECRETS.clone();
     for secret in samehost_login::sent_passwords() {

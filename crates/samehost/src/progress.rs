@@ -24,10 +24,8 @@ const LINES_APART: Duration = Duration::from_secs(5);
 /// When the last line was written: there is one standard error for all measurements of the process.
 static LAST_LINE: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Shows progress, and stores trials as they arrive.
 pub struct Watcher {
     bar: ProgressBar,
-    /// Whether lines are written in place of the bar.
     in_lines: bool,
     what: String,
     store: Option<SamplesFile>,
@@ -81,7 +79,6 @@ impl Watcher {
         self.bar.set_message(clean(&self.what));
     }
 
-    /// Writes a line, unless there was one a moment ago.
     fn line(&self, doing: &str) {
         let Ok(mut last) = LAST_LINE.lock() else { return };
         if !self.in_lines || last.is_some_and(|last| last.elapsed() < LINES_APART) {
@@ -101,7 +98,6 @@ impl Watcher {
     }
 }
 
-/// The bar's looks, with the time that is left.
 fn style(ends: Option<Instant>) -> ProgressStyle {
     let template = "{msg:36!} {bar:24} {percent:>3} %  {elapsed}{left}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -171,7 +167,10 @@ impl Recorder for Watcher {
     }
 }
 
-/// Consent for measuring running servers, as it was given on the command line.
+/// Consent for measuring running servers, as it was given on the command line. A measurement makes databases, rows and keys in
+/// servers that others use, and takes connections. So the server is asked first what would be written, where that goes, and what
+/// is left of connections, memory and disk; that is shown, and asked for. A line on standard error before writing was the
+/// behaviour before, and was rejected (docs/decisions/0079).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
     /// None; a prompt is required.

@@ -85,7 +85,7 @@ pub fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 40
 }
 
-/// Commands and their names. Those without a name have that of their program where that tells them apart, else a letter.
+/// Commands with their names. A command without one has that of its program where that tells them apart, else a letter.
 fn commands(options: &BenchOptions) -> Vec<(String, String)> {
     let mut names: Vec<String> = options.positional.iter().map(|script| program(script)).collect();
     let are_distinct = names.iter().collect::<BTreeSet<_>>().len() == names.len();
@@ -96,7 +96,6 @@ fn commands(options: &BenchOptions) -> Vec<(String, String)> {
     named.chain(options.arm.iter().cloned()).collect()
 }
 
-/// The name of the program that a command begins with.
 fn program(command: &str) -> String {
     let first = command.split_whitespace().next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or_default().to_owned()
@@ -113,7 +112,7 @@ fn letter(place: usize) -> String {
     if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
 }
 
-/// Servers that already run. This is where their URLs are read.
+/// The servers that already run, and that were given by their URLs.
 fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
     let mut texts: BTreeMap<Transport, &str> = BTreeMap::new();
     for (transport, text) in [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)] {

@@ -21,23 +21,20 @@ use crate::storage::{SCANS, StoredFile};
 use crate::wrong_use::WrongUse;
 use crate::{output, storage};
 
-/// Folder of the state directory.
 const FOLDER: &str = "scans";
 const SUFFIX: &str = ".json";
-/// Beginning of the name of a file that is being written.
+/// Begins the name of a file that is being written.
 const UNFINISHED: &str = ".new-";
 /// Longest file of a stored scan, in bytes: ten thousand hops have two million.
 const LONGEST: u64 = 16 << 20;
 /// Longest file that is named on the command line, which may be a whole scan.
 const LONGEST_NAMED: u64 = 256 << 20;
 
-/// The history of scans of this user.
 #[derive(Debug)]
 pub struct Scans {
     directory: PathBuf,
 }
 
-/// A scan to compare with.
 #[derive(Debug)]
 pub struct Earlier {
     pub inventory: Inventory,
@@ -56,13 +53,12 @@ impl Scans {
         &self.directory
     }
 
-    /// What to say when a scan is needed and none is stored.
+    /// The error where a scan is needed and none is stored.
     pub fn nothing(&self) -> WrongUse {
         let directory = self.directory.display();
         WrongUse(format!("no scan is kept in {directory}; samehost scan --save keeps one"))
     }
 
-    /// All stored scans, the oldest first.
     pub fn files(&self) -> anyhow::Result<Vec<StoredFile>> {
         storage::stored(&self.directory, SUFFIX).with_context(|| self.directory.display().to_string())
     }
@@ -85,20 +81,36 @@ impl Scans {
 
     /// Reads a stored scan. One that cannot be read is left out, with a message.
     pub fn read(&self, file: &StoredFile) -> Option<Inventory> {
-        let bytes = open::read(&file.path, LONGEST).map_err(|error| error.to_string());
-        let read = bytes.and_then(|bytes| read_inventory(&bytes).map_err(|error| error.to_string()));
-        read.map_err(|reason| output::complain(&format!("left out: {}: {reason}", file.path.display()))).ok()
+        let name = file.path.display();
+        let bytes = match open::read(&file.path, LONGEST) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                output::complain(&format!("left out: {name}: {error}"));
+                return None;
+            }
+        };
+        match read_inventory(&bytes) {
+            Ok(inventory) => Some(inventory),
+            Err(reason) => {
+                output::complain(&format!("left out: {name}: {reason}"));
+                None
+            }
+        }
     }
 
     /// The newest scan of then or before, else the oldest one after it; `None` if none is stored that can be read.
     pub fn at(&self, time: Timestamp) -> anyhow::Result<Option<Earlier>> {
         let files = self.files()?;
         let (before, after) = files.split_at(files.partition_point(|file| file.at <= time));
-        let mut nearest = before.iter().rev().chain(after);
-        Ok(nearest.find_map(|file| Some(Earlier { inventory: self.read(file)?, file: file.path.clone() })))
+        for file in before.iter().rev().chain(after) {
+            if let Some(inventory) = self.read(file) {
+                return Ok(Some(Earlier { inventory, file: file.path.clone() }));
+            }
+        }
+        Ok(None)
     }
 
-    /// That nobody else can read or plant anything in it.
+    /// Fails if somebody else can read or plant anything in it.
     fn check(&self) -> anyhow::Result<()> {
         let directory = self.directory.display();
         private(&self.directory).map_err(|reason| {
@@ -120,7 +132,7 @@ impl Scans {
         Ok(())
     }
 
-    /// One program at a time writes, for moments only.
+    /// Waits until no other program writes, which takes moments only.
     fn lock(&self) -> anyhow::Result<File> {
         let failed = || format!("{}: the history of scans cannot be locked", self.directory.display());
         let directory = File::open(&self.directory).with_context(failed)?;

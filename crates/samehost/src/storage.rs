@@ -19,10 +19,9 @@ use samehost_system::{NotPrivate, private};
 use crate::output;
 use crate::wrong_use::WrongUse;
 
-/// Of a samples file.
+/// Ends the name of a samples file.
 pub const SUFFIX: &str = ".samples.jsonl";
 
-/// Why samples cannot be stored as they come.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPlace {
     #[error("neither XDG_STATE_HOME nor HOME is set")]
@@ -31,7 +30,6 @@ pub enum NoPlace {
     Failed { directory: PathBuf, error: io::Error },
 }
 
-/// A file with one JSON line per trial.
 #[derive(Debug)]
 pub struct SamplesFile {
     path: PathBuf,
@@ -105,7 +103,7 @@ fn remove_oldest(directory: &Path) {
     }
 }
 
-/// All samples files, oldest first.
+/// The samples files that are stored, the oldest first.
 pub fn all() -> Vec<PathBuf> {
     let Some(directory) = directory() else { return Vec::new() };
     let files = stored(&directory, SUFFIX).unwrap_or_default();
@@ -161,7 +159,6 @@ fn other_format(text: &str) -> Option<String> {
     Some(format!("is {what}"))
 }
 
-/// Why lines are not those of a samples file.
 #[derive(Debug, thiserror::Error)]
 enum NoSamples {
     #[error("it does not begin like one")]
@@ -261,7 +258,7 @@ pub struct Kind {
     pub most_bytes: u64,
 }
 
-/// Trials of `bench`, the checkup and `reproduce`.
+/// Trials of `bench`.
 pub const MEASUREMENTS: Kind = Kind { one: "measurement", most: 50, most_bytes: 256 << 20 };
 /// Scans of `scan --save`: six weeks of one every hour.
 pub const SCANS: Kind = Kind { one: "scan", most: 1000, most_bytes: 64 << 20 };
@@ -276,12 +273,11 @@ pub struct StoredFile {
     pub at: Timestamp,
 }
 
-/// What `prune` was asked to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The newest so many, whatever their age.
+    /// So many of the newest, whatever their age.
     pub newest: Option<usize>,
-    /// All from then on.
+    /// All from this time on.
     pub since: Option<Timestamp>,
 }
 
@@ -313,7 +309,7 @@ pub fn stored(directory: &Path, suffix: &str) -> io::Result<Vec<StoredFile>> {
     Ok(files)
 }
 
-/// The time at the beginning of a file's name, to the millisecond.
+/// The beginning of a file's name, which is a time to the millisecond.
 pub fn name_of(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
 }
@@ -380,10 +376,8 @@ pub mod switches {
 
     use super::{below, home, named, private_directory};
 
-    /// Root's earlier state directory.
     const BEFORE: &str = "/root";
 
-    /// Store for a new switch.
     pub fn store() -> anyhow::Result<Store> {
         Ok(Store::open(&private_directory("switches")?)?)
     }

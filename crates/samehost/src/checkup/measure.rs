@@ -28,7 +28,6 @@ const FEW_BLOCKS: u32 = 5;
 /// Minimum time for which any part can be planned.
 const LEAST_TIME: Duration = Duration::from_secs(5);
 
-/// Time for a part.
 pub enum Spend {
     /// All of this time.
     All(Duration),
@@ -39,15 +38,12 @@ pub enum Spend {
         time: Duration,
         /// Number of open rows in other parts.
         others: u32,
-        /// Earlier result, which is continued.
         earlier: Option<Arc<Report>>,
     },
 }
 
 pub struct Bench {
-    /// Seed of the order of trials.
     pub seed: u64,
-    /// Set when the user interrupts.
     pub interrupted: Arc<AtomicBool>,
     pub quiet: bool,
     /// When all measurements end, for the progress line.

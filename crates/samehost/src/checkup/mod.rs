@@ -55,13 +55,10 @@ pub struct Checkup {
     pub legs: Vec<Leg>,
     /// Measurement of the remedy of a slow loopback.
     cured: Option<(Part, Report)>,
-    /// Running servers, and how to measure them.
     pub neighbours: Vec<Neighbour>,
-    /// Failed measurements and hints.
+    /// What failed, and hints.
     pub notes: Vec<String>,
-    /// Recommended actions, best first.
     pub worth: Vec<Worth>,
-    /// Summary of what runs on this machine.
     pub here: String,
     pub is_interrupted: bool,
 }
@@ -86,7 +83,7 @@ pub struct Deadlines {
 
 /// Budgets that a checkup takes.
 pub const BUDGETS: RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
-/// What a server takes that was left out, with its start, about.
+/// What one more server takes, its start included, about.
 const OF_A_SERVER: Duration = Duration::from_secs(10);
 
 /// Names the servers for which no time was left.

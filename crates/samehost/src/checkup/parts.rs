@@ -17,7 +17,6 @@ use samehost_services::{Kind, Protocol};
 #[derive(Clone)]
 pub struct Part {
     pub workload: &'static str,
-    /// Parameters that differ from their defaults.
     pub parameters: Vec<(&'static str, String)>,
     /// Empty for the workload's default.
     pub connections: Vec<u32>,
@@ -38,7 +37,7 @@ pub struct Part {
     /// Whether the baseline also runs against itself. Two parts, one for a time and one for CPU time, suffice
     /// to detect spurious differences on this machine; the others use the time for their own rows.
     pub control: bool,
-    /// Time of an arm in a block.
+    /// Of an arm, in a block.
     pub trial: Duration,
 }
 
@@ -73,13 +72,11 @@ impl Part {
 }
 
 impl PartLine {
-    /// Whether the line needs a verdict.
     pub fn is_asked(&self) -> bool {
         self.kind != FindingKind::Scheduler
     }
 }
 
-/// A line of the checkup's table.
 #[derive(Clone)]
 pub struct PartLine {
     pub label: String,
@@ -224,7 +221,6 @@ pub fn parts() -> Vec<Part> {
     with_servers(WORKLOADS.iter().copied().filter(is_installed))
 }
 
-/// Built-in parts and those of these servers; servers that start slowly come last.
 fn with_servers(servers: impl Iterator<Item = &'static dyn Workload>) -> Vec<Part> {
     let mut servers: Vec<Part> = servers.map(server).collect();
     servers.sort_by_key(|part| part.starts_slowly);
@@ -237,9 +233,7 @@ pub fn built_in_and(servers: &[&str]) -> Vec<Part> {
     with_servers(servers.iter().filter_map(|name| workload(name)))
 }
 
-/// A server that runs already, and how to measure it.
 pub struct Neighbour {
-    /// Workload that would measure it.
     pub workload: &'static str,
     pub server: RunningServer,
     /// Sentences about what it is, where it listens, and what prevents a measurement.
@@ -297,7 +291,7 @@ fn introduce(workload: &str, kind: &ServerKind, server: &RunningServer) -> (Stri
     (about, line)
 }
 
-/// Quotes a word for a shell if necessary.
+/// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     if word.chars().all(|c| c.is_ascii_alphanumeric() || "/:._-@%+=,".contains(c)) {
         return word.to_owned();

@@ -46,11 +46,9 @@ impl Left<'_> {
     }
 }
 
-/// A part and its result so far.
 pub struct Leg {
     pub part: Part,
     pub report: Option<Report>,
-    /// Number of turns.
     pub begun: u32,
     /// What the start of its servers took in its last turn, about.
     start: Duration,

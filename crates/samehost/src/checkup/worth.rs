@@ -13,10 +13,9 @@ use super::parts::{BULK_TRIAL, Part};
 
 /// Most recommendations; more would not be read.
 pub const MOST: usize = 3;
-/// Minimum round trips a second of an active pair.
+/// Round trips per second from which on a pair is active.
 const AT_WORK: f64 = 1.0;
 
-/// A recommended action.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Worth {
     pub about: String,
@@ -131,7 +130,6 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
 /// A note at the end is not worth a tenth of the checkup: in 4 s its interval was 1.01–1.29; in 1.5 s, two of five runs
 /// showed the gain that all five had.
 pub const CURE_TIME: Duration = Duration::from_millis(1800);
-/// Congestion control to which the remedy switches.
 const USUAL: &str = "cubic";
 /// Size of a write: large enough to show the difference, and realistic for databases and web servers.
 const SIZE: u64 = 512 * 1024;

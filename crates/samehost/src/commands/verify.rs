@@ -89,7 +89,6 @@ fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification
     }
 }
 
-/// Verifies where a service listens.
 fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<Verification>> {
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
     let name = &options.target;

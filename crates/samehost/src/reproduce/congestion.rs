@@ -24,7 +24,7 @@ pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
     Request { congestion: vec![THEN.into()], command, ..request }
 }
 
-/// Whether a workload has TCP among its transports, with these parameters.
+/// Whether a workload measures TCP among others, with these parameters.
 fn uses_tcp(workload: &dyn Workload, request: &Request) -> bool {
     let Ok(configured) = workload.configure(&request.parameters) else { return false };
     let transports = &configured.axes().transports;

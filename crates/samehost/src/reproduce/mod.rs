@@ -18,9 +18,8 @@ use crate::{output, storage};
 pub use published::{Published, chosen};
 pub use run::{Reproducer, next, planned};
 
-/// Folder of the state directory.
 pub const FOLDER: &str = "reproduce";
-/// Maximum age of a stored experiment in seconds; older ones are repeated, because the machine may have changed.
+/// Age up to which a stored experiment is used, in seconds; the machine may have changed since.
 const LONGEST: i64 = 24 * 3600;
 
 /// Properties that must be equal for a stored experiment to be reused.
@@ -75,7 +74,6 @@ impl Store {
         Some(self.directory.as_ref()?.join(format!("{id}.json")))
     }
 
-    /// Stores a finished experiment.
     pub fn keep(&self, experiment: &Experiment) -> anyhow::Result<()> {
         let path = self.path(&experiment.id).context("neither XDG_STATE_HOME nor HOME is set")?;
         if let Some(directory) = path.parent() {
@@ -88,7 +86,6 @@ impl Store {
     /// The stored experiment with this id, if it is of the same machine and mode and recent enough.
     pub fn kept(&self, id: &str) -> Option<Experiment> {
         let bytes = fs::read(self.path(id)?).ok()?;
-        // Files that are truncated or of another version are ignored.
         let kept: Kept = serde_json::from_slice(&bytes).ok()?;
         let at: jiff::Timestamp = kept.experiment.measured_at.as_deref()?.parse().ok()?;
         let age = jiff::Timestamp::now().as_second() - at.as_second();

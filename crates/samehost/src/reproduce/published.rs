@@ -15,7 +15,6 @@ pub struct Published {
     pub id: &'static str,
     #[serde(deserialize_with = "text")]
     pub title: &'static str,
-    /// The publication.
     #[serde(deserialize_with = "text")]
     pub source: &'static str,
     /// Hardware and software of the publication.
@@ -30,7 +29,7 @@ pub struct Published {
     /// The publication's server, where another one may stand for it here.
     #[serde(default, deserialize_with = "maybe")]
     pub server: Option<&'static str>,
-    /// Intentional differences of the reproduction.
+    /// In which the reproduction differs on purpose.
     #[serde(default, deserialize_with = "texts")]
     pub differs: &'static [&'static str],
     /// Possible explanations for different results on this machine.
@@ -39,13 +38,12 @@ pub struct Published {
 }
 
 impl Published {
-    /// Whether it starts a server that is not built in.
+    /// Whether it starts a server of somebody else's.
     pub fn starts_servers(&self) -> bool {
         !self.measurements.iter().all(|planned| planned.quick.line.starts_with("bench raw"))
     }
 }
 
-/// A measurement of an experiment, in both modes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Planned {
@@ -194,7 +192,6 @@ pub static EXPERIMENTS: LazyLock<Vec<Published>> =
         Err(error) => panic!("experiments.toml: {error}"),
     });
 
-/// Contents of experiments.toml: shared texts by name, and the experiments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Experiments {
@@ -203,7 +200,6 @@ struct Experiments {
     experiment: Vec<Published>,
 }
 
-/// Why the file of experiments cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum ExperimentsError {
     #[error(transparent)]

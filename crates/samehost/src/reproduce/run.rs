@@ -34,7 +34,7 @@ const LEAST_PART: f64 = 0.5;
 /// Shortest useful trial.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
 
-/// Marks a remark about a part of an experiment that failed.
+/// In a remark about a part of an experiment that failed.
 const NOT_MEASURED: &str = " was not measured: ";
 /// Maximum blocks, however open a claim is.
 const MOST_BLOCKS: u32 = 1000;
@@ -42,7 +42,7 @@ const MOST_BLOCKS: u32 = 1000;
 struct Spend {
     seconds: f64,
     trial_time: Option<Duration>,
-    /// Earlier result, which is continued.
+    /// Continued, if there is one.
     earlier: Option<Arc<Report>>,
 }
 
@@ -58,12 +58,10 @@ impl Spend {
     }
 }
 
-/// A workload that an experiment needs and this version does not have.
 #[derive(Debug, thiserror::Error)]
 #[error("this version has no workload `{0}`")]
 struct NoWorkload(String);
 
-/// Total time of the experiments, in seconds.
 pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
     (1.0 + AGAIN) * (1.0 + AROUND_TRIALS) * measuring(experiments, mode)
 }
@@ -73,7 +71,6 @@ fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
     experiments.iter().flat_map(|one| one.measurements).map(|planned| planned.command(mode).seconds).sum()
 }
 
-/// Runs experiments one after the other, within a total time.
 pub struct Reproducer {
     mode: Mode,
     seed: u64,
@@ -119,7 +116,6 @@ impl Reproducer {
         Reproducer { server, ..self }
     }
 
-    /// The words after `samehost`.
     fn line(&self, command: Command) -> String {
         match &self.server {
             Some(server) if command.line.starts_with("bench mysql") => {
@@ -224,7 +220,7 @@ impl Reproducer {
         Ok(())
     }
 
-    /// Until the end of the total time.
+    /// Seconds until the end of the total time.
     pub fn left_s(&self) -> f64 {
         (self.whole_s - self.begun.elapsed().as_secs_f64()).max(0.0)
     }
@@ -312,7 +308,6 @@ fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
     }
 }
 
-/// The experiment before it was measured.
 pub fn blank(published: &Published) -> Experiment {
     Experiment {
         id: published.id.into(),

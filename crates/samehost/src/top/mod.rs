@@ -21,7 +21,6 @@ use crate::exit::in_full;
 
 pub use state::State;
 
-/// Source of scans.
 pub trait Source {
     /// Takes a scan, with the traffic since the previous one.
     fn look(&mut self) -> anyhow::Result<Scan>;
@@ -29,11 +28,10 @@ pub trait Source {
     /// Starts measuring the cost of a request, unless that is done or in progress.
     fn calibrate(&mut self);
 
-    /// Message for the user, for example about a running measurement.
+    /// A message for the user, for example about a running measurement.
     fn status(&self) -> Option<String>;
 }
 
-/// Source of keys, resizes and clock ticks.
 pub trait Inputs {
     /// Waits for the next event. Fails when the terminal is gone.
     fn next(&mut self) -> io::Result<Input>;
@@ -78,9 +76,8 @@ const NAP: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Quits from any view.
+    /// From any view.
     Quit,
-    /// Closes the details, or quits from the list.
     Back,
     Up,
     Down,
@@ -93,7 +90,6 @@ pub enum Key {
     Unix,
     /// Shows details of the selected line.
     Details,
-    /// Measures the cost of a request on this machine.
     Calibrate,
 }
 
@@ -101,7 +97,6 @@ pub enum Key {
 pub enum Input {
     Key(Key),
     Resized,
-    /// A scan is due.
     Due,
     /// A signal requests to stop.
     Stop,
