@@ -75,16 +75,8 @@ pub(crate) fn all(
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let (elf, version, epoch) = (tree::read_elf(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
     let licences = &crate::dist::licences_of_others()?;
-    formats::build_deb(&Release {
-        binary,
-        elf,
-        speaker: binary.to_owned(),
-        version,
-        epoch,
-        level: 0,
-        licences,
-        out,
-    })
+    let speaker = binary.to_owned();
+    formats::build_deb(&Release { binary, elf, speaker, version, epoch, level: 0, licences, out })
 }
 
 /// Writes what a program says about itself into folders of an archive: `man` and `completions`.

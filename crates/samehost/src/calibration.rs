@@ -148,7 +148,7 @@ fn part(
     }
 }
 
-/// The measurements of a calibration, and the time that they share.
+/// The measurements of a scan's calibration, which share one clock.
 struct Runs {
     clock: Clock,
     /// Set when the user interrupts, or the time is over.

@@ -151,7 +151,6 @@ fn page_name(page: &str) -> String {
 struct Entry {
     name: String,
     text: String,
-    /// Whether every page has it.
     #[serde(default)]
     is_everywhere: bool,
 }

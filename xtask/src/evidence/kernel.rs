@@ -75,16 +75,11 @@ impl Kernel {
         let newest = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
         let newest = newest.with_context(|| format!("{PACKAGE} of {}: {depends}", self.suite))?;
         succeed(apt.command("apt-get").args(["download", newest]))?;
-        let package = the_only(&packages, ".deb")?;
+        let package = crate::names(&packages)?.into_iter().find(|name| name.ends_with(".deb"));
+        let package = packages.join(package.context("apt downloaded no package")?);
         succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
         Ok(unpacked.join("boot").join(newest.replace("linux-image", "vmlinuz")))
     }
-}
-
-fn the_only(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
-    let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let mut files = files.filter(|path| path.display().to_string().ends_with(end));
-    files.next().with_context(|| format!("{} has no {end}", folder.display()))
 }
 
 /// An emulated machine with a root directory in memory, of which it may have so many megabytes.

@@ -29,9 +29,8 @@ const FEW_BLOCKS: u32 = 5;
 const LEAST_TIME: Duration = Duration::from_secs(5);
 
 pub enum Spend {
-    /// All of this time.
     All(Duration),
-    /// All of this time, which is short: in trials of the part's length.
+    /// All of a time that is short: in trials of the part's length.
     Hastily(Duration),
     /// Until the part's rows are decided, at most this time.
     Until {

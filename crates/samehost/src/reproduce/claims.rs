@@ -77,7 +77,6 @@ impl At {
     }
 }
 
-/// Whether a comparison is of a Unix socket with TCP.
 pub fn is_tcp_to_unix(found: &Comparison, report: &Report) -> bool {
     let (Some(from), Some(to)) = (report.arm(&found.baseline), report.arm(&found.candidate)) else {
         return false;

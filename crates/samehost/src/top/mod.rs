@@ -78,6 +78,7 @@ const NAP: Duration = Duration::from_millis(100);
 pub enum Key {
     /// From any view.
     Quit,
+    /// Closes the details, or quits from the list.
     Back,
     Up,
     Down,
@@ -88,7 +89,6 @@ pub enum Key {
     Sort,
     /// Shows or hides pairs over Unix sockets.
     Unix,
-    /// Shows details of the selected line.
     Details,
     Calibrate,
 }
@@ -98,7 +98,6 @@ pub enum Input {
     Key(Key),
     Resized,
     Due,
-    /// A signal requests to stop.
     Stop,
 }
 
@@ -195,7 +194,6 @@ impl Live {
         Live { observer: Observer::new(timed), calibration: Calibration::NotRequested }
     }
 
-    /// Takes the result of a finished measurement.
     fn collect_costs(&mut self) {
         if !matches!(&self.calibration, Calibration::Measuring(thread, _) if thread.is_finished()) {
             return;

@@ -225,9 +225,8 @@ fn exchanges(scan: &Scan, service: usize, client: &str, address: &str) -> Option
 fn over_unix(scan: &Scan) -> Vec<Row> {
     let mut pairs: BTreeMap<(usize, String, String), Row> = BTreeMap::new();
     for connection in scan.connections.iter().filter(|connection| connection.kind.is_unix()) {
-        let Some((at, service)) = connection.service.and_then(|at| Some((at, scan.services.get(at)?))) else {
-            continue;
-        };
+        let Some(at) = connection.service else { continue };
+        let Some(service) = scan.services.get(at) else { continue };
         let Some(server) = scan.sockets.get(connection.server) else { continue };
         let client = match scan.holder(connection.client) {
             Some(process) => process.name.clone(),

@@ -48,15 +48,8 @@ impl Pair {
     fn new() -> Self {
         let port = free_port();
         let mut server = Command::new("setpriv")
-            .args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                "nc",
-                "-l",
-                "127.0.0.1",
-                &port.to_string(),
-            ])
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "nc", "-l", "127.0.0.1"])
+            .arg(port.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()

@@ -129,7 +129,6 @@ fn given(options: &SwitchOptions) -> Vec<&'static str> {
     all.iter().filter(|(is_given, _)| *is_given).map(|(_, name)| *name).collect()
 }
 
-/// Whether an operation makes use of an option.
 fn takes(operation: &str, name: &str) -> bool {
     match operation {
         "--finish" => ["--reload", "--page", "--confirm-within", "--accept", "--observe"].contains(&name),
@@ -138,7 +137,6 @@ fn takes(operation: &str, name: &str) -> bool {
     }
 }
 
-/// Notes on commands of `--reload` that a plan does not run.
 fn unused_reloads(report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
     let mut steps = report.steps.iter().chain(&report.later);
     if !unused.is_empty() && steps.all(|step| step.reloads.is_empty()) {
