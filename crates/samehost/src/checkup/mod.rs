@@ -146,18 +146,7 @@ pub fn run(
     }
     notes.extend(failed);
     // Last, because the comparison of transports is more important.
-    let mut cured = None;
-    if let Some(part) = cure_part
-        && !bench.is_interrupted()
-    {
-        match bench.measure(&part, Spend::Hastily(CURE_TIME)) {
-            Ok(report) => cured = Some((part, report)),
-            Err(error) => {
-                let error = in_full(&error);
-                notes.push(format!("What CUBIC would bring here could not be measured: {error}."));
-            }
-        }
-    }
+    let cured = measure_cure(bench, cure_part, &mut notes);
     let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
     let (here, mut worth) = priced(looked, &legs);
     match cure {
@@ -168,6 +157,21 @@ pub fn run(
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
+}
+
+/// Measures the remedy of a slow loopback, if there is one and nobody interrupted; a failure becomes a note.
+fn measure_cure(bench: &Bench, part: Option<Part>, notes: &mut Vec<String>) -> Option<(Part, Report)> {
+    let part = part?;
+    if bench.is_interrupted() {
+        return None;
+    }
+    match bench.measure(&part, Spend::Hastily(CURE_TIME)) {
+        Ok(report) => Some((part, report)),
+        Err(error) => {
+            notes.push(format!("What CUBIC would bring here could not be measured: {}.", in_full(&error)));
+            None
+        }
+    }
 }
 
 /// A part's turn; the first part's says whether the machine is at work.
