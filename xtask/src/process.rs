@@ -28,10 +28,10 @@ impl Process {
         Self::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 
-    /// Starts this program with other words, silently: loads are hidden chores of it.
+    /// Starts this program with other words, whose errors are shown: loads are hidden chores of it.
     pub(crate) fn start_chore(words: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
-        Self::start_silent(Command::new(program).args(words))
+        Self::start(Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()))
     }
 
     /// Stops it by this signal, as kill(1) names it, in place of SIGKILL: for programs whose children or shared memory
