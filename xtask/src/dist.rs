@@ -43,6 +43,7 @@ pub(crate) struct Options {
 pub(crate) struct Release {
     version: String,
     target: Target,
+    /// Seconds since 1970 that every file carries.
     epoch: u64,
 }
 
