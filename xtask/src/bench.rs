@@ -2,21 +2,18 @@
 //! trial, evaluated by samehost's own statistics for whole commands. Prints ratios and asserts none,
 //! because machines are shared.
 
-pub(crate) use foreign::Blog;
-mod foreign;
+pub(crate) mod databases;
+pub(crate) mod foreign;
 mod http;
-pub(crate) mod mysql;
-mod postgres;
-pub(crate) mod redis;
-mod run;
 pub(crate) mod scan;
 mod variogram;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+
+use crate::process::{Process, serve, show};
 
 struct Yardstick {
     name: &'static str,
@@ -38,17 +35,17 @@ const YARDSTICKS: &[Yardstick] = &[
     Yardstick {
         name: "redis",
         about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
-        run: redis::redis,
+        run: databases::redis,
     },
     Yardstick {
         name: "mysql",
         about: "a prepared point select on MariaDB, against a minimal C epoll loop and sysbench",
-        run: mysql::mysql,
+        run: databases::mysql,
     },
     Yardstick {
         name: "postgres",
         about: "a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench",
-        run: postgres::postgres,
+        run: databases::postgres,
     },
     Yardstick {
         name: "http",
@@ -88,7 +85,7 @@ const YARDSTICKS: &[Yardstick] = &[
     Yardstick {
         name: "run",
         about: "what `samehost run` adds to a connect (the aim is 50 µs at most on one CPU), and redis-benchmark under it, over TCP and over the Unix socket, two minutes",
-        run: run::run,
+        run: databases::run,
     },
     Yardstick {
         name: "start",
@@ -107,13 +104,11 @@ const YARDSTICKS: &[Yardstick] = &[
 const CLIENT_CPU: &str = "0";
 const SERVER_CPU: &str = "1";
 
-/// Inputs of a yardstick.
 struct Tools {
     samehost: PathBuf,
     directory: tempfile::TempDir,
 }
 
-/// Runs the named yardsticks; all if `names` is empty.
 pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     for name in names {
         let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
@@ -129,34 +124,56 @@ pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An echo server for both clients, stopped on drop.
 pub(crate) struct Echo {
-    child: Child,
+    _server: Process,
     pub(crate) tcp: String,
     unix: String,
 }
 
 impl Echo {
     pub(crate) fn start(samehost: &Path, directory: &Path, model: &str, cpu: &str) -> anyhow::Result<Self> {
-        let unix = format!("unix:{}", directory.join("echo.sock").display());
-        let mut child = Command::new("taskset")
-            .args(["-c", cpu])
-            .arg(samehost)
-            .args(["serve", "echo", "--model", model, "--listen", "tcp:127.0.0.1:0", "--listen", &unix])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().context("the server's output")?).lines();
-        let first = lines.next().context("the server said nothing")??;
-        let tcp = first.trim_start_matches("listening on ").to_owned();
-        lines.next().context("the server said one line only")??;
-        Ok(Echo { child, tcp, unix })
+        let socket = directory.join("echo.sock");
+        let (server, address) = serve(pinned(samehost, cpu), "echo", model, &socket)?;
+        Ok(Echo {
+            _server: server,
+            tcp: format!("tcp:{address}"),
+            unix: format!("unix:{}", socket.display()),
+        })
     }
 }
 
-impl Drop for Echo {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+fn pinned(program: &Path, cpu: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", cpu]).arg(program);
+    command
+}
+
+/// What the output of commands is compared by: the number that a pattern of two alternatives finds, one for each program.
+struct Figure {
+    pattern: String,
+    better: &'static str,
+}
+
+impl Figure {
+    fn lower(pattern: String) -> Self {
+        Figure { pattern, better: "lower" }
+    }
+
+    fn higher(pattern: String) -> Self {
+        Figure { pattern, better: "higher" }
+    }
+
+    /// Client CPU per operation in user space and in the kernel, as the C loops and our trials over `transport` print it.
+    fn client_cpu(transport: &str) -> Self {
+        Self::lower(format!("^cpu_us_per_op ([\\d.]+)|{}", field(transport, "client_cpu_us_per_op")))
+    }
+
+    fn client_user(transport: &str) -> Self {
+        Self::lower(format!(" user_us_per_op ([\\d.]+)|{}", field(transport, "client_user_us_per_op")))
+    }
+
+    fn throughput(transport: &str) -> Self {
+        Self::higher(format!(" per_s ([\\d.]+)|{}", field(transport, "throughput_per_s")))
     }
 }
 
@@ -174,39 +191,48 @@ impl Tools {
         Echo::start(&self.samehost, self.directory.path(), model, cpu)
     }
 
-    /// Command for one trial of our client against a running server, with JSON on standard output.
-    fn ours(&self, transport: &str, endpoint: &str, connections: u32) -> String {
+    /// Command for one trial of ours against a running server, with JSON on standard output. `more` are further options,
+    /// and where a shell is to write errors.
+    fn trial(&self, workload: &str, transport: &str, endpoint: &str, connections: u32, more: &str) -> String {
         format!(
-            "taskset -c {CLIENT_CPU} {} bench raw --transports {transport} --{transport} {endpoint} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --quiet --json -",
+            "{} bench {workload} --transports {transport} --{transport} {endpoint} --connections {connections} --min-blocks 1 --max-blocks 1 --quiet --json - {more}",
             self.samehost.display()
         )
     }
 
-    /// Alternates two commands and compares the number that the pattern matches in their output.
-    fn compare(&self, peer: &str, ours: &str, pattern: &str) -> anyhow::Result<()> {
-        self.compare_with("c-loop", peer, ours, pattern, "lower")
+    /// The same for an echo server, on the client's CPU.
+    fn echo_trial(&self, transport: &str, endpoint: &str, connections: u32, more: &str) -> String {
+        let more = format!("--size 128 --trial-time 500ms {more}");
+        format!("taskset -c {CLIENT_CPU} {}", self.trial("raw", transport, endpoint, connections, &more))
     }
 
-    /// Like `compare`, with the peer's name and the better direction.
-    fn compare_with(
-        &self,
-        name: &str,
-        peer: &str,
-        ours: &str,
-        pattern: &str,
-        better: &str,
-    ) -> anyhow::Result<()> {
-        let arms = [format!("{name}={peer}"), format!("samehost={ours}")];
-        let status = Command::new(&self.samehost)
-            .args(["bench", "command", "--better", better, "--value", pattern, "--budget", "45s"])
-            .args(["--min-blocks", "20", "--max-blocks", "60", "--precision", "1%"])
-            .args(["--arm", &arms[0], "--arm", &arms[1]])
-            .status()?;
-        if status.success() { Ok(()) } else { bail!("the comparison ended with {status}") }
+    /// Alternates commands, each as `NAME=COMMAND`, and prints how they differ in a figure, or in their wall time. `limits`
+    /// are options of `bench command`.
+    fn alternate(&self, limits: &str, figure: Option<&Figure>, arms: &[String]) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.samehost);
+        command.args(["bench", "command"]).args(limits.split(' '));
+        if let Some(Figure { pattern, better }) = figure {
+            command.args(["--better", better, "--value", pattern]);
+        }
+        for arm in arms {
+            command.args(["--arm", arm]);
+        }
+        show(&mut command, "the comparison")
     }
-}
 
-impl Tools {
+    fn compare(&self, name: &str, peer: &str, ours: &str, figure: &Figure) -> anyhow::Result<()> {
+        let limits = "--budget 45s --min-blocks 20 --max-blocks 60 --precision 1%";
+        self.alternate(limits, Some(figure), &[format!("{name}={peer}"), format!("samehost={ours}")])
+    }
+
+    /// Compares a C loop with ours in client CPU, all of it and the part in user space; `head` begins what is printed.
+    fn client_cpu(&self, head: &str, c_loop: &str, ours: &str, transport: &str) -> anyhow::Result<()> {
+        println!("{head}client CPU per operation, user and system, µs");
+        self.compare("c-loop", c_loop, ours, &Figure::client_cpu(transport))?;
+        println!("{head}user space's part of it, µs");
+        self.compare("c-loop", c_loop, ours, &Figure::client_user(transport))
+    }
+
     /// What a C loop and a peer cost their own CPUs and the server's, beside us: the commands of `peer` and of `ours` for a
     /// transport and a number of connections.
     fn client_and_server(
@@ -218,53 +244,39 @@ impl Tools {
     ) -> anyhow::Result<()> {
         let alone = ours("unix", 64);
         let pinned = format!("taskset -c {CLIENT_CPU} {alone}");
-        let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
-        let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
-        let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
-        println!("unix, 64 connections: client CPU per operation, user and system, µs");
-        self.compare_with("c-loop", c_loop, &pinned, &cpu, "lower")?;
-        println!("unix, 64 connections: user space's part of it, µs");
-        self.compare_with("c-loop", c_loop, &pinned, &user, "lower")?;
+        self.client_cpu("unix, 64 connections: ", c_loop, &pinned, "unix")?;
         let theirs = peer("unix", 64);
         println!("unix, 64 connections: client CPU per operation, µs");
-        self.compare_with(name, &theirs, &alone, &cpu, "lower")?;
+        self.compare(name, &theirs, &alone, &Figure::client_cpu("unix"))?;
         println!("unix, 64 connections: operations per second");
-        self.compare_with(name, &theirs, &alone, &rate, "higher")?;
-        for connections in [8, 64] {
-            let both = |of: &dyn Fn(&str, u32) -> String| (of("tcp", connections), of("unix", connections));
-            let ((tcp, unix), (our_tcp, our_unix)) = (both(&peer), both(&ours));
-            self.server_cpu(name, connections, (&tcp, &unix), (&our_tcp, &our_unix))?;
-        }
-        Ok(())
+        self.compare(name, &theirs, &alone, &Figure::throughput("unix"))?;
+        self.server_cpu(name, peer, ours)
     }
 
-    /// Server CPU that a Unix socket saves, measured by a peer and by us: a pair of commands each, over TCP
-    /// and over the Unix socket.
+    /// Server CPU that a Unix socket saves at 8 and at 64 connections, measured by a peer and by us.
     fn server_cpu(
         &self,
-        peer: &str,
-        connections: u32,
-        theirs: (&str, &str),
-        ours: (&str, &str),
+        name: &str,
+        peer: impl Fn(&str, u32) -> String,
+        ours: impl Fn(&str, u32) -> String,
     ) -> anyhow::Result<()> {
-        println!(
-            "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {peer} sees it"
-        );
-        self.both(theirs, "server_us_per_op ([\\d.]+)")?;
-        println!("{connections} connections: the same, as samehost sees it");
-        let server_cpu = |transport| field(transport, "server_cpu_us_per_op");
-        self.both(ours, &format!("{}|{}", server_cpu("tcp"), server_cpu("unix")))
-    }
-
-    /// Alternates a command over TCP and over a Unix socket.
-    fn both(&self, (tcp, unix): (&str, &str), pattern: &str) -> anyhow::Result<()> {
-        let arms = [format!("tcp={tcp}"), format!("unix={unix}")];
-        let status = Command::new(&self.samehost)
-            .args(["bench", "command", "--better", "lower", "--value", pattern, "--budget", "60s"])
-            .args(["--min-blocks", "8", "--max-blocks", "20", "--precision", "2%"])
-            .args(["--arm", &arms[0], "--arm", &arms[1]])
-            .status()?;
-        if status.success() { Ok(()) } else { bail!("the comparison ended with {status}") }
+        let limits = "--budget 60s --min-blocks 8 --max-blocks 20 --precision 2%";
+        let theirs = Figure::lower("server_us_per_op ([\\d.]+)".into());
+        let server_cpu = ["tcp", "unix"].map(|transport| field(transport, "server_cpu_us_per_op"));
+        let own = Figure::lower(server_cpu.join("|"));
+        for connections in [8, 64] {
+            println!(
+                "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {name} sees it"
+            );
+            let arms =
+                ["tcp", "unix"].map(|transport| format!("{transport}={}", peer(transport, connections)));
+            self.alternate(limits, Some(&theirs), &arms)?;
+            println!("{connections} connections: the same, as samehost sees it");
+            let arms =
+                ["tcp", "unix"].map(|transport| format!("{transport}={}", ours(transport, connections)));
+            self.alternate(limits, Some(&own), &arms)?;
+        }
+        Ok(())
     }
 }
 
@@ -283,11 +295,11 @@ fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
             let echo = tools.echo(model, server_cpu)?;
             for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
                 println!("{transport}, {where_to}, both ends wait in {wait}: median round trip, µs");
-                let pattern = format!("p50_us ([\\d.]+)|{}", field(transport, "p50"));
+                let figure = Figure::lower(format!("p50_us ([\\d.]+)|{}", field(transport, "p50")));
                 let command = c_command(&peer, &[endpoint, "128", "0.5", wait]);
                 // The loop lets CPUs sleep, so we do.
-                let ours = format!("{} --wait {wait} --awake=no", tools.ours(transport, endpoint, 1));
-                tools.compare(&command, &ours, &pattern)?;
+                let ours = tools.echo_trial(transport, endpoint, 1, &format!("--wait {wait} --awake=no"));
+                tools.compare("c-loop", &command, &ours, &figure)?;
             }
         }
     }
@@ -299,20 +311,10 @@ fn epoll(tools: &Tools) -> anyhow::Result<()> {
     let echo = tools.echo("epoll", SERVER_CPU)?;
     for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
         let command = c_command(&peer, &[endpoint, "64", "128", "0.5"]);
-        let ours = tools.ours(transport, endpoint, 64);
-        println!("{transport}: client CPU per operation, user and system, µs");
-        let pattern = format!("^cpu_us_per_op ([\\d.]+)|{}", field(transport, "client_cpu_us_per_op"));
-        tools.compare(&command, &ours, &pattern)?;
-        println!("{transport}: user space's part of it, µs");
-        let pattern = format!(" user_us_per_op ([\\d.]+)|{}", field(transport, "client_user_us_per_op"));
-        tools.compare(&command, &ours, &pattern)?;
+        let ours = tools.echo_trial(transport, endpoint, 64, "");
+        tools.client_cpu(&format!("{transport}: "), &command, &ours, transport)?;
     }
     Ok(())
-}
-
-/// A port of 127.0.0.1 that nobody has.
-pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn c_command(peer: &Path, arguments: &[&str]) -> String {
@@ -320,8 +322,6 @@ fn c_command(peer: &Path, arguments: &[&str]) -> String {
 }
 
 fn open_loop(tools: &Tools) -> anyhow::Result<()> {
-    let status = Command::new(&tools.samehost)
-        .args(["bench", "raw", "--rate", "50k", "--connections", "16", "--trial-time", "1s"])
-        .status()?;
-    if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
+    let words = "bench raw --rate 50k --connections 16 --trial-time 1s";
+    show(Command::new(&tools.samehost).args(words.split(' ')), "the measurement")
 }

@@ -5,6 +5,7 @@ mod binary;
 mod components;
 mod versions;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,8 +13,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::files::names;
-use crate::{package, succeed, tar, text};
+use crate::process::{succeed, tar, text};
+use crate::{names, package};
 pub(crate) use binary::Target;
 use components::Components;
 
@@ -23,7 +24,7 @@ use components::Components;
 /// rejected: 0.1 MB, for another linker (docs/decisions/0095).
 const LARGEST: u64 = 15_000_000;
 
-/// File beside the program with the commit that it was made of.
+/// Name of the file beside the program with the commit that it was made of.
 const COMMIT: &str = "commit";
 
 #[derive(clap::Args)]
@@ -39,15 +40,15 @@ pub(crate) struct Options {
     release: bool,
 }
 
-/// What is made.
 pub(crate) struct Release {
     version: String,
     target: Target,
-    /// Time that every file has, in seconds since 1970.
+    /// Seconds since 1970 that every file carries.
     epoch: u64,
 }
 
-/// Makes the files of a release, and prints where they are.
+/// Makes the files of a release, twice unless asked to do it once, and prints where they are. Fails if the two differ, or if the
+/// program is larger than [`LARGEST`].
 pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
     let version = versions::check(&crate::root(), options.release)?;
     let target = Target::new(options.target.as_deref())?;
@@ -75,7 +76,6 @@ pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a release twice, and returns what was found: a line for each of its files.
 pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
     make(&Options { once: false, target: None, release: false })?;
     let sums = fs::read_to_string(made(&Target::new(None)?).join("SHA256SUMS"))?;
@@ -85,41 +85,42 @@ pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The files of the release for a target, once it was made.
 fn made(target: &Target) -> PathBuf {
     folder().join(format!("samehost-{}-{}", env!("CARGO_PKG_VERSION"), target.triple))
 }
 
-/// The list of components of the last release that was made for machines like this one.
 pub(crate) fn list_of_components() -> anyhow::Result<PathBuf> {
     let folder = made(&Target::new(None)?);
     let name = names(&folder)?.into_iter().find(|name| name.ends_with(".cdx.json"));
     Ok(folder.join(name.context("no list of components: cargo xtask dist")?))
 }
 
-/// Where releases are made.
 pub(crate) fn folder() -> PathBuf {
     // Cargo has a folder `dist` for the profile of that name.
     crate::target().join("distribution")
 }
 
-/// The last commit, which releases are made of.
-fn commit() -> anyhow::Result<String> {
+/// The last commit, which releases are made of, in one of git's formats.
+fn last_commit(format: &str) -> anyhow::Result<String> {
     let mut git = Command::new("git");
-    Ok(text(git.args(["log", "-1", "--format=%h"]).current_dir(crate::root()))?.trim().to_owned())
+    git.args(["log", "-1", &format!("--format={format}")]).current_dir(crate::root());
+    Ok(text(&mut git)?.trim().to_owned())
+}
+
+fn commit() -> anyhow::Result<String> {
+    last_commit("%h")
 }
 
 /// Time of the last commit, which every file gets; SOURCE_DATE_EPOCH overrides it.
 pub(crate) fn epoch() -> anyhow::Result<u64> {
     let time = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(time) => time,
-        Err(_) => text(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(crate::root()))?,
+        Err(_) => last_commit("%ct")?,
     };
     time.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH is not a number of seconds: {time}"))
 }
 
 impl Release {
-    /// Name of the release on this target.
     fn name(&self) -> String {
         format!("samehost-{}-{}", self.version, self.target.triple)
     }
@@ -145,7 +146,7 @@ impl Release {
         Ok(out)
     }
 
-    /// What is made of the finished program and the sources.
+    /// Makes everything but the program: the list of components, the archive, the packages.
     fn documents(&self, source: &Path, program: &Path, out: &Path) -> anyhow::Result<()> {
         let components = Components::of(source, &self.target)?;
         components::write(self, &components, &out.join(format!("{}.cdx.json", self.name())))?;
@@ -154,7 +155,6 @@ impl Release {
         package::all(program, &self.version, self.epoch, &licences, out).map(drop)
     }
 
-    /// The archive with the program and what belongs beside it.
     fn archive(&self, source: &Path, program: &Path, licences: &str, out: &Path) -> anyhow::Result<()> {
         let unpacked = out.join(self.name());
         fs::create_dir(&unpacked)?;
@@ -190,17 +190,13 @@ fn copy_source(folder: &Path) -> anyhow::Result<()> {
     Ok(fs::remove_file(archive)?)
 }
 
-/// Removes a folder, if it is there.
 fn remove(folder: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| folder.display().to_string())
-        }
-        _ => Ok(()),
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
+    Ok(())
 }
 
-/// Writes SHA256SUMS of all other files.
 fn sums(folder: &Path) -> anyhow::Result<()> {
     let sums = text(Command::new("sha256sum").arg("--").args(names(folder)?).current_dir(folder))?;
     Ok(fs::write(folder.join("SHA256SUMS"), sums)?)
@@ -232,15 +228,12 @@ fn read(folder: &Path) -> std::io::Result<String> {
 
 /// Names of the files whose sums differ, or that only one of the lists has.
 fn differing<'a>(one: &'a str, other: &'a str) -> Vec<&'a str> {
-    let only = |these: &'a str, those: &'a str| {
-        these.lines().filter(move |line| !those.lines().any(|there| there == *line))
-    };
-    let lines = only(one, other).chain(only(other, one));
-    let mut names: Vec<&str> =
-        lines.map(|line| line.split_once("  ").map_or(line, |(_, name)| name)).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    let lines = |text: &'a str| text.lines().collect::<BTreeSet<_>>();
+    let mut names = BTreeSet::new();
+    for line in lines(one).symmetric_difference(&lines(other)) {
+        names.insert(line.split_once("  ").map_or(*line, |(_, name)| name));
+    }
+    names.into_iter().collect()
 }
 
 fn show(out: &Path, once: bool) -> anyhow::Result<()> {
@@ -260,7 +253,6 @@ pub(crate) fn program() -> anyhow::Result<PathBuf> {
     program_for(None)
 }
 
-/// The same for the machines of a triple.
 pub(crate) fn program_for(target: Option<&str>) -> anyhow::Result<PathBuf> {
     let folder = Target::new(target)?.folder().join("first");
     let program = folder.join(binary::PROGRAM);
@@ -294,11 +286,8 @@ mod tests {
         let release = Release { version: "1.2.3".into(), target, epoch: 0 };
         let filled = |key: &str| {
             let value = manifest.lines().find_map(|line| line.strip_prefix(&format!("{key} = "))).unwrap();
-            let words =
-                [("version", "1.2.3"), ("target", &release.target.triple), ("bin", super::binary::PROGRAM)];
-            let fill =
-                |text: String, (word, value): &(&str, &str)| text.replace(&format!("{{ {word} }}"), value);
-            words.iter().fold(value.trim_matches('"').to_owned(), fill)
+            let value = value.trim_matches('"').replace("{ version }", "1.2.3");
+            value.replace("{ target }", &release.target.triple).replace("{ bin }", super::binary::PROGRAM)
         };
         assert_eq!(filled("pkg-url").rsplit_once('/').unwrap().1, release.archive_name());
         assert!(filled("pkg-url").starts_with("{ repo }/releases/download/v1.2.3/"), "{}", filled("pkg-url"));

@@ -1,8 +1,6 @@
 //! Evidence: checks that take too long for tests. Each prints its expected duration and its findings. The
 //! latest output is committed as `docs/evidence/NAME.txt`.
 
-mod attribution;
-mod build;
 mod busy;
 mod congestion;
 mod dist;
@@ -13,13 +11,16 @@ mod run_integrity;
 mod scripts;
 mod verdicts;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use serde_json::Value;
 
-/// One kind of evidence.
+pub(crate) use busy::{ask, compute, read_pages};
+
+use crate::{number, servers};
+
 struct Evidence {
     name: &'static str,
     about: &'static str,
@@ -51,7 +52,7 @@ const ALL: &[Evidence] = &[
         name: "attribution",
         about: "100 scans of a host with five programs of four users: whose the short connections are said to be",
         length: Duration::from_secs(2500),
-        run: attribution::attribution,
+        run: scripts::attribution,
     },
     Evidence {
         name: "kernels",
@@ -63,7 +64,7 @@ const ALL: &[Evidence] = &[
         name: "watching",
         about: "what it costs a saturated Redis that its requests are timed, in 40 blocks, and what a socket saves by the kernel's times and by bench's (--only cost, saving)",
         length: Duration::from_secs(400),
-        run: attribution::watching,
+        run: scripts::watching,
     },
     Evidence {
         name: "same",
@@ -111,7 +112,7 @@ const ALL: &[Evidence] = &[
         name: "build",
         about: "the program built from nothing, at an earlier commit and now, in turns; and its smallest build",
         length: Duration::from_secs(1500),
-        run: build::build,
+        run: dist::build,
     },
     Evidence {
         name: "tests",
@@ -169,36 +170,52 @@ const ALL: &[Evidence] = &[
     },
 ];
 
-/// Output of a run, printed immediately and stored.
-pub(crate) struct Account<'a> {
-    /// Root of the repository.
-    pub(crate) root: &'a Path,
-    /// Time limit.
-    pub(crate) length: Duration,
-    /// Name of the only part to run, if given.
-    pub(crate) only: Option<String>,
+struct Account<'a> {
+    /// Of the repository.
+    root: &'a Path,
+    /// How long it may take.
+    length: Duration,
+    /// The part of `--only`.
+    only: Option<String>,
     /// An earlier program to compare with.
-    pub(crate) before: Option<PathBuf>,
+    before: Option<PathBuf>,
     text: String,
 }
 
 impl Account<'_> {
-    /// Prints and stores a line.
-    pub(crate) fn tell(&mut self, line: &str) {
+    fn tell(&mut self, line: &str) {
         println!("{line}");
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "{line}");
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn wants(&self, part: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == part)
+    }
+
+    /// Fails if the only part to run is none of these.
+    fn has_part(&self, parts: &[&str]) -> anyhow::Result<()> {
+        let is_known = parts.iter().any(|part| self.wants(part));
+        ensure!(is_known, "no part is called that; there are {}", parts.join(", "));
+        Ok(())
     }
 }
 
-pub(crate) use busy::{ask, compute, read_pages};
-
-/// Programs that have to be on this machine, and their packages in Debian.
+/// Programs that have to be on this machine, by name or by path, and their packages in Debian.
 fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {
-    let missing = programs.iter().filter(|(path, _)| !Path::new(path).exists());
+    let missing = programs.iter().filter(|(program, _)| !servers::is_there(program));
     let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
     ensure!(missing.is_empty(), "this needs: apt-get install {}", missing.join(" "));
     Ok(())
+}
+
+fn in_words(found: &Value) -> String {
+    let (ratio, low, high) = (number(found, "ratio"), number(found, "ci_low"), number(found, "ci_high"));
+    format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
+}
+
+fn is_decided(found: &Value) -> bool {
+    found["verdict"] != "inconclusive"
 }
 
 /// Runs one kind of evidence, within `minutes` if given. With `only`, the stored lines of other parts are kept.
@@ -209,8 +226,9 @@ pub(crate) fn gather(
     before: Option<PathBuf>,
     root: &Path,
 ) -> anyhow::Result<()> {
-    let Some(evidence) = ALL.iter().find(|one| one.name == name) else {
-        let known: Vec<String> = ALL.iter().map(|one| format!("  {:<8} {}", one.name, one.about)).collect();
+    let Some(evidence) = ALL.iter().find(|kind| kind.name == name) else {
+        let known: Vec<String> =
+            ALL.iter().map(|kind| format!("  {:<8} {}", kind.name, kind.about)).collect();
         bail!("no evidence is called `{name}`; there are\n{}", known.join("\n"));
     };
     let length = minutes.map_or(evidence.length, |minutes| Duration::from_secs(60 * minutes));
@@ -238,26 +256,26 @@ pub(crate) fn gather(
 /// The stored text, with the command and the lines of one part replaced.
 fn merged(kept: &str, new: &str, only: &str) -> String {
     let start = format!("{only} | ");
-    let is_its = |line: &&str| line.starts_with(&start);
-    let mut lines: Vec<&str> = kept.lines().collect();
-    let place = lines.iter().position(is_its).unwrap_or(lines.len());
     // A part may have several findings, and a finding more lines, which are indented.
-    let end = lines
-        .iter()
-        .skip(place + 1)
-        .position(|line| !line.starts_with(' ') && !is_its(line))
-        .map(|at| place + 1 + at);
-    let mut its = false;
-    let found = new.lines().filter(|line| {
-        its = is_its(line) || its && line.starts_with(' ');
-        its
-    });
-    lines.splice(place..end.unwrap_or(lines.len()).max(place), found.collect::<Vec<_>>());
+    let mut lines: Vec<&str> = kept.lines().collect();
+    let place = lines.iter().position(|line| line.starts_with(&start)).unwrap_or(lines.len());
+    let mut end = place;
+    while end < lines.len() && (lines[end].starts_with(&start) || end > place && lines[end].starts_with(' '))
+    {
+        end += 1;
+    }
+    let mut found = Vec::new();
+    let mut is_its = false;
+    for line in new.lines() {
+        is_its = line.starts_with(&start) || is_its && line.starts_with(' ');
+        if is_its {
+            found.push(line);
+        }
+    }
+    lines.splice(place..end, found);
     let commands = lines.iter().take_while(|line| line.starts_with("$ ")).count();
-    lines.splice(
-        commands..commands,
-        new.lines().filter(|line| line.starts_with("$ ") && !kept.lines().any(|old| old == *line)),
-    );
+    let is_new = |line: &&str| line.starts_with("$ ") && !kept.lines().any(|old| old == *line);
+    lines.splice(commands..commands, new.lines().filter(is_new));
     lines.join("\n") + "\n"
 }
 

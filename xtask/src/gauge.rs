@@ -6,17 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// A source file of a crate, without its tests.
 pub(crate) struct Source {
-    /// Its path below the root.
     pub(crate) path: PathBuf,
-    /// Its text up to the tests inside.
     pub(crate) text: String,
 }
 
-/// Something that is counted line by line.
 struct Rule {
     what: &'static str,
     most: usize,
     reason: &'static str,
+    /// Whether a line is counted.
     counts: fn(&str) -> bool,
 }
 
@@ -59,7 +57,6 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The name to which a line binds a closure.
 fn bound_closure(line: &str) -> Option<&str> {
     let (name, value) = line.trim_start().strip_prefix("let ")?.split_once(" = ")?;
     let value = value.strip_prefix("move ").unwrap_or(value);
@@ -69,10 +66,17 @@ fn bound_closure(line: &str) -> Option<&str> {
 
 fn is_dialect_name(line: &str) -> bool {
     let code = line.trim_start();
-    let after = |word: &str| code.find(word).map(|at| &code[at + word.len()..]);
-    let name = after("let mut ").or_else(|| after("let ")).or_else(|| after("fn ")).unwrap_or_default();
-    let name = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
-    !code.starts_with("//") && ["said", "told", "held", "wish", "spelled"].contains(&name)
+    if code.starts_with("//") {
+        return false;
+    }
+    for word in ["let mut ", "let ", "fn "] {
+        if let Some((_, after)) = code.split_once(word) {
+            let name =
+                after.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+            return ["said", "told", "held", "wish", "spelled"].contains(&name);
+        }
+    }
+    false
 }
 
 /// Whether a comment or a message says that something is no something; "there is no" and "no longer" are plain English.
@@ -101,7 +105,6 @@ const MOST_BACK_ARROWS: usize = 2;
 /// Most source files: each is a door that a reader opens, and one request crosses fourteen.
 const MOST_FILES: usize = 638;
 
-/// Prints the figures, and returns those that grew.
 pub(crate) fn read(sources: &[Source]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut show = |what: &str, number: usize, most: usize, reason: &str| {
@@ -146,11 +149,8 @@ pub(crate) fn read(sources: &[Source]) -> Vec<String> {
 
 /// Which file imports which, by their places in the list.
 fn arrows(sources: &[Source]) -> BTreeSet<(usize, usize)> {
-    let mut modules: BTreeMap<(String, Vec<String>), usize> = BTreeMap::new();
     let places: Vec<_> = sources.iter().map(|source| module(&source.path)).collect();
-    for (index, place) in places.iter().enumerate() {
-        modules.insert(place.clone(), index);
-    }
+    let modules: BTreeMap<_, usize> = places.iter().cloned().zip(0..).collect();
     let mut arrows = BTreeSet::new();
     for (index, source) in sources.iter().enumerate() {
         let (package, place) = &places[index];
@@ -193,11 +193,10 @@ fn circles(sources: &[Source], arrows: &BTreeSet<(usize, usize)>) -> Vec<Vec<Pat
     circles.iter().map(|circle| circle.iter().map(|index| sources[*index].path.clone()).collect()).collect()
 }
 
-/// Which room of a folder imports which.
+/// Which room of a folder imports which; a room is a file or a folder in it.
 type Rooms = BTreeSet<(String, String)>;
 
-/// Arrows between the rooms of a folder, a room being a file or a folder in it, that lead back where most lead forth. Each is said
-/// as `package: folder/room → room`.
+/// Arrows between the rooms of a folder that lead back where most lead forth, each as `package: folder/room → room`.
 fn back_arrows(sources: &[Source], arrows: &BTreeSet<(usize, usize)>) -> Vec<String> {
     let mut folders: BTreeMap<(String, Vec<String>), Rooms> = BTreeMap::new();
     for (from, to) in arrows {

@@ -6,20 +6,23 @@ mod bench;
 mod dist;
 mod evidence;
 mod fetched;
-mod files;
 mod gauge;
 mod package;
+mod process;
 mod servers;
 mod site;
 mod suite;
 mod tidy;
-mod workflows;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use serde_json::Value;
+
+use process::{bytes, cargo_command};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -138,54 +141,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// Runs a program in the repository, with its output shown.
-fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    println!("$ {program} {}", arguments.join(" "));
-    let status = Command::new(program)
-        .args(arguments)
-        .current_dir(root())
-        .status()
-        .with_context(|| format!("starting {program}"))?;
-    if status.success() { Ok(()) } else { bail!("`{program} {}` ended with {status}", arguments.join(" ")) }
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Runs a command; what it writes is part of the error.
-fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    bytes(command).map(drop)
-}
-
-/// What a command prints.
-fn text(command: &mut Command) -> anyhow::Result<String> {
-    Ok(String::from_utf8(bytes(command)?)?)
-}
-
-/// A time in seconds since 1970, in UTC and in the words of date(1).
-fn date(epoch: u64, format: &str) -> anyhow::Result<String> {
-    let mut date = Command::new("date");
-    date.args(["--utc", &format!("--date=@{epoch}"), format]).env("LC_ALL", "C");
-    Ok(text(&mut date)?.trim().to_owned())
-}
-
-/// A tar file whose bytes are the same whoever makes it: entries of root, by name, of one time.
-fn tar(file: &Path, epoch: u64) -> Command {
-    let mut tar = Command::new("tar");
-    tar.args(["--create", "--format=ustar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
-    tar.arg(format!("--mtime=@{epoch}")).arg("--file").arg(file);
-    tar
-}
-
-/// What a command that must succeed writes to standard output.
-fn bytes(command: &mut Command) -> anyhow::Result<Vec<u8>> {
-    let name = command.get_program().display().to_string();
-    let output = command.output().with_context(|| format!("{name} cannot be started; is it installed?"))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, errors.trim());
-    Ok(output.stdout)
+/// Runs cargo in the repository, with its output shown.
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    println!("$ cargo {}", arguments.join(" "));
+    process::show(&mut cargo_command(arguments), &format!("`cargo {}`", arguments.join(" ")))
 }
 
 /// Builds the program for release and returns its path.
@@ -211,24 +179,54 @@ fn tested_program() -> PathBuf {
     program
 }
 
-/// Where cargo puts what it builds.
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+/// JSON that a program of ours writes about a measurement.
+fn report(program: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
+    let mut command = Command::new(program);
+    Ok(serde_json::from_slice(&bytes(command.args(arguments).args(["--quiet", "--json", "-"]))?)?)
 }
 
-/// JSON output of a measurement.
-fn report(program: &Path, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
-    let output = Command::new(program).args(arguments).args(["--quiet", "--json", "-"]).output()?;
-    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
+/// The list of this name in a report.
+fn list<'a>(report: &'a Value, name: &str) -> anyhow::Result<&'a [Value]> {
+    Ok(report[name].as_array().with_context(|| format!("no {name}"))?)
 }
 
-fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    run(&cargo_program(), arguments)
+/// A report's first comparison of a metric.
+fn comparison<'a>(report: &'a Value, metric: &str) -> anyhow::Result<&'a Value> {
+    let mut all = list(report, "comparisons")?.iter();
+    all.find(|found| found["metric"] == metric).with_context(|| format!("no {metric}"))
 }
 
-fn cargo_program() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
+/// A number of a comparison; NaN where it has none.
+fn number(found: &Value, name: &str) -> f64 {
+    found[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Visits the files with an ending, in folders that cargo does not write.
+fn walk(
+    folder: &Path,
+    ending: &str,
+    visit: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                walk(&path, ending, visit)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            visit(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())?.flatten() {
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {
@@ -244,7 +242,6 @@ fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gets what the tests need besides Rust.
 fn needs() -> anyhow::Result<()> {
     servers::install()?;
     fetched::fetch()?;
@@ -269,7 +266,7 @@ fn ci() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
     small_builds()?;
-    // Only what others use; RUSTDOCFLAGS in the environment would build the dependencies of the tests twice.
+    // Only crates that others use; RUSTDOCFLAGS in the environment would build the dependencies of the tests twice.
     for published in ["samehost-services", "samehost-model", "samehost-transport"] {
         cargo(&["rustdoc", "-p", published, "--all-features", "--locked", "--", "-D", "warnings"])?;
     }
@@ -281,6 +278,6 @@ fn ci() -> anyhow::Result<()> {
         println!("cargo-deny is not installed: licences are not checked here");
     }
     tidy::check(&root())?;
-    workflows::lint()?;
+    tidy::lint_workflows()?;
     suite::all()
 }

@@ -10,12 +10,10 @@ use anyhow::Context;
 
 use tree::Elf;
 
-/// How hard xz tries; what downloads get.
+/// Level of xz for what people download.
 const LEVEL: u8 = 6;
 
-/// What is packed, and for which release.
 struct Release<'a> {
-    /// The program as it was built.
     binary: &'a Path,
     elf: Elf,
     /// One that runs here and says the same about itself: the manual pages of an aarch64 program are made on x86_64 too.
@@ -24,14 +22,12 @@ struct Release<'a> {
     version: &'a str,
     /// Seconds since 1970 that every file carries.
     epoch: u64,
-    /// How hard xz tries, 0 to 9.
+    /// Of xz, 0 to 9.
     level: u8,
-    /// Licences of what is linked into the program.
     licences: &'a str,
     out: &'a Path,
 }
 
-/// The file with the licences of what is linked into the program.
 pub(crate) const LICENCES: &str = "LICENSES-OF-OTHERS.txt";
 
 impl Release<'_> {
@@ -41,7 +37,6 @@ impl Release<'_> {
     }
 }
 
-/// `cargo xtask package`
 pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let binary = binary.map_or_else(crate::dist::dynamic_program, Ok)?;
@@ -76,20 +71,12 @@ pub(crate) fn all(
     Ok(made)
 }
 
-/// Makes the package for Debian of a program, quickly and therefore larger than a release's.
+/// Makes a package for Debian with as little work as possible; it is larger than a release's.
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let (elf, version, epoch) = (tree::read_elf(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
     let licences = &crate::dist::licences_of_others()?;
-    formats::build_deb(&Release {
-        binary,
-        elf,
-        speaker: binary.to_owned(),
-        version,
-        epoch,
-        level: 0,
-        licences,
-        out,
-    })
+    let speaker = binary.to_owned();
+    formats::build_deb(&Release { binary, elf, speaker, version, epoch, level: 0, licences, out })
 }
 
 /// Writes what a program says about itself into folders of an archive: `man` and `completions`.
@@ -103,7 +90,7 @@ pub(crate) fn manual(binary: &Path, archive: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// A program that runs here, to be asked what this one says about itself.
+/// A program that runs here and says the same about itself as this one.
 fn speaker(binary: &Path, elf: Elf) -> anyhow::Result<PathBuf> {
     if elf.is_native() { Ok(binary.to_owned()) } else { crate::release_program() }
 }
@@ -111,8 +98,11 @@ fn speaker(binary: &Path, elf: Elf) -> anyhow::Result<PathBuf> {
 /// A file of `packaging/`, with the words between @ filled in.
 fn template(name: &str, words: &[(&str, &str)]) -> anyhow::Result<String> {
     let path = crate::root().join("packaging").join(name);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(words.iter().fold(text, |text, (word, value)| text.replace(&format!("@{word}@"), value)))
+    let mut text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    for (word, value) in words {
+        text = text.replace(&format!("@{word}@"), value);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -6,19 +6,21 @@ use std::process::Command;
 
 use anyhow::bail;
 use samehost_services::Kind;
+use samehost_testing::mariadb::is_root;
 
-/// A program and its Debian or Ubuntu package.
+use crate::process::show;
+
 #[derive(Clone, Copy)]
 struct Needed {
     program: &'static str,
+    /// Of Debian and Ubuntu.
     package: &'static str,
     why: &'static str,
 }
 
-/// The list.
 const PACKAGES: &str = include_str!("../packages.txt");
 
-/// Libraries, and what else has no program.
+/// The packages that have no program, such as libraries.
 fn without_program() -> impl Iterator<Item = &'static str> {
     PACKAGES.lines().filter_map(|line| line.strip_prefix("package "))
 }
@@ -55,22 +57,32 @@ pub(crate) fn is_there(program: &str) -> bool {
         || versions.into_iter().any(|version| version.path().join("bin").join(program).is_file())
 }
 
-/// Every program that is needed.
 fn needed() -> impl Iterator<Item = Needed> {
     PACKAGES.lines().filter_map(program)
 }
 
-/// What is missing: programs, and packages without one.
-fn missing() -> (Vec<Needed>, Vec<&'static str>) {
-    let libraries = without_program().filter(|package| !is_installed(package));
-    (needed().filter(|needed| !is_there(needed.program)).collect(), libraries.collect())
+struct Missing {
+    programs: Vec<Needed>,
+    /// Packages without a program.
+    libraries: Vec<&'static str>,
+}
+
+impl Missing {
+    fn look() -> Self {
+        Missing {
+            programs: needed().filter(|needed| !is_there(needed.program)).collect(),
+            libraries: without_program().filter(|package| !is_installed(package)).collect(),
+        }
+    }
+
+    fn packages(&self) -> Vec<&'static str> {
+        self.programs.iter().map(|needed| needed.package).chain(self.libraries.iter().copied()).collect()
+    }
 }
 
 /// Says how much is about to be installed; apt knows its size where its lists are there.
 pub(crate) fn announce() {
-    let (programs, libraries) = missing();
-    let packages: Vec<&str> =
-        programs.iter().map(|needed| needed.package).chain(libraries.iter().copied()).collect();
+    let packages = Missing::look().packages();
     println!(
         "{} packages are needed, {} are to be installed.",
         needed().count() + without_program().count(),
@@ -87,34 +99,35 @@ pub(crate) fn announce() {
     }
 }
 
-/// Installs what is missing.
+/// Installs what is missing as root; as another user it fails, and says what root has to run.
 pub(crate) fn install() -> anyhow::Result<()> {
-    let (missing, libraries) = missing();
-    if missing.is_empty() && libraries.is_empty() {
+    let missing = Missing::look();
+    let packages = missing.packages().join(" ");
+    if packages.is_empty() {
         return Ok(());
     }
-    for needed in &missing {
+    for needed in &missing.programs {
         println!("{} is missing ({}): package {}", needed.program, needed.why, needed.package);
     }
-    if !libraries.is_empty() {
-        println!("libraries and servers are missing: {}", libraries.join(" "));
+    if !missing.libraries.is_empty() {
+        println!("libraries and servers are missing: {}", missing.libraries.join(" "));
     }
-    let packages: Vec<&str> =
-        missing.iter().map(|needed| needed.package).chain(libraries.iter().copied()).collect();
-    let command =
-        format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
-    if !is_root || !is_there("apt-get") {
+    let command = format!("apt-get update && apt-get install -y --no-install-recommends {packages}");
+    if !is_root() || !is_there("apt-get") {
         bail!("the tests need these packages; as root: {command}");
     }
-    crate::run("sh", &["-c", &format!("export DEBIAN_FRONTEND=noninteractive; {command}")])
+    println!("$ {command}");
+    show(
+        Command::new("sh").args(["-c", &command]).env("DEBIAN_FRONTEND", "noninteractive"),
+        "the installation",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Programs that a source of tests starts by name.
+    /// The names of programs that the source of a test starts.
     fn started(text: &str) -> impl Iterator<Item = &str> {
         let starts = ["Command::new(\"", "Held::start(\""];
         let words = starts.into_iter().flat_map(|start| text.split(start).skip(1));
@@ -130,7 +143,7 @@ mod tests {
         let listed: Vec<&str> = needed().map(|needed| needed.program).chain(others).collect();
         let mut unlisted = Vec::new();
         for folder in ["crates", "xtask"] {
-            crate::files::walk(&crate::root().join(folder), "rs", &mut |path| {
+            crate::walk(&crate::root().join(folder), "rs", &mut |path| {
                 if !crate::tidy::is_test(path) {
                     return Ok(());
                 }

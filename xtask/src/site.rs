@@ -11,10 +11,9 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, 
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::files::names;
-use crate::{bytes, succeed};
+use crate::names;
+use crate::process::{bytes, succeed};
 
-/// Documents beside those of docs/.
 const OF_ROOT: &[&str] = &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
 /// What stands in the menu above all others, by its heading. Other pages of docs/ follow below "More".
 const GROUPS: &[(&str, &[&str])] = &[
@@ -42,18 +41,14 @@ const SEARCH: &str = include_str!("site/search.js");
 /// alone was rejected: two kinds of page, and a search that finds half (docs/decisions/0136).
 pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::Result<usize> {
     let sources = sources(root)?;
-    let places: BTreeMap<PathBuf, PathBuf> =
-        sources.iter().map(|path| (path.clone(), output_of(path))).collect();
+    let places = sources.iter().map(|path| (path.clone(), output_of(path))).collect();
     let mut links = Links::new(root, &places);
     let mut documents = Vec::new();
     for source in &sources {
         let text = fs::read_to_string(root.join(source)).with_context(|| source.display().to_string())?;
         documents.push((source.clone(), read(source, &text, &mut links)));
     }
-    for (source, document) in &documents {
-        links.has_ids(source, &document.ids);
-    }
-    let images = links.finish()?;
+    let images = links.finish(&documents)?;
     let reports = reports.map(|folder| copy_reports(folder, out)).transpose()?.unwrap_or_default();
     let groups = groups(&documents, &reports);
     let mut index = Vec::new();
@@ -79,12 +74,14 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
     Ok(documents.len() + usize::from(!reports.is_empty()))
 }
 
-/// Page of the embedded reports.
 const REPORTS: &str = "reports.html";
 
-/// A document: Markdown, or the output of a command.
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    extensions.iter().any(|extension| path.extension() == Some(extension.as_ref()))
+}
+
 fn read(source: &Path, text: &str, links: &mut Links<'_>) -> Document {
-    if source.extension().is_some_and(|extension| extension == "md") {
+    if has_extension(source, &["md"]) {
         of_markdown(text, &mut |target| links.resolve(source, target))
     } else {
         of_output(&source.display().to_string(), text)
@@ -96,15 +93,11 @@ fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut sources: Vec<PathBuf> = OF_ROOT.iter().map(PathBuf::from).collect();
     let mut folders = vec![PathBuf::from("docs")];
     while let Some(folder) = folders.pop() {
-        let mut entries: Vec<PathBuf> = Vec::new();
-        for entry in fs::read_dir(root.join(&folder)).with_context(|| folder.display().to_string())? {
-            entries.push(folder.join(entry?.file_name()));
-        }
-        entries.sort();
-        for path in entries {
+        for name in names(&root.join(&folder))? {
+            let path = folder.join(name);
             if root.join(&path).is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md" || extension == "txt") {
+            } else if has_extension(&path, &["md", "txt"]) {
                 sources.push(path);
             }
         }
@@ -113,7 +106,6 @@ fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// Where a document's page goes: a README is its folder's index.
 fn output_of(source: &Path) -> PathBuf {
     if source.file_name().is_some_and(|name| name == "README.md") {
         return source.with_file_name("index.html");
@@ -121,7 +113,6 @@ fn output_of(source: &Path) -> PathBuf {
     source.with_extension("html")
 }
 
-/// The menu.
 fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> {
     let mut groups = Vec::new();
     for (title, paths) in GROUPS {
@@ -131,8 +122,14 @@ fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> 
         }
         groups.push(Group { title: (*title).to_owned(), entries });
     }
-    let others = documents.iter().filter(|(source, _)| is_top(source) && !is_in_a_group(source));
-    let mut more: Vec<(PathBuf, String)> = others.map(entry).collect();
+    let mut more = Vec::new();
+    for document in documents {
+        let is_in_a_group =
+            GROUPS.iter().any(|(_, paths)| paths.iter().any(|path| Path::new(path) == document.0));
+        if is_top(&document.0) && !is_in_a_group {
+            more.push(entry(document));
+        }
+    }
     if !reports.is_empty() {
         more.push((REPORTS.into(), "Reports".into()));
     }
@@ -141,13 +138,8 @@ fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> 
     groups
 }
 
-/// What the menu says of a document: its page and its title.
 fn entry((source, document): &(PathBuf, Document)) -> (PathBuf, String) {
     (output_of(source), document.title.clone())
-}
-
-fn is_in_a_group(source: &Path) -> bool {
-    GROUPS.iter().any(|(_, paths)| paths.iter().any(|path| Path::new(path) == source))
 }
 
 /// Whether a document has a line of its own. The files of a folder stand in its index, or in the page that links to them.
@@ -173,18 +165,15 @@ pub(crate) fn render(root: &Path, program: &Path) -> anyhow::Result<TempDir> {
 /// Copies the HTML reports of a folder, which load nothing; returns their places.
 fn copy_reports(folder: &Path, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut places = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "html") {
-            let place = Path::new("reports").join(path.file_name().unwrap_or_default());
-            copy(&path, &out.join(&place))?;
+    for name in names(folder)? {
+        let place = Path::new("reports").join(&name);
+        if has_extension(&place, &["html"]) {
+            copy(&folder.join(&name), &out.join(&place))?;
             places.push(place);
         }
     }
-    places.sort();
-    if places.is_empty() {
-        bail!("{}: no HTML report; samehost bench WORKLOAD --html FILE writes one", folder.display());
-    }
+    let folder = folder.display();
+    ensure!(!places.is_empty(), "{folder}: no HTML report; samehost bench WORKLOAD --html FILE writes one");
     Ok(places)
 }
 
@@ -199,11 +188,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::copy(from, to).map(|_| ()).with_context(|| from.display().to_string())
 }
 
-// The page around a document: head, search, menu.
-//
-// A document as HTML, with what the menu and the search need: its title, and its text by headings.
-
-/// A part of the menu.
 #[derive(Debug)]
 struct Group {
     title: String,
@@ -211,6 +195,7 @@ struct Group {
     entries: Vec<(PathBuf, String)>,
 }
 
+/// A document with what is around it: head, search, menu.
 struct Page<'a> {
     place: &'a Path,
     document: &'a Document,
@@ -276,7 +261,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// What stands below one heading.
+/// The text below one heading, for the search.
 #[derive(Debug, PartialEq, Eq)]
 struct Section {
     id: String,
@@ -287,9 +272,9 @@ struct Section {
 #[derive(Debug)]
 struct Document {
     title: String,
-    /// HTML of everything.
     body: String,
     sections: Vec<Section>,
+    /// Of its headings.
     ids: BTreeSet<String>,
 }
 
@@ -301,13 +286,11 @@ fn of_markdown(text: &str, resolve: &mut dyn FnMut(&str) -> String) -> Document 
     let mut shown = Vec::with_capacity(events.len());
     for event in events {
         match event {
-            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
-                let dest_url = CowStr::from(resolve(&dest_url));
-                shown.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
-            }
-            Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
-                let dest_url = CowStr::from(resolve(&dest_url));
-                shown.push(Event::Start(Tag::Image { link_type, dest_url, title, id }));
+            Event::Start(mut tag @ (Tag::Link { .. } | Tag::Image { .. })) => {
+                if let Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } = &mut tag {
+                    *dest_url = CowStr::from(resolve(dest_url));
+                }
+                shown.push(Event::Start(tag));
             }
             // A table that is wider than the page is scrolled, and not the page.
             Event::Start(Tag::Table(alignments)) => {
@@ -328,15 +311,12 @@ fn of_markdown(text: &str, resolve: &mut dyn FnMut(&str) -> String) -> Document 
 
 /// The output of a command, as it is.
 fn of_output(title: &str, text: &str) -> Document {
-    let (id, title) = (slug(title), title.to_owned());
-    let mut shown = String::new();
-    html::push_html(&mut shown, std::iter::once(Event::Text(text.into())));
+    let (id, title, shown) = (slug(title), title.to_owned(), escaped(text));
     let body = format!("<h1 id=\"{id}\">{title}</h1>\n<pre><code>{shown}</code></pre>\n");
     let section = Section { id: id.clone(), title: title.clone(), text: text.to_owned() };
     Document { title, body, sections: vec![section], ids: BTreeSet::from([id]) }
 }
 
-/// The page of embedded reports.
 fn of_reports(reports: &[PathBuf]) -> Document {
     let title = "Reports".to_owned();
     let mut body = format!("<h1>{title}</h1>\n<p>As <code>samehost … --html FILE</code> wrote them.</p>\n");
@@ -362,7 +342,7 @@ fn name_headings(events: &mut [Event<'_>]) -> (Vec<Section>, BTreeSet<String>) {
             Event::End(TagEnd::Heading(level)) => {
                 let level: HeadingLevel = *level;
                 let (Some(start), Some(section)) = (opened.take(), sections.last_mut()) else { continue };
-                section.id = unique(slug(&section.title), &mut ids);
+                section.id = unique(&slug(&section.title), &mut ids);
                 let id = Some(CowStr::from(section.id.clone()));
                 events[start] =
                     Event::Start(Tag::Heading { level, id, classes: Vec::new(), attrs: Vec::new() });
@@ -387,32 +367,27 @@ fn name_headings(events: &mut [Event<'_>]) -> (Vec<Section>, BTreeSet<String>) {
 
 /// Lower case; letters, digits, `-` and `_` stay, blanks become `-`.
 fn slug(title: &str) -> String {
-    title
-        .to_lowercase()
-        .chars()
-        .filter_map(|c| match c {
-            ' ' => Some('-'),
-            '-' | '_' => Some(c),
-            c => c.is_alphanumeric().then_some(c),
-        })
-        .collect()
+    let mut slug = title.to_lowercase().replace(' ', "-");
+    slug.retain(|c| c.is_alphanumeric() || c == '-' || c == '_');
+    slug
 }
 
 /// A second heading of the same words gets a number.
-fn unique(slug: String, ids: &mut BTreeSet<String>) -> String {
-    let numbered = (1..).map(|number| format!("{slug}-{number}"));
-    let free = std::iter::once(slug.clone()).chain(numbered).find(|id| !ids.contains(id)).unwrap_or(slug);
-    ids.insert(free.clone());
-    free
+fn unique(slug: &str, ids: &mut BTreeSet<String>) -> String {
+    let mut id = slug.to_owned();
+    let mut number = 0;
+    while !ids.insert(id.clone()) {
+        number += 1;
+        id = format!("{slug}-{number}");
+    }
+    id
 }
-
-// Where the links of documents lead on the site: to a page, to an image, or to a file of the repository. Those that lead
-// nowhere are collected.
 
 /// Where files that are not pages are published.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// Links of all documents.
+/// Where the links of all documents lead on the site: to a page, to an image, or to a file of the repository. Those that lead
+/// nowhere are collected.
 struct Links<'a> {
     root: &'a Path,
     /// Documents, with the places of their pages.
@@ -420,20 +395,12 @@ struct Links<'a> {
     images: BTreeSet<PathBuf>,
     /// Headings that are linked to: from, document, id.
     fragments: Vec<(PathBuf, PathBuf, String)>,
-    ids: BTreeMap<PathBuf, BTreeSet<String>>,
     dead: Vec<String>,
 }
 
 impl<'a> Links<'a> {
     fn new(root: &'a Path, places: &'a BTreeMap<PathBuf, PathBuf>) -> Self {
-        Links {
-            root,
-            places,
-            images: BTreeSet::new(),
-            fragments: Vec::new(),
-            ids: BTreeMap::new(),
-            dead: Vec::new(),
-        }
+        Links { root, places, images: BTreeSet::new(), fragments: Vec::new(), dead: Vec::new() }
     }
 
     /// The target of a link of a document as its page has it.
@@ -441,26 +408,24 @@ impl<'a> Links<'a> {
         if target.starts_with("https://") || target.starts_with("http://") || target.starts_with("mailto:") {
             return target.to_owned();
         }
-        let (path, fragment) = target.split_once('#').map_or((target, None), |(path, id)| (path, Some(id)));
+        let (path, fragment) = match target.split_once('#') {
+            Some((path, id)) => (path, Some(id)),
+            None => (target, None),
+        };
         let parent = from.parent().unwrap_or(Path::new(""));
-        let document = if path.is_empty() { from.to_owned() } else { normal(&parent.join(path)) };
-        let document =
-            if self.root.join(&document).is_dir() && self.places.contains_key(&document.join("README.md")) {
-                document.join("README.md")
-            } else {
-                document
-            };
+        let mut document = if path.is_empty() { from.to_owned() } else { normal(&parent.join(path)) };
+        if self.root.join(&document).is_dir() && self.places.contains_key(&document.join("README.md")) {
+            document.push("README.md");
+        }
         let found = self.root.join(&document);
+        let own = self.places.get(from).cloned().unwrap_or_default();
         let end = fragment.map(|id| format!("#{id}")).unwrap_or_default();
         if let Some(place) = self.places.get(&document) {
             self.fragments.extend(fragment.map(|id| (from.to_owned(), document.clone(), id.to_owned())));
-            let own = self.places.get(from).cloned().unwrap_or_default();
             return format!("{}{end}", relative(&own, place));
         }
-        let is_image = document.extension().is_some_and(|extension| extension == "png" || extension == "svg");
-        if is_image && found.is_file() {
+        if has_extension(&document, &["png", "svg"]) && found.is_file() {
             self.images.insert(document.clone());
-            let own = self.places.get(from).cloned().unwrap_or_default();
             return relative(&own, &document);
         }
         if !found.exists() {
@@ -470,15 +435,11 @@ impl<'a> Links<'a> {
         format!("{REPOSITORY}/{kind}/main/{}{end}", url(&document))
     }
 
-    /// The ids of a document's headings.
-    fn has_ids(&mut self, document: &Path, ids: &BTreeSet<String>) {
-        self.ids.insert(document.to_owned(), ids.clone());
-    }
-
-    /// The images that are shown; fails if any link leads nowhere.
-    fn finish(mut self) -> anyhow::Result<BTreeSet<PathBuf>> {
+    /// Returns the images that are shown; fails if any link leads nowhere, or to a heading that its document has not.
+    fn finish(mut self, documents: &[(PathBuf, Document)]) -> anyhow::Result<BTreeSet<PathBuf>> {
         for (from, document, id) in &self.fragments {
-            if !self.ids.get(document).is_some_and(|ids| ids.contains(id)) {
+            let mut linked = documents.iter().filter(|(source, _)| source == document);
+            if !linked.any(|(_, found)| found.ids.contains(id)) {
                 self.dead.push(format!("{}: {} has no heading #{id}", from.display(), document.display()));
             }
         }
@@ -489,7 +450,6 @@ impl<'a> Links<'a> {
     }
 }
 
-/// A path without `.` and `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -504,13 +464,12 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// From one page to another.
+/// The URL of one page on another.
 fn relative(from: &Path, to: &Path) -> String {
     let up = from.parent().map_or(0, |parent| parent.components().count());
     format!("{}{}", "../".repeat(up), url(to))
 }
 
-/// A path with slashes.
 fn url(path: &Path) -> String {
     path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }

@@ -14,8 +14,8 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, pipe};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
@@ -23,12 +23,12 @@ use std::{fmt, fs, thread};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::Value;
 
-use crate::{cargo_program, needs, root, servers, target};
+use crate::process::{Process, bytes, cargo_command};
+use crate::{list, needs, root, servers, target};
 
 /// Ends of the names of tests that `--quick` leaves out.
 const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
 
-/// Which tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suite {
     All,
@@ -65,29 +65,30 @@ impl Took {
     fn read(text: &str, suite: Suite) -> Option<Took> {
         let start = format!("{suite} | ");
         let line = text.lines().find_map(|line| line.strip_prefix(&start))?;
-        let mut numbers = line.split(" | ").map(|part| part.split(' ').next()?.parse().ok());
-        let mut next = || numbers.next().flatten();
-        Some(Took { suite, build_s: next()?, run_s: next()?, cpus: next()? })
+        let numbers: Vec<u64> =
+            line.split(" | ").flat_map(|part| part.split(' ').next().unwrap_or_default().parse()).collect();
+        let [build_s, run_s, cpus] = numbers[..] else { return None };
+        Some(Took { suite, build_s, run_s, cpus })
     }
 }
 
-/// All tests, with what they need.
+/// Runs all tests, and installs what they need before.
 pub(crate) fn all() -> anyhow::Result<()> {
     announce(Suite::All);
     servers::announce();
     let begun = Instant::now();
-    let options = options(&["--all-features"]);
+    let options = ["--workspace", "--locked", "--all-features"];
     // On a new machine apt waits for the network for minutes, and compilers do not.
-    let mut build = Build::start(&options)?;
+    let mut build = start_build(&options)?;
     needs()?;
-    build.wait()?;
+    build.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test_all(&options)?;
     end(Suite::All, build_s, begun)
 }
 
-/// The tests that need neither root nor servers.
+/// Runs the tests that need neither root nor servers.
 pub(crate) fn quick() -> anyhow::Result<()> {
     announce(Suite::Quick);
     println!(
@@ -95,46 +96,21 @@ pub(crate) fn quick() -> anyhow::Result<()> {
     );
     let skipped: Vec<&str> = MARKS.iter().flat_map(|mark| ["--skip", *mark]).collect();
     let begun = Instant::now();
-    let options = options(&[]);
-    Build::start(&options)?.wait()?;
+    let options = ["--workspace", "--locked"];
+    start_build(&options)?.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test(&options, &skipped)?;
     end(Suite::Quick, build_s, begun)
 }
 
-/// Words for cargo that choose what is built and tested.
-fn options(features: &[&'static str]) -> Vec<&'static str> {
-    [&["--workspace", "--locked"], features].concat()
+/// Starts cargo, which builds the tests.
+fn start_build(options: &[&str]) -> anyhow::Result<Process> {
+    let words = [&["test"], options, &["--no-run"]].concat();
+    println!("$ cargo {}", words.join(" "));
+    Process::start(&mut cargo_command(&words))
 }
 
-/// Cargo while it builds the tests; ended with this value.
-struct Build(Child);
-
-impl Build {
-    fn start(options: &[&str]) -> anyhow::Result<Build> {
-        let words = [&["test"], options, &["--no-run"]].concat();
-        println!("$ cargo {}", words.join(" "));
-        let cargo = Command::new(cargo_program()).args(words).current_dir(root()).spawn();
-        Ok(Build(cargo.context("starting cargo")?))
-    }
-
-    fn wait(&mut self) -> anyhow::Result<()> {
-        let status = self.0.wait()?;
-        ensure!(status.success(), "the tests could not be built: cargo ended with {status}");
-        Ok(())
-    }
-}
-
-impl Drop for Build {
-    fn drop(&mut self) {
-        // It has ended, unless something else failed meanwhile.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Says and keeps how long a suite took that ran from `begun` on.
 fn end(suite: Suite, build_s: u64, begun: Instant) -> anyhow::Result<()> {
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
@@ -143,9 +119,9 @@ fn end(suite: Suite, build_s: u64, begun: Instant) -> anyhow::Result<()> {
 
 /// Says how long a suite will take, by its last run here or else by the one that the repository has.
 fn announce(suite: Suite) {
-    let took = |path: &Path| Took::read(&fs::read_to_string(path).ok()?, suite);
-    let committed = root().join("docs/evidence/tests.txt");
-    let (took, place) = match (took(&kept()), took(&committed)) {
+    let here = fs::read_to_string(kept()).unwrap_or_default();
+    let committed = fs::read_to_string(root().join("docs/evidence/tests.txt")).unwrap_or_default();
+    let (took, place) = match (Took::read(&here, suite), Took::read(&committed, suite)) {
         (Some(took), _) => (took, "here, the last time"),
         (None, Some(took)) => (took, "where docs/evidence/tests.txt was made"),
         (None, None) => return println!("{suite}: nobody has kept how long they take."),
@@ -155,18 +131,14 @@ fn announce(suite: Suite) {
     println!("on {theirs} CPUs; this machine has {}.", cpus());
 }
 
-/// Keeps how long a suite took, beside those of the others.
+/// Keeps how long a suite took, beside the other suite.
 fn keep(took: &Took) -> anyhow::Result<()> {
     let before = fs::read_to_string(kept()).unwrap_or_default();
-    let mut all: Vec<Took> =
-        [Suite::All, Suite::Quick].iter().filter_map(|suite| Took::read(&before, *suite)).collect();
-    all.retain(|other| other.suite != took.suite);
-    all.push(*took);
-    let lines: Vec<String> = all.iter().map(|took| format!("{took}\n")).collect();
-    Ok(fs::write(kept(), lines.concat())?)
+    let other = if took.suite == Suite::All { Suite::Quick } else { Suite::All };
+    let kept_of_other = Took::read(&before, other).map(|other| format!("{other}\n")).unwrap_or_default();
+    Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
 
-/// The file with the figures of this machine.
 pub(crate) fn kept() -> PathBuf {
     target().join("tests.txt")
 }
@@ -179,10 +151,9 @@ fn minutes(seconds: u64) -> String {
     if seconds < 90 { format!("{seconds} s") } else { format!("{} min", (seconds + 30) / 60) }
 }
 
-/// More than these failed: something is broken, and nothing is run again.
+/// Most failed tests that are run again; where more failed, something is broken.
 const MOST: usize = 5;
 
-/// What failed in a run of `cargo test --no-fail-fast`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Failed {
     /// Words that lead to each target, as `-p samehost --test e2e`.
@@ -210,7 +181,6 @@ impl Failed {
         }
     }
 
-    /// Adds what failed in another run.
     fn add(&mut self, other: Failed) {
         self.targets.extend(other.targets);
         self.tests.extend(other.tests);
@@ -280,16 +250,12 @@ fn test_all(options: &[&str]) -> anyhow::Result<()> {
     })
 }
 
-/// The names of the test targets of all crates.
 fn test_targets() -> anyhow::Result<BTreeSet<String>> {
-    let output = Command::new(cargo_program())
-        .args(["metadata", "--no-deps", "--format-version", "1", "--locked"])
-        .current_dir(root())
-        .output()?;
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let mut cargo = cargo_command(&["metadata", "--no-deps", "--format-version", "1", "--locked"]);
+    let metadata: Value = serde_json::from_slice(&bytes(&mut cargo)?).context("reading cargo metadata")?;
     let mut names = BTreeSet::new();
-    for package in metadata["packages"].as_array().context("no packages")? {
-        for target in package["targets"].as_array().context("no targets")? {
+    for package in list(&metadata, "packages")? {
+        for target in list(package, "targets")? {
             if target["kind"][0] == "test" {
                 names.insert(target["name"].as_str().context("no name")?.to_owned());
             }
@@ -322,19 +288,17 @@ fn judge(passed: bool, failed: &Failed, options: &[&str]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Runs cargo, shows what it prints, and says whether it succeeded and what failed.
 fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     println!("$ cargo {}", arguments.join(" "));
-    let mut command = Command::new(cargo_program());
-    command.args(arguments);
-    follow(command, |line| println!("{line}"))
+    follow(cargo_command(arguments), |line| println!("{line}"))
 }
 
 /// As [`run`], at a lower priority, and shows what was printed at the end.
 fn run_behind(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     let mut lines = vec![format!("$ cargo {}", arguments.join(" "))];
+    let cargo = cargo_command(arguments);
     let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(cargo_program()).args(arguments);
+    command.args(["-n", "10"]).arg(cargo.get_program()).args(arguments);
     let result = follow(command, |line| lines.push(line.to_owned()));
     println!("{}", lines.join("\n"));
     result

@@ -34,7 +34,7 @@ const FEW_CONNECTIONS: f64 = 1.0;
 const BARE_TIME: Duration = Duration::from_secs(4);
 /// Time to measure a private server of a pair's own program, its starts included.
 const OWN_TIME: Duration = Duration::from_secs(12);
-/// Least of all time that must be left to begin that: a database may take some seconds to start on a busy machine.
+/// Time that must be left to begin that: a database may take some seconds to start on a busy machine.
 const OWN_LEAST: Duration = Duration::from_secs(6);
 /// Number of the busiest pairs for which a request of theirs is measured; the rest use the common
 /// calibration. Each is measured on a private server of its own program where that is installed, and
@@ -82,9 +82,8 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
     Runs { clock: Clock::unlimited(), stop: Arc::clone(interrupted), quiet }.calibrate()
 }
 
-/// A pair whose requests are measured.
 struct Wanted {
-    /// Its position in the advice.
+    /// Index in the advice of the scan.
     at: usize,
     shape: Shape,
     /// The measurement of a private server of the service's own program, where there is one.
@@ -94,7 +93,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Full times of its runs.
+    /// Full times of the runs that measure it.
     fn times(&self) -> Vec<Duration> {
         match (&self.own, &self.own_connections) {
             (Some(_), Some(_)) => vec![OWN_TIME, OWN_TIME],
@@ -104,12 +103,11 @@ impl Wanted {
     }
 }
 
-/// Short connections per second of a pair.
+/// Short connections of a pair, per second.
 fn short(advice: &Advice) -> f64 {
     advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s)
 }
 
-/// The busiest pairs that could switch.
 fn wanted(scan: &Scan) -> Vec<Wanted> {
     let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
     for (at, advice) in scan.advice.iter().enumerate() {
@@ -150,7 +148,7 @@ fn part(
     }
 }
 
-/// The measurements of a calibration, and the time that they share.
+/// The measurements of a scan's calibration, which share one clock.
 struct Runs {
     clock: Clock,
     /// Set when the user interrupts, or the time is over.
@@ -161,10 +159,11 @@ struct Runs {
 impl Runs {
     /// Tells the clock what will be measured, so that each run gets its share.
     fn announce(&mut self, has_short: bool, pairs: &[Wanted]) {
-        let common = CALIBRATION.len() + usize::from(has_short);
-        (0..common).for_each(|_| self.clock.announce(CALIBRATION_TIME));
-        for pair in pairs {
-            pair.times().into_iter().for_each(|time| self.clock.announce(time));
+        for _ in 0..CALIBRATION.len() + usize::from(has_short) {
+            self.clock.announce(CALIBRATION_TIME);
+        }
+        for time in pairs.iter().flat_map(Wanted::times) {
+            self.clock.announce(time);
         }
     }
 
@@ -223,8 +222,10 @@ impl Runs {
         let part =
             Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
         let (report, _) = self.measure(part, CALIBRATION_TIME)?;
-        let found = report.as_ref().and_then(cpu_and_latency);
-        Ok(found.map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
+        Ok(match report.as_ref().and_then(cpu_and_latency) {
+            Some((cpu, latency)) => costs.with_connection(cpu, latency),
+            None => costs,
+        })
     }
 
     /// Measures requests of a pair's shape, to a private server of the service's own program where that is installed, else to
@@ -236,10 +237,9 @@ impl Runs {
         if let Some(part) = &pair.own {
             // A server that is installed and does not start here is imitated.
             if let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) {
-                let found = report.as_ref().and_then(cpu_and_latency);
-                let costs =
-                    found.map(|(cpu, latency)| Costs { hurried, ..costs.of_own_program(cpu, latency) });
-                return Ok(costs.map(|costs| self.calibrate_own_connections(costs, pair)));
+                let Some((cpu, latency)) = report.as_ref().and_then(cpu_and_latency) else { return Ok(None) };
+                let costs = Costs { hurried, ..costs.of_own_program(cpu, latency) };
+                return Ok(Some(self.calibrate_own_connections(costs, pair)));
             }
             self.clock.put_first(&times_of_imitation(shape));
         }
@@ -251,9 +251,11 @@ impl Runs {
         let bare = part_of("what requests of this shape cost here", vec![model.clone()]);
         let (mut report, mut hurried) = self.measure(bare, times[0])?;
         if let Some(full) = times.get(1) {
-            let bare =
-                report.as_ref().and_then(|bare| Measured::in_report(bare, metric::SERVER_CPU_PER_OP.name));
-            let work_us = (shape.server_cpu_us_per_request - bare.map_or(0.0, |one| one.tcp)).round();
+            let bare = match &report {
+                Some(bare) => Measured::in_report(bare, metric::SERVER_CPU_PER_OP.name),
+                None => None,
+            };
+            let work_us = (shape.server_cpu_us_per_request - bare.map_or(0.0, |cpu| cpu.tcp)).round();
             if work_us >= 1.0 {
                 let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
                 let part = part_of("what they cost beside the service's work", parameters);
@@ -272,14 +274,11 @@ impl Runs {
         let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) else {
             return costs;
         };
-        report.as_ref().and_then(cpu_and_latency).map_or(costs, |(cpu, latency)| Costs {
-            hurried: costs.hurried || hurried,
-            ..costs.with_own_connection(cpu, latency)
-        })
+        let Some((cpu, latency)) = report.as_ref().and_then(cpu_and_latency) else { return costs };
+        Costs { hurried: costs.hurried || hurried, ..costs.with_own_connection(cpu, latency) }
     }
 }
 
-/// Full times of the runs that imitate a shape.
 fn times_of_imitation(shape: &Shape) -> Vec<Duration> {
     if shape.connections == 1 {
         vec![BARE_TIME + CALIBRATION_TIME]
@@ -307,7 +306,7 @@ const SHORT_TRIAL: Duration = Duration::from_millis(50);
 const AROUND: Duration = Duration::from_millis(250);
 /// Part of its full time from which on a run is not called hurried.
 const NEARLY_ALL: f64 = 0.75;
-/// Interval at which the watch looks at the clock.
+/// From one look at the clock to the next.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Time for all runs of a scan that observed for so long: who observes longer gives the measurement more time as well.
@@ -318,11 +317,10 @@ fn time_for(observed: Duration) -> Duration {
 /// Hands out the time of a scan's runs, in their order.
 struct Clock {
     end: Option<Instant>,
-    /// Full times of the runs to come.
+    /// Full times of the runs that were announced.
     to_come: VecDeque<Duration>,
 }
 
-/// Time for a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
     pub time: Duration,
@@ -337,17 +335,15 @@ impl Clock {
         Clock { end: None, to_come: VecDeque::new() }
     }
 
-    /// All runs together have this time from now on.
     pub fn new(time: Duration) -> Self {
         Clock { end: Some(Instant::now() + time), to_come: VecDeque::new() }
     }
 
-    /// When all runs end; `None` where each has its full time.
     pub fn end(&self) -> Option<Instant> {
         self.end
     }
 
-    /// Announces a run with its full time.
+    /// Announces a run, after those announced before, with its full time.
     pub fn announce(&mut self, full: Duration) {
         self.to_come.push_back(full);
     }
@@ -368,7 +364,6 @@ impl Clock {
         }
     }
 
-    /// Leaves the next run out.
     pub fn skip(&mut self) {
         self.to_come.pop_front();
     }
@@ -377,7 +372,6 @@ impl Clock {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Whether so much time is left.
     pub fn has(&self, time: Duration) -> bool {
         self.end.is_none_or(|end| end.saturating_duration_since(Instant::now()) >= time)
     }

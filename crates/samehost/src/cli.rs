@@ -21,7 +21,7 @@ use samehost_bench::{CallGraph, Slicing, parameter_values};
 use samehost_model::{Placement, RateSpec, Transport};
 
 use crate::output::OutputOptions;
-use crate::{exit, left_out};
+use crate::{exit, wrong_use};
 
 #[cfg(feature = "switch")]
 pub use switch::{NEWEST, SwitchOptions, WatchSwitchOptions};
@@ -34,9 +34,9 @@ pub use verbs::{
 };
 
 #[cfg(not(feature = "switch"))]
-pub use crate::left_out::AnyWords as SwitchOptions;
+pub use crate::wrong_use::AnyWords as SwitchOptions;
 #[cfg(not(feature = "tui"))]
-pub use crate::left_out::AnyWords as TopOptions;
+pub use crate::wrong_use::AnyWords as TopOptions;
 
 /// Finds programs that talk over TCP on localhost, measures what a Unix socket would save, switches them and checks the
 /// result.
@@ -150,7 +150,7 @@ pub struct CheckupOptions {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write all reports of the checkup as one HTML page, which opens offline, to this file
-    #[arg(long, value_name = "FILE", value_parser = left_out::page_path(), hide = !cfg!(feature = "html"))]
+    #[arg(long, value_name = "FILE", value_parser = wrong_use::page_path(), hide = !cfg!(feature = "html"))]
     pub html: Option<PathBuf>,
     /// Heading of the page, in place of the answer
     #[arg(long, value_name = "TEXT", requires = "html", hide = !cfg!(feature = "html"))]

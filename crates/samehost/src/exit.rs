@@ -28,7 +28,6 @@ pub enum Ending {
     /// A switch had nothing to do, and values that lead to services here stay.
     #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` leaves values"))]
     Left,
-    /// The status of a program that was started.
     OfProgram(u8),
     /// The user interrupted; results so far are reported.
     Interrupted,
@@ -57,8 +56,10 @@ pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
                 ending = Ending::Finding;
             }
             Answer::Undecided(found) => {
-                let found = found
-                    .map_or_else(|| "it could not be compared here".to_owned(), |found| in_words(&found));
+                let found = match found {
+                    Some(found) => in_words(&found),
+                    None => "it could not be compared here".to_owned(),
+                };
                 output::complain(&format!("`{claim}` is undecided: {found}"));
                 if ending == Ending::Done {
                     ending = Ending::Undecided;
@@ -76,7 +77,10 @@ fn in_words(found: &Comparison) -> String {
         (Some(low), Some(high)) => format!(" ({low:.3}\u{2013}{high:.3})"),
         _ => ", without an interval".to_owned(),
     };
-    let why = found.reason.as_ref().map_or_else(String::new, |reason| format!("; {}", reason.in_full()));
+    let why = match &found.reason {
+        Some(reason) => format!("; {}", reason.in_full()),
+        None => String::new(),
+    };
     format!("{candidate}/{baseline} {metric} is {ratio:.3}{interval}, {verdict}{why}")
 }
 
@@ -102,7 +106,7 @@ pub const STATUSES: &[(u8, &str)] = &[
     (INTERRUPTED, "interrupted"),
 ];
 
-/// Those of `switch`.
+/// The statuses of `switch`.
 pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (0, "done, or nothing to do"),
     (FINDING, "refused or declined, nothing was touched"),
@@ -112,7 +116,7 @@ pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (UNDECIDED, "nothing to do by what is understood, and other values that lead to services here stay"),
 ];
 
-/// Those of `run`, where the program was not started. Else it is the program's own.
+/// The statuses of `run` where the program was not started. Else it is the program's own.
 pub const STATUSES_OF_RUN: &[(u8, &str)] = &[
     (INPUT, "wrong use"),
     (MISSING, "something needed is missing here"),
@@ -180,11 +184,17 @@ pub fn in_full(error: &anyhow::Error) -> String {
 
 /// Whether an error says only that there was a signal.
 fn is_of_interrupt(error: &anyhow::Error) -> bool {
-    code(error) == INTERRUPTED
-        || error
-            .chain()
-            .filter_map(|cause| cause.downcast_ref::<io::Error>())
-            .any(|cause| cause.kind() == ErrorKind::Interrupted)
+    if code(error) == INTERRUPTED {
+        return true;
+    }
+    for cause in error.chain() {
+        if let Some(cause) = cause.downcast_ref::<io::Error>()
+            && cause.kind() == ErrorKind::Interrupted
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether nobody waits for another try: the reader has gone, or a signal came.
@@ -210,8 +220,6 @@ fn code(error: &anyhow::Error) -> u8 {
     }
     MISSING
 }
-
-// What a panic does.
 
 /// Lets a panic of any thread end the program: what the others would show then could be wrong. The exit status is that of
 /// Rust's own panics. abort(3) would leave a core file, with passwords in it.

@@ -4,9 +4,7 @@ mod calibration;
 mod checkup;
 mod cli;
 mod commands;
-mod consent;
 mod exit;
-mod left_out;
 mod manual;
 mod otlp;
 mod output;
@@ -15,10 +13,7 @@ mod reproduce;
 mod request;
 mod scans;
 mod signals;
-mod since;
 mod storage;
-#[cfg(feature = "switch")]
-mod switches;
 #[cfg(feature = "tui")]
 mod top;
 mod wrong_use;

@@ -16,9 +16,9 @@ use crate::exit;
 
 /// A page of section 1.
 pub struct Page {
-    /// Name of its file: `samehost-scan.1`.
+    /// Such as `samehost-scan.1`.
     pub file: String,
-    /// Its text, in roff.
+    /// In roff.
     pub text: Vec<u8>,
 }
 
@@ -40,7 +40,6 @@ fn add(command: &Command, above: Option<&str>, pages: &mut Vec<Page>) -> io::Res
     Ok(())
 }
 
-/// Name of a command's page: `samehost-bench-raw`.
 fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
@@ -95,7 +94,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// The entries that a page has.
+/// The entries that a page has, by their names, and those of every page.
 fn named(all: &[Entry], wanted: &[String]) -> impl Iterator<Item = (String, String)> {
     let of_page = all.iter().filter(|entry| wanted.contains(&entry.name) || entry.is_everywhere);
     of_page.map(|entry| (entry.name.clone(), entry.text.clone()))
@@ -103,13 +102,13 @@ fn named(all: &[Entry], wanted: &[String]) -> impl Iterator<Item = (String, Stri
 
 /// Examples of a page: command and explanation. A workload has its own.
 fn examples(page: &str, extra: &Extra) -> Vec<(String, String)> {
-    match page
-        .strip_prefix("samehost-bench-")
-        .and_then(|name| workload(name).map(samehost_bench::workload::Workload::description))
+    if let Some(name) = page.strip_prefix("samehost-bench-")
+        && let Some(workload) = workload(name)
     {
-        Some(known) => vec![(format!("samehost bench {}", known.example), known.about.to_owned())],
-        None => extra.examples.clone(),
+        let known = workload.description();
+        return vec![(format!("samehost bench {}", known.example), known.about.to_owned())];
     }
+    extra.examples.clone()
 }
 
 /// A list of terms with their explanations; nothing if it is empty.
@@ -146,21 +145,16 @@ fn page_name(page: &str) -> String {
     format!("{page}(1)")
 }
 
-// What manual pages say beyond the command line's definition: examples, files, environment, related pages. The texts are in
-// `extras.toml`.
-
 /// A variable of the environment, or a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
     text: String,
-    /// Whether every page has it.
     #[serde(default)]
     is_everywhere: bool,
 }
 
-/// What is added to one page.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Extra {
@@ -174,7 +168,7 @@ struct Extra {
     see: Vec<String>,
 }
 
-/// The file.
+/// What manual pages say beyond the command line's definition: the contents of `extras.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Extras {
@@ -189,7 +183,6 @@ static EXTRAS: LazyLock<Extras> =
         Err(error) => panic!("extras.toml: {error}"),
     });
 
-/// What is added to a page.
 fn extra(page: &str) -> &'static Extra {
     static NOTHING: LazyLock<Extra> = LazyLock::new(Extra::default);
     let name = match page.strip_prefix("samehost-") {
@@ -201,4 +194,85 @@ fn extra(page: &str) -> &'static Extra {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn page(name: &str) -> String {
+        let page = pages().unwrap().into_iter().find(|page| page.file == format!("{name}.1")).unwrap();
+        String::from_utf8(page.text).unwrap()
+    }
+
+    fn all_pages() -> Vec<String> {
+        let names = pages().unwrap().into_iter().map(|page| page.file.trim_end_matches(".1").to_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn every_page_has_the_sections_that_readers_look_for() {
+        for name in all_pages() {
+            let text = page(&name);
+            let sections = ["NAME", "SYNOPSIS", "DESCRIPTION", "\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES"];
+            for section in sections.into_iter().chain(["\"SEE ALSO\""]) {
+                assert!(text.contains(&format!(".SH {section}\n")), "{name} has no {section}:\n{text}");
+            }
+        }
+        assert!(page("samehost-switch").contains("it was begun and put back"));
+        assert!(page("samehost-switch").contains("/var/lib/samehost"));
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        for name in all_pages() {
+            for (line, _) in examples(&name, extra(&name)) {
+                let line = line.trim_start_matches("sudo ").split(" >").next().unwrap();
+                // The only quotes are those of whole words.
+                let words: Vec<String> = line
+                    .split('\'')
+                    .enumerate()
+                    .flat_map(|(at, part)| match at % 2 {
+                        0 => part.split_whitespace().map(str::to_owned).collect(),
+                        _ => vec![part.to_owned()],
+                    })
+                    .collect();
+                let mut joined: Vec<String> = Vec::new();
+                for word in words {
+                    match joined.last_mut() {
+                        Some(last) if last.ends_with('=') => last.push_str(&word),
+                        _ => joined.push(word),
+                    }
+                }
+                let verb = joined.get(1).cloned().unwrap_or_default();
+                assert!(
+                    format!("{name}-").starts_with(&format!("samehost-{verb}")) || name == "samehost",
+                    "{name}: {line}"
+                );
+                if let Err(error) = Cli::try_parse_from(&joined) {
+                    panic!("{name}: {line}: {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn related_pages_and_entries_exist() {
+        let all = all_pages();
+        for name in &all {
+            let extra = extra(name);
+            for page in &extra.see {
+                let (page, section) = page.split_once('(').unwrap();
+                assert!(
+                    !page.starts_with("samehost") || all.iter().any(|known| known == page),
+                    "{name}: {page}"
+                );
+                assert!(section.ends_with(')'));
+            }
+            fn known(all: &[Entry], wanted: &str) -> bool {
+                all.iter().any(|entry| entry.name == wanted)
+            }
+            assert!(extra.variables.iter().all(|name| known(&EXTRAS.variable, name)), "{name}");
+            assert!(extra.files.iter().all(|name| known(&EXTRAS.file, name)), "{name}");
+        }
+    }
+}

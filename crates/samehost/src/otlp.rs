@@ -13,17 +13,16 @@ use samehost_report::{Metric, metrics_as_otlp};
 
 use crate::wrong_use::WrongUse;
 
-/// Where receivers listen.
+/// Where receivers of OTLP over HTTP listen by default.
 const USUAL: &str = "http://localhost:4318";
 const PATH: &str = "/v1/metrics";
 /// Time for the whole exchange, as OpenTelemetry has it by default.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Longest answer that is read; of a good one nothing is needed.
 const LONGEST_ANSWER: u64 = 64 * 1024;
-/// Longest part of an answer that is shown.
+/// Most characters of an answer that are shown.
 const SHOWN: usize = 200;
 
-/// Why metrics were not received.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
     #[error("{url} cannot be reached: {error}; does a receiver of OTLP over HTTP listen there?")]
@@ -36,7 +35,6 @@ pub enum OtlpError {
     NotHttp { url: String, says: String },
 }
 
-/// Sends metrics, with what they are of.
 #[derive(Debug)]
 pub struct Exporter {
     receiver: Receiver,
@@ -70,23 +68,15 @@ struct Receiver {
 
 impl Receiver {
     fn open(named: Option<&str>) -> Result<Self, WrongUse> {
-        let protocol = variable("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL")
-            .or_else(|| variable("OTEL_EXPORTER_OTLP_PROTOCOL"));
         let url = match named {
             Some(base) => below(base),
-            None if protocol.is_some_and(|protocol| protocol == "grpc") => {
-                return Err(WrongUse(
-                    "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and samehost speaks OTLP over HTTP only: name that receiver, --otlp http://localhost:4318".into(),
-                ));
-            }
-            None => variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT").unwrap_or_else(|| {
-                below(variable("OTEL_EXPORTER_OTLP_ENDPOINT").as_deref().unwrap_or(USUAL))
-            }),
+            None => url_of_environment()?,
         };
         let mut receiver = Receiver::at(url)?;
         // What is set for one signal takes the place of what is set for all.
         let own = "OTEL_EXPORTER_OTLP_METRICS_HEADERS";
-        receiver.headers = pairs(variable(own).map_or("OTEL_EXPORTER_OTLP_HEADERS", |_| own))?;
+        let headers = if variable(own).is_some() { own } else { "OTEL_EXPORTER_OTLP_HEADERS" };
+        receiver.headers = pairs(headers)?;
         Ok(receiver)
     }
 
@@ -112,12 +102,12 @@ impl Receiver {
             ));
         }
         let (authority, path) = parsed.place.split_once('/').unwrap_or((&parsed.place, ""));
-        let port_at = authority.rfind(':').filter(|at| !authority[*at..].contains(']'));
-        let (host, port) = match port_at {
-            Some(at) => {
-                (&authority[..at], authority[at + 1..].parse().map_err(|_| wrong("write a port number"))?)
+        let (host, port) = match authority.rsplit_once(':') {
+            // The colons of `[::1]` are before its end.
+            Some((host, port)) if !port.contains(']') => {
+                (host, port.parse().map_err(|_| wrong("write a port number"))?)
             }
-            None => (authority, 80),
+            _ => (authority, 80),
         };
         let path = format!("/{path}");
         if host.is_empty() || !is_plain(&path) || !is_plain(host) || !parsed.options.is_empty() {
@@ -126,7 +116,7 @@ impl Receiver {
         Ok(Receiver { host: host.to_owned(), port, path, headers: Vec::new(), url })
     }
 
-    /// Sends a request's body, and waits until it is accepted.
+    /// Sends the body of a request, and waits until it is accepted.
     fn send(&self, body: &[u8]) -> Result<(), OtlpError> {
         let url = || self.url.clone();
         let answer = self.exchange(body).map_err(|error| match error.kind() {
@@ -135,8 +125,7 @@ impl Receiver {
         })?;
         let text = String::from_utf8_lossy(&answer);
         let (head, said) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let is_http = head.starts_with("HTTP/1.");
-        match head.split(' ').nth(1).and_then(|status| status.parse().ok()).filter(|_| is_http) {
+        match status(head) {
             Some(200..=299) => Ok(()),
             Some(status) => Err(OtlpError::Refused { url: url(), status, says: first_line(head, said) }),
             None => Err(OtlpError::NotHttp {
@@ -193,16 +182,44 @@ impl Receiver {
     }
 }
 
+/// The receiver that the environment names, else the usual one.
+fn url_of_environment() -> Result<String, WrongUse> {
+    // What is set for one signal takes the place of what is set for all.
+    let mut protocol = variable("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL");
+    if protocol.is_none() {
+        protocol = variable("OTEL_EXPORTER_OTLP_PROTOCOL");
+    }
+    if protocol.as_deref() == Some("grpc") {
+        return Err(WrongUse(
+            "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and samehost speaks OTLP over HTTP only: name that receiver, --otlp http://localhost:4318".into(),
+        ));
+    }
+    if let Some(url) = variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") {
+        return Ok(url);
+    }
+    Ok(below(variable("OTEL_EXPORTER_OTLP_ENDPOINT").as_deref().unwrap_or(USUAL)))
+}
+
+/// The status of an HTTP answer; `None` if it is not one.
+fn status(head: &str) -> Option<u16> {
+    if !head.starts_with("HTTP/1.") {
+        return None;
+    }
+    head.split(' ').nth(1)?.parse().ok()
+}
+
 /// Whether an answer has its head, and as much of a body as that says.
 fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
-    let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
-    length.is_some_and(|length| answer.len().saturating_sub(end) >= length)
+    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    for line in String::from_utf8_lossy(&answer[..end]).lines() {
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+            && let Ok(length) = value.trim().parse::<usize>()
+        {
+            return answer.len() - (end + 4) >= length;
+        }
+    }
+    false
 }
 
 /// The first line of a body; in chunks, the first of the first chunk.
@@ -224,7 +241,6 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A variable that is set to something.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -237,20 +253,23 @@ fn below(base: &str) -> String {
 /// The pairs of a variable as `a=b,c=d`, percent-decoded. An error does not repeat them: they may be secret.
 fn pairs(variable: &str) -> Result<Vec<(String, String)>, WrongUse> {
     let text = env::var(variable).unwrap_or_default();
-    parse_pairs(&text)
-        .ok_or_else(|| WrongUse(format!("{variable}: write NAME=VALUE,NAME=VALUE, percent-encoded")))
+    let Some(pairs) = parse_pairs(&text) else {
+        return Err(WrongUse(format!("{variable}: write NAME=VALUE,NAME=VALUE, percent-encoded")));
+    };
+    Ok(pairs)
 }
 
 fn parse_pairs(text: &str) -> Option<Vec<(String, String)>> {
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            let value = percent_decoded(value.trim())?;
-            let is_header = !name.trim().is_empty() && is_plain(name.trim());
-            (is_header && !value.contains(['\r', '\n', '\0'])).then(|| (name.trim().to_owned(), value))
-        })
-        .collect()
+    let mut pairs = Vec::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=')?;
+        let (name, value) = (name.trim(), percent_decoded(value.trim())?);
+        if name.is_empty() || !is_plain(name) || value.contains(['\r', '\n', '\0']) {
+            return None;
+        }
+        pairs.push((name.to_owned(), value));
+    }
+    Some(pairs)
 }
 
 /// What the metrics are of: OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME come before what is known here.

@@ -16,9 +16,8 @@ use samehost_report::{RENDERERS, Renderer, Terminal, metrics_of_report};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::left_out::page_path;
 use crate::otlp::Exporter;
-use crate::wrong_use::WrongUse;
+use crate::wrong_use::{WrongUse, page_path};
 
 /// The renderer whose files another user's program reads.
 const PROMETHEUS: &str = "prometheus";
@@ -54,7 +53,7 @@ pub struct OutputOptions {
     pub quiet: bool,
 }
 
-/// An open output.
+/// An output that was opened before what goes there is known.
 pub enum Target {
     StandardOutput,
     /// A regular file: written to a temporary file beside it and renamed.
@@ -67,7 +66,7 @@ pub struct Outputs {
     targets: Vec<(&'static Renderer, Target)>,
     otlp: Option<Exporter>,
     table: bool,
-    /// Heading of the page.
+    /// Of the page.
     title: Option<String>,
 }
 
@@ -85,26 +84,25 @@ impl OutputOptions {
             ("html", &self.html),
             (PROMETHEUS, &self.prometheus),
         ];
-        files
-            .into_iter()
-            .filter_map(|(name, path)| {
-                let renderer = RENDERERS.iter().find(|renderer| renderer.name == name)?;
-                Some((renderer, path.as_deref()?))
-            })
-            .collect()
+        let mut wanted = Vec::new();
+        for (name, path) in files {
+            let Some(path) = path else { continue };
+            // A build without HTML has no renderer of that name, and refuses the option.
+            let renderer = RENDERERS.iter().find(|renderer| renderer.name == name);
+            wanted.extend(renderer.map(|renderer| (renderer, path.as_path())));
+        }
+        wanted
     }
 
     /// Opens all outputs, so that a wrong path is detected before measuring.
     pub fn open(&self) -> anyhow::Result<Outputs> {
         let wanted = self.wanted();
         let is_stdout_taken = is_stdout_taken(wanted.iter().map(|(_, path)| *path))?;
-        let targets = wanted
-            .into_iter()
-            .map(|(renderer, path)| {
-                let is_public = renderer.name == PROMETHEUS;
-                Ok((renderer, if is_public { open_public(path) } else { open(path) }?))
-            })
-            .collect::<Result<_, WrongUse>>()?;
+        let mut targets = Vec::new();
+        for (renderer, path) in wanted {
+            let target = if renderer.name == PROMETHEUS { open_public(path)? } else { open(path)? };
+            targets.push((renderer, target));
+        }
         let otlp = self.otlp.as_ref().map(|url| Exporter::open(url.as_deref())).transpose()?;
         Ok(Outputs { targets, otlp, table: !self.quiet && !is_stdout_taken, title: self.title.clone() })
     }
@@ -132,8 +130,10 @@ pub fn open(path: &Path) -> Result<Target, WrongUse> {
             Ok(Target::Direct(file, path.to_owned()))
         }
         _ => {
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let directory = directory.unwrap_or(Path::new("."));
+            let directory = match path.parent() {
+                Some(parent) if parent != Path::new("") => parent,
+                _ => Path::new("."),
+            };
             let mut builder = tempfile::Builder::new();
             let file = builder
                 .prefix(".samehost-")
@@ -163,7 +163,10 @@ impl Outputs {
         if self.table {
             show(|terminal, out| terminal.render(report, out))?;
         }
-        self.otlp.map_or(Ok(()), |otlp| otlp.send(&metrics_of_report(report)))
+        if let Some(otlp) = self.otlp {
+            otlp.send(&metrics_of_report(report))?;
+        }
+        Ok(())
     }
 }
 
@@ -191,18 +194,20 @@ pub fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
 /// Terminal renderer for this standard output: its width, and colour unless it is a pipe or NO_COLOR is set.
 pub fn terminal() -> Terminal {
     let is_terminal = io::stdout().is_terminal();
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let width = if is_terminal {
-        rustix::termios::tcgetwinsize(io::stdout())
-            .ok()
-            .map(|size| usize::from(size.ws_col))
-            .filter(|w| *w > 0)
-    } else {
-        None
-    };
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    Terminal { width: width.or(columns).unwrap_or(100), color: is_terminal && !no_color && !dumb }
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    Terminal { width: width(is_terminal), color: is_terminal && !no_color && !is_dumb }
+}
+
+/// Columns of the terminal, else of the environment, else 100.
+fn width(is_terminal: bool) -> usize {
+    if is_terminal
+        && let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
+        && size.ws_col > 0
+    {
+        return usize::from(size.ws_col);
+    }
+    std::env::var("COLUMNS").unwrap_or_default().parse().unwrap_or(100)
 }
 
 /// Standard output. What can no longer be written there is dropped, and remembered: what a command found out, or did, is the
@@ -248,7 +253,6 @@ impl Write for Stdout {
     }
 }
 
-/// Prints a message on standard error.
 pub fn complain(message: &str) {
     // A failure to write to standard error cannot be reported.
     let _ = writeln!(io::stderr(), "samehost: {}", harmless(message));
@@ -279,7 +283,9 @@ static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
     redactor
 });
 
-/// Redacts those and all credentials sent to a server, from whatever source.
+/// Redacts those and all credentials sent to a server, from whatever source. A server may repeat the password that it was given,
+/// in its version or in an error, and both are in reports. To mask only passwords of the command line was rejected: one from an
+/// option file or a prompt was not known (docs/decisions/0067).
 pub fn own_secrets() -> Redactor {
     let mut redactor = OWN_SECRETS.clone();
     for secret in samehost_login::sent_passwords() {

@@ -1,7 +1,8 @@
-//! Progress while measuring: a bar on a terminal, a line every few seconds in a pipe or a file.
+//! Progress while measuring: a bar on a terminal, a line every few seconds in a pipe or a file; and the consent that is asked for
+//! in between, before a server is measured that others use.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,18 @@ use samehost_model::printable::clean;
 use samehost_model::{LogLine, Plan, Profile, Report, Trial};
 use samehost_system::clock;
 
-use crate::consent::Consent;
 use crate::output;
 use crate::storage::SamplesFile;
 
-/// Resolution of the bar.
+/// Of the bar.
 const STEPS: u64 = 1000;
 /// From one line to the next where standard error is not a terminal.
 const LINES_APART: Duration = Duration::from_secs(5);
 /// When the last line was written: there is one standard error for all measurements of the process.
 static LAST_LINE: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Shows progress, and stores trials as they arrive.
 pub struct Watcher {
     bar: ProgressBar,
-    /// Whether lines are written in place of the bar.
     in_lines: bool,
     what: String,
     store: Option<SamplesFile>,
@@ -42,7 +40,7 @@ pub struct Watcher {
 impl Watcher {
     /// Shows a bar if standard error is a terminal, else lines; nothing if `quiet`.
     pub fn new(quiet: bool, store: Option<SamplesFile>) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal {
             ProgressBar::hidden()
         } else {
@@ -67,31 +65,30 @@ impl Watcher {
         }
     }
 
-    /// Sets when the whole ends that this measurement is a part of.
+    /// This measurement is a part of a whole that ends then.
     pub fn within(self, ends: Option<Instant>) -> Self {
         Watcher { ends, ..self }
     }
 
-    /// Sets the consent for measuring running servers.
     pub fn with_consent(self, consent: Consent) -> Self {
         Watcher { consent, ..self }
     }
 
-    /// Sets the label of the bar.
     pub fn announce(&mut self, what: &str) {
         what.clone_into(&mut self.what);
         self.bar.set_message(clean(&self.what));
     }
 
-    /// Writes a line, unless there was one a moment ago.
     fn line(&self, doing: &str) {
         let Ok(mut last) = LAST_LINE.lock() else { return };
         if !self.in_lines || last.is_some_and(|last| last.elapsed() < LINES_APART) {
             return;
         }
         *last = Some(Instant::now());
-        let left = self.ends.map_or_else(String::new, |ends| format!(" · {}", left(ends)));
-        output::complain(&format!("{doing}{left}"));
+        match self.ends {
+            Some(ends) => output::complain(&format!("{doing} · {}", left(ends))),
+            None => output::complain(doing),
+        }
     }
 
     /// Removes the bar, and returns the file in which trials are stored.
@@ -101,7 +98,6 @@ impl Watcher {
     }
 }
 
-/// The bar's looks, with the time that is left.
 fn style(ends: Option<Instant>) -> ProgressStyle {
     let template = "{msg:36!} {bar:24} {percent:>3} %  {elapsed}{left}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -169,4 +165,92 @@ impl Recorder for Watcher {
             store.append(&LogLine::Profile(Box::new(profile.clone())));
         }
     }
+}
+
+/// Consent for measuring running servers, as it was given on the command line. A measurement makes databases, rows and keys in
+/// servers that others use, and takes connections. So the server is asked first what would be written, where that goes, and what
+/// is left of connections, memory and disk; that is shown, and asked for. A line on standard error before writing was the
+/// behaviour before, and was rejected (docs/decisions/0079).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// None; a prompt is required.
+    Ask,
+    /// Within the limits (`--yes`).
+    Given,
+    /// Also beyond the limits (`--yes=over-limits`).
+    OverLimits,
+}
+
+impl Consent {
+    /// Reads the value of `--yes`.
+    pub fn of_option(yes: Option<&str>) -> Self {
+        match yes {
+            None => Consent::Ask,
+            Some("over-limits") => Consent::OverLimits,
+            Some(_) => Consent::Given,
+        }
+    }
+
+    /// Shows the impact on each server, and prompts unless consent was given.
+    ///
+    /// # Errors
+    /// If the measurement would use too much of what a server has left and that was not allowed, if nobody can be asked, or if
+    /// the answer is no. Nothing was written then.
+    pub fn of(self, impacts: &[Impact], seconds: f64) -> Result<(), BenchError> {
+        let mut beyond = Vec::new();
+        for impact in impacts {
+            for reason in &impact.beyond {
+                beyond.push(format!("{}: {reason}", impact.server));
+            }
+        }
+        let asks = impacts.iter().any(Impact::needs_consent);
+        if asks || !beyond.is_empty() {
+            for line in impact_lines(impacts, seconds) {
+                output::complain(&line);
+            }
+        }
+        if !beyond.is_empty() && self != Consent::OverLimits {
+            return Err(BenchError::Usage(format!(
+                "nothing was written: {}; --yes=over-limits does it all the same",
+                beyond.join("; ")
+            )));
+        }
+        if !asks || self != Consent::Ask {
+            return Ok(());
+        }
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Err(BenchError::Usage(
+                "nothing was written: others use this server too, and standard input is not a terminal; use --yes to agree".into(),
+            ));
+        }
+        match ask() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(BenchError::Usage("nothing was written, and nothing was measured".into())),
+            Err(error) => Err(BenchError::io("asking on the terminal", error)),
+        }
+    }
+}
+
+fn impact_lines(impacts: &[Impact], seconds: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for impact in impacts {
+        let does = if impact.needs_consent() {
+            format!("for at most about {seconds:.0} s, the measurement")
+        } else {
+            "the measurement only reads".to_owned()
+        };
+        lines.push(format!("{}: {does}", impact.server));
+        lines.extend(impact.does.iter().map(|line| format!("  - {line}")));
+        lines.extend(impact.found.iter().chain(&impact.beyond).map(|line| format!("  ({line})")));
+    }
+    lines
+}
+
+fn ask() -> io::Result<bool> {
+    let mut stderr = io::stderr();
+    write!(stderr, "Do this? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }

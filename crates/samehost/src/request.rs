@@ -16,8 +16,6 @@ use crate::wrong_use::WrongUse;
 
 pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
     let options = &bench.options;
-    let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
-    let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);
     let name = bench.workload.name();
     // Of the defaults: what is given may be lists of levels, which are taken apart later.
     let axes = bench.workload.configure(&defaults(bench.workload))?.axes();
@@ -25,7 +23,9 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         true => (&[][..], commands(options)),
         false => (&options.positional[..], options.arm.clone()),
     };
-    if let Some(url) = urls.first().filter(|_| !axes.foreign_servers) {
+    if let Some(url) = urls.first()
+        && !axes.foreign_servers
+    {
         return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
     }
     if !axes.foreign_servers && (options.tcp.is_some() || options.unix.is_some()) {
@@ -41,10 +41,13 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         program: std::env::current_exe().context("finding this program")?,
         command: Redactor::default().words(std::env::args()),
         transports,
-        connections: list(&options.connections).map_err(BenchError::from)?,
+        connections: match &options.connections {
+            Some(text) => parse_count_list(text).map_err(BenchError::from)?,
+            None => Vec::new(),
+        },
         rates: options.rates().map_err(BenchError::from)?,
         spacing: options.spacing(),
-        sizes: sizes.map_err(BenchError::from)?,
+        sizes: sizes(options.size.as_deref())?,
         placements: options.placement.clone(),
         awake: match options.awake.as_deref() {
             None => KeepAwake::Usual,
@@ -53,11 +56,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         },
         congestion: options.congestion.clone(),
         congestion_by_routes: false,
-        socket_buffers: options
-            .socket_buffer
-            .as_deref()
-            .map_or(Ok(Vec::new()), parse_size_list)
-            .map_err(BenchError::from)?,
+        socket_buffers: sizes(options.socket_buffer.as_deref())?,
         own_servers: options.own_servers,
         most_servers: None,
         threads: options.threads,
@@ -72,13 +71,21 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     })
 }
 
+/// A list of sizes in bytes; empty where none is given.
+fn sizes(text: Option<&str>) -> Result<Vec<u64>, BenchError> {
+    match text {
+        Some(text) => Ok(parse_size_list(text)?),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// A random seed, short enough to type.
 pub fn fresh_seed() -> u64 {
     // RandomState seeds its hashers from the kernel's random numbers.
     RandomState::new().build_hasher().finish() >> 40
 }
 
-/// Commands and their names. Those without a name have that of their program where that tells them apart, else a letter.
+/// Commands with their names. A command without one has that of its program where that tells them apart, else a letter.
 fn commands(options: &BenchOptions) -> Vec<(String, String)> {
     let mut names: Vec<String> = options.positional.iter().map(|script| program(script)).collect();
     let are_distinct = names.iter().collect::<BTreeSet<_>>().len() == names.len();
@@ -89,7 +96,6 @@ fn commands(options: &BenchOptions) -> Vec<(String, String)> {
     named.chain(options.arm.iter().cloned()).collect()
 }
 
-/// The name of the program that a command begins with.
 fn program(command: &str) -> String {
     let first = command.split_whitespace().next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or_default().to_owned()
@@ -106,11 +112,14 @@ fn letter(place: usize) -> String {
     if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
 }
 
-/// Servers that already run. This is where their URLs are read.
+/// The servers that already run, and that were given by their URLs.
 fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
-    let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
-    let mut texts: BTreeMap<Transport, &str> =
-        given.into_iter().filter_map(|(transport, text)| Some((transport, text.as_deref()?))).collect();
+    let mut texts: BTreeMap<Transport, &str> = BTreeMap::new();
+    for (transport, text) in [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)] {
+        if let Some(text) = text {
+            texts.insert(transport, text);
+        }
+    }
     for url in urls {
         let target: Target = url.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
         let transport = match target {

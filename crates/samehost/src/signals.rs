@@ -30,16 +30,14 @@ pub fn take_usual() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process has a signal ignored.
+/// Whether this process ignores a signal; true where /proc does not tell.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Without /proc: as if.
-    ignored.is_none_or(|mask| mask & (1 << (signal - 1)) != 0)
+    let Some(mask) = status.lines().find_map(|line| line.strip_prefix("SigIgn:")) else { return true };
+    let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else { return true };
+    mask & (1 << (signal - 1)) != 0
 }
 
-/// Whether clean-up is needed before exiting.
 static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Makes signals terminate this program. Must be called first by every command without clean-up. Starts a thread.

@@ -1,8 +1,6 @@
-//! Samples files, to which trials are appended as they arrive, so that a kill loses at most one trial. Also
-//! reads both kinds of stored results.
-//!
 //! Where the state of this user is: stored results, the history of scans, switches. What root believes later is kept where
-//! only root can change it; a HOME kept by sudo belongs to another user.
+//! only root can change it; a HOME kept by sudo belongs to another user. And samples files, to which trials are appended as
+//! they arrive, so that a kill loses at most one trial.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -21,10 +19,17 @@ use samehost_system::{NotPrivate, private};
 use crate::output;
 use crate::wrong_use::WrongUse;
 
-/// End of the name of a samples file.
+/// Ends the name of a samples file.
 pub const SUFFIX: &str = ".samples.jsonl";
 
-/// A file with one JSON line per trial.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPlace {
+    #[error("neither XDG_STATE_HOME nor HOME is set")]
+    NoHome,
+    #[error("{}: {error}", directory.display())]
+    Failed { directory: PathBuf, error: io::Error },
+}
+
 #[derive(Debug)]
 pub struct SamplesFile {
     path: PathBuf,
@@ -33,10 +38,13 @@ pub struct SamplesFile {
 }
 
 impl SamplesFile {
-    /// Creates a file. The error is the reason why there is no place for it.
-    pub fn create(workload: &str) -> Result<Self, String> {
-        let directory = directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
-        let failed = |error: io::Error| format!("{}: {error}", directory.display());
+    /// Creates the file of a measurement that begins now, and removes the oldest ones that are too many then.
+    ///
+    /// # Errors
+    /// If there is no place for it. The measurement is made all the same.
+    pub fn create(workload: &str) -> Result<Self, NoPlace> {
+        let directory = directory().ok_or(NoPlace::NoHome)?;
+        let failed = |error| NoPlace::Failed { directory: directory.clone(), error };
         fs::create_dir_all(&directory).map_err(failed)?;
         remove_oldest(&directory);
         let now = name_of(Timestamp::now());
@@ -63,11 +71,13 @@ impl SamplesFile {
         }
         let mut line = line.clone();
         line.hide(&output::own_secrets());
-        let written = serde_json::to_vec(&line).map_err(io::Error::other).and_then(|mut bytes| {
-            bytes.push(b'\n');
-            self.file.write_all(&bytes)
-        });
-        self.failure = written.err();
+        self.failure = self.try_append(&line).err();
+    }
+
+    fn try_append(&mut self, line: &LogLine) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(line)?;
+        bytes.push(b'\n');
+        self.file.write_all(&bytes)
     }
 
     /// Writes the last line, and adds a warning to the report if writing failed.
@@ -93,13 +103,13 @@ fn remove_oldest(directory: &Path) {
     }
 }
 
-/// All samples files, oldest first.
+/// The samples files that are stored, the oldest first.
 pub fn all() -> Vec<PathBuf> {
-    let files = directory().and_then(|directory| stored(&directory, SUFFIX).ok());
-    files.unwrap_or_default().into_iter().map(|file| file.path).collect()
+    let Some(directory) = directory() else { return Vec::new() };
+    let files = stored(&directory, SUFFIX).unwrap_or_default();
+    files.into_iter().map(|file| file.path).collect()
 }
 
-/// The newest samples file.
 pub fn newest() -> Option<PathBuf> {
     all().pop()
 }
@@ -117,8 +127,11 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
     }
     let mut report = match serde_json::from_str::<Report>(&text) {
         Ok(report) => report,
-        Err(error) => from_lines(&text).map_err(|reason| {
-            let reason = reason.unwrap_or_else(|| error.to_string());
+        Err(of_report) => from_lines(&text).map_err(|error| {
+            let reason = match error {
+                NoSamples::NoBeginning => of_report.to_string(),
+                error => error.to_string(),
+            };
             WrongUse(format!("{name} is neither a samehost report nor a samples file: {reason}"))
         })?,
     };
@@ -146,12 +159,23 @@ fn other_format(text: &str) -> Option<String> {
     Some(format!("is {what}"))
 }
 
-/// Report from the lines of a samples file, whose last line may be truncated. `Err(None)` if it is not a
-/// samples file.
-fn from_lines(text: &str) -> Result<Report, Option<String>> {
+#[derive(Debug, thiserror::Error)]
+enum NoSamples {
+    #[error("it does not begin like one")]
+    NoBeginning,
+    #[error("line {line}: a second beginning")]
+    SecondBeginning { line: usize },
+    #[error("line {line}: {error}")]
+    Line { line: usize, error: serde_json::Error },
+}
+
+/// The report of a samples file, whose last line may be truncated.
+fn from_lines(text: &str) -> Result<Report, NoSamples> {
     let mut lines = text.lines();
-    let first = lines.next().ok_or(None)?;
-    let Ok(LogLine::Begin { mut report, .. }) = serde_json::from_str(first) else { return Err(None) };
+    let first = lines.next().unwrap_or_default();
+    let Ok(LogLine::Begin { mut report, .. }) = serde_json::from_str(first) else {
+        return Err(NoSamples::NoBeginning);
+    };
     report.head.outcome = Outcome::Unfinished;
     let mut rest = lines.enumerate().peekable();
     while let Some((index, line)) = rest.next() {
@@ -160,9 +184,9 @@ fn from_lines(text: &str) -> Result<Report, Option<String>> {
             Ok(LogLine::Profile(profile)) => report.profiles.push(*profile),
             Ok(LogLine::Warning(warning)) => report.warnings.push(warning),
             Ok(LogLine::End { outcome }) => report.head.outcome = outcome,
-            Ok(LogLine::Begin { .. }) => return Err(Some(format!("line {}: a second beginning", index + 2))),
+            Ok(LogLine::Begin { .. }) => return Err(NoSamples::SecondBeginning { line: index + 2 }),
             Err(_) if rest.peek().is_none() => {}
-            Err(error) => return Err(Some(format!("line {}: {error}", index + 2))),
+            Err(error) => return Err(NoSamples::Line { line: index + 2, error }),
         }
     }
     Ok(*report)
@@ -184,9 +208,11 @@ pub fn directory() -> Option<PathBuf> {
 /// nobody else can change that.
 pub fn private_directory(what: &str) -> anyhow::Result<PathBuf> {
     if !rustix::process::geteuid().is_root() {
-        let missing =
-            || WrongUse(format!("neither XDG_STATE_HOME nor HOME is set: there is no place for {what}"));
-        return Ok(directory().ok_or_else(missing)?);
+        let Some(directory) = directory() else {
+            let text = format!("neither XDG_STATE_HOME nor HOME is set: there is no place for {what}");
+            return Err(WrongUse(text).into());
+        };
+        return Ok(directory);
     }
     let Some(named) = named() else { return Ok(OF_ROOT.into()) };
     let place = named.join(what);
@@ -207,41 +233,38 @@ pub fn private_directory(what: &str) -> anyhow::Result<PathBuf> {
 
 /// `$XDG_STATE_HOME/samehost`.
 pub fn named() -> Option<PathBuf> {
-    let named = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute())?;
-    Some(named.join("samehost"))
+    let named = PathBuf::from(env::var_os("XDG_STATE_HOME")?);
+    if named.is_absolute() { Some(named.join("samehost")) } else { None }
 }
 
 pub fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// The state directory below a home.
+/// The state directory below a home directory.
 pub fn below(home: &Path) -> PathBuf {
     home.join(".local/state/samehost")
 }
 
-// What is stored, and how much of it: the kinds of stored results, their limits, and which files go first. Switches are none
-// of them: their journals are the way back, and only `samehost switch` forgets them.
-
-/// A kind of stored result.
+/// A kind of stored result, and how much of it is kept. Switches are none of them: their journals are the way back, and only
+/// `samehost switch` forgets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Name of one.
+    /// What one is called, such as `scan`.
     pub one: &'static str,
     /// Most that are kept; the oldest go first.
     pub most: usize,
-    /// Most bytes that are kept, all files together.
+    /// Of all files together.
     pub most_bytes: u64,
 }
 
-/// Trials of `bench`, the checkup and `reproduce`.
+/// Trials of `bench`.
 pub const MEASUREMENTS: Kind = Kind { one: "measurement", most: 50, most_bytes: 256 << 20 };
 /// Scans of `scan --save`: six weeks of one every hour.
 pub const SCANS: Kind = Kind { one: "scan", most: 1000, most_bytes: 64 << 20 };
 /// Experiments of a reproduction that was not finished.
 pub const EXPERIMENTS: Kind = Kind { one: "experiment", most: 200, most_bytes: 64 << 20 };
 
-/// A stored result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFile {
     pub path: PathBuf,
@@ -250,12 +273,11 @@ pub struct StoredFile {
     pub at: Timestamp,
 }
 
-/// What `prune` was asked to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The newest so many, whatever their age.
+    /// So many of the newest, whatever their age.
     pub newest: Option<usize>,
-    /// All from then on.
+    /// All from this time on.
     pub since: Option<Timestamp>,
 }
 
@@ -287,7 +309,7 @@ pub fn stored(directory: &Path, suffix: &str) -> io::Result<Vec<StoredFile>> {
     Ok(files)
 }
 
-/// The time at the beginning of a file's name, to the millisecond.
+/// The beginning of a file's name, which is a time to the millisecond.
 pub fn name_of(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
 }
@@ -343,6 +365,74 @@ pub fn remove(path: &Path) -> io::Result<bool> {
 
 fn gone(error: io::Error) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) }
+}
+
+/// Where switches are stored. Older locations are still searched.
+#[cfg(feature = "switch")]
+pub mod switches {
+    use std::path::{Path, PathBuf};
+
+    use samehost_transaction::{Entry, Store};
+
+    use super::{below, home, named, private_directory};
+
+    const BEFORE: &str = "/root";
+
+    pub fn store() -> anyhow::Result<Store> {
+        Ok(Store::open(&private_directory("switches")?)?)
+    }
+
+    /// All stores of this user; the one for new switches comes first.
+    pub fn stores() -> anyhow::Result<Vec<Store>> {
+        let state = private_directory("switches")?;
+        Ok(with_earlier(&state, vec![Store::open(&state)?]))
+    }
+
+    /// The stores of this user that there are, to look at them: none is created.
+    pub fn existing() -> anyhow::Result<Vec<Store>> {
+        let state = private_directory("switches")?;
+        Ok(with_earlier(&state, Store::existing(&state)?.into_iter().collect()))
+    }
+
+    /// Adds root's stores of earlier versions. If XDG_STATE_HOME is set and usable, it has the only store.
+    fn with_earlier(state: &Path, mut stores: Vec<Store>) -> Vec<Store> {
+        if !rustix::process::geteuid().is_root() || named().as_deref() == Some(state) {
+            return stores;
+        }
+        let mut places: Vec<PathBuf> = named().into_iter().collect();
+        places.extend(home().map(|home| below(&home)));
+        places.push(below(Path::new(BEFORE)));
+        for place in places {
+            if let Some(store) = Store::earlier(&place)
+                && stores.iter().all(|other| other.path() != store.path())
+            {
+                stores.push(store);
+            }
+        }
+        stores
+    }
+
+    /// The store that contains a switch; the one for new switches if none does.
+    pub fn store_of(id: &str) -> anyhow::Result<Store> {
+        let mut stores = stores()?;
+        for (at, store) in stores.iter().enumerate() {
+            let Ok(entries) = store.list() else { continue };
+            if entries.iter().any(|entry| entry.id == id) {
+                return Ok(stores.swap_remove(at));
+            }
+        }
+        Ok(stores.swap_remove(0))
+    }
+
+    /// All switches with their stores, oldest first.
+    pub fn entries() -> anyhow::Result<Vec<(Store, Entry)>> {
+        let mut all = Vec::new();
+        for store in stores()? {
+            all.extend(store.list()?.into_iter().map(|entry| (store.clone(), entry)));
+        }
+        all.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
+        Ok(all)
+    }
 }
 
 #[cfg(test)]

@@ -7,91 +7,82 @@ use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use samehost_testing::{free_port, wordpress};
 use serde_json::Value;
 
-use super::mysql::MariaDb;
-use super::postgres::Postgres;
-use super::redis::Redis;
-use super::scan::{Running, saved, scan_of};
-use super::{Tools, free_port};
+use super::Tools;
+use super::databases::{MariaDb, Postgres, Redis};
+use super::scan::{saved, scan_of};
+use crate::process::Process;
+use crate::{comparison, list, report};
 
-/// Scans of each load.
 const ROUNDS: u32 = 3;
 /// Until the load's connections are made.
-pub(super) const WARM: Duration = Duration::from_secs(3);
+const WARM: Duration = Duration::from_secs(3);
 const CONNECTIONS: u32 = 8;
 
 /// A load, which lasts until it is stopped, and what it costs over each transport.
-pub(super) struct Load {
-    pub(super) name: &'static str,
+struct Load {
+    name: &'static str,
     port: u16,
-    /// Field of the scan's saving.
     predicted: &'static str,
     lasting: String,
-    /// Most time and most blocks of the measurement.
+    /// Longest time and most blocks of the measurement.
     length: [&'static str; 2],
     /// Commands that print what an operation costs over TCP and over the Unix socket.
     costs: [String; 2],
     _server: Box<dyn std::any::Any>,
 }
 
-pub(super) type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
+type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
 
-pub(super) const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
+const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
+
+/// A load of requests on connections that stay.
+fn persistent(name: &'static str, port: u16, lasting: String, costs: [String; 2]) -> Load {
+    Load {
+        name,
+        port,
+        predicted: "cpu_us_per_request",
+        lasting,
+        length: ["90s", "24"],
+        costs,
+        _server: Box::new(()),
+    }
+}
 
 fn pgbench(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
     let server = Postgres::start(tools)?;
-    let costs = ["tcp", "unix"].map(|transport| server.pgbench(family, transport, CONNECTIONS));
-    Ok(Load {
-        name: "pgbench -S -c 8",
-        port: server.port,
-        predicted: "cpu_us_per_request",
-        lasting: format!(
-            "{}/pgbench -S -M prepared -n -c {CONNECTIONS} -T 60 -U samehost -h 127.0.0.1 -p {} postgres",
-            server.bin.display(),
-            server.port
-        ),
-        length: ["90s", "24"],
-        costs,
-        _server: Box::new(server),
-    })
+    let lasting = format!(
+        "{}/pgbench -S -M prepared -n -c {CONNECTIONS} -T 60 -U samehost -h 127.0.0.1 -p {} postgres",
+        server.bin.display(),
+        server.port
+    );
+    let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
+    let load = persistent("pgbench -S -c 8", server.port, lasting, costs);
+    Ok(Load { _server: Box::new(server), ..load })
 }
 
 fn sysbench(_tools: &Tools, family: &Path) -> anyhow::Result<Load> {
     let server = MariaDb::with_table()?;
     let lasting = server.sysbench("tcp", CONNECTIONS, "run", "--events=0").replace("--time=0", "--time=60");
     let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
-    Ok(Load {
-        name: "sysbench, 8 threads",
-        port: server.port,
-        predicted: "cpu_us_per_request",
-        lasting,
-        length: ["90s", "24"],
-        costs,
-        _server: Box::new(server),
-    })
+    let load = persistent("sysbench, 8 threads", server.port, lasting, costs);
+    Ok(Load { _server: Box::new(server), ..load })
 }
 
 fn redis_benchmark(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
-    let server = Redis::start(tools.directory.path(), &[])?;
+    let server = Redis::start(tools.directory.path())?;
     server.set_key_of_redis_benchmark()?;
-    let costs = ["tcp", "unix"].map(|transport| server.redis_benchmark(family, transport, CONNECTIONS));
-    Ok(Load {
-        name: "redis-benchmark -c 8",
-        port: server.port,
-        predicted: "cpu_us_per_request",
-        lasting: format!(
-            "redis-benchmark -q {} -c {CONNECTIONS} -P 1 -t get -n 100000000",
-            server.place("tcp")
-        ),
-        length: ["90s", "24"],
-        costs,
-        _server: Box::new(server),
-    })
+    let lasting =
+        format!("redis-benchmark -q {} -c {CONNECTIONS} -P 1 -t get -n 100000000", server.place("tcp"));
+    let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
+    let load = persistent("redis-benchmark -c 8", server.port, lasting, costs);
+    Ok(Load { _server: Box::new(server), ..load })
 }
 
 fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
@@ -111,7 +102,6 @@ fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
     })
 }
 
-/// What a scan said of a load: its range in µs, and its answer.
 struct Predicted {
     low: f64,
     high: f64,
@@ -126,7 +116,6 @@ pub(super) fn pages(tools: &Tools) -> anyhow::Result<()> {
     compare(tools, &[wrk])
 }
 
-/// Prints prediction and measurement of each load, µs of CPU time an operation.
 fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     println!("µs of CPU time saved; the middle of a prediction is the geometric one\n");
@@ -154,16 +143,12 @@ fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a scan predicts while the load runs.
 fn scanned(tools: &Tools, load: &Load) -> anyhow::Result<Predicted> {
-    let words: Vec<&str> = load.lasting.split_whitespace().collect();
-    let mut child = Command::new(words[0]);
-    child.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let running = Running(child.spawn().with_context(|| format!("starting {}", words[0]))?);
+    let running = start_line(&load.lasting)?;
     std::thread::sleep(WARM);
     let scan = scan_of(tools, running)?;
     let now = format!("tcp:127.0.0.1:{}", load.port);
-    let all = scan["advice"].as_array().context("no advice")?;
+    let all = list(&scan, "advice")?;
     let of_load = all.iter().find(|one| one["now"] == now.as_str() && one["saving"].is_object());
     let saving =
         &of_load.with_context(|| format!("the scan predicts nothing for {}: {all:#?}", load.name))?["saving"];
@@ -180,19 +165,28 @@ fn scanned(tools: &Tools, load: &Load) -> anyhow::Result<Predicted> {
 /// The saving that the load's own program shows, with its interval.
 fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let [tcp, unix] = &load.costs;
-    let output = Command::new(&tools.samehost)
-        .args(["bench", "command", "--better", "lower", "--value", "total_us_per_op ([\\d.]+)"])
-        .args(["--budget", load.length[0], "--min-blocks", "8", "--max-blocks", load.length[1]])
-        .args(["--quiet", "--json", "-"])
-        .args(["--arm", &format!("tcp={tcp}"), "--arm", &format!("unix={unix}")])
-        .stderr(Stdio::inherit())
-        .output()?;
-    ensure!(output.status.success(), "the measurement ended with {}", output.status);
-    let report: Value = serde_json::from_slice(&output.stdout)?;
-    let all = report["comparisons"].as_array().context("no comparisons")?;
-    let found =
-        all.iter().find(|one| one["metric"] == "value").with_context(|| format!("no value: {all:#?}"))?;
-    saved(found, 1.0)
+    let report = report(
+        &tools.samehost,
+        &[
+            "bench",
+            "command",
+            "--better",
+            "lower",
+            "--value",
+            "total_us_per_op ([\\d.]+)",
+            "--budget",
+            load.length[0],
+            "--min-blocks",
+            "8",
+            "--max-blocks",
+            load.length[1],
+            "--arm",
+            &format!("tcp={tcp}"),
+            "--arm",
+            &format!("unix={unix}"),
+        ],
+    )?;
+    saved(comparison(&report, "value")?, 1.0)
 }
 
 // Yardstick of how long `scan --observe 8s` takes while several loads keep the machine busy to its end: each of them is a pair
@@ -201,12 +195,11 @@ fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
 /// What docs/scan.md promises.
 const MOST: Duration = Duration::from_secs(30);
 
-/// Prints how long each scan took, and what it predicted a saving for.
 pub(super) fn observe(tools: &Tools) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     let loads = LOADS.iter().map(|start| start(tools, &family)).collect::<anyhow::Result<Vec<Load>>>()?;
     let folder = tempfile::tempdir()?;
-    let short = Redis::start(folder.path(), &[])?;
+    let short = Redis::start(folder.path())?;
     let command_lines: Vec<String> = loads
         .iter()
         .map(|load| load.lasting.clone())
@@ -217,7 +210,8 @@ pub(super) fn observe(tools: &Tools) -> anyhow::Result<()> {
         loads.iter().map(|load| load.name).collect::<Vec<_>>().join(", ")
     );
     for _ in 0..ROUNDS {
-        let running = command_lines.iter().map(|line| run(line)).collect::<anyhow::Result<Vec<_>>>()?;
+        let running =
+            command_lines.iter().map(|line| start_line(line)).collect::<anyhow::Result<Vec<_>>>()?;
         std::thread::sleep(WARM);
         let begun = Instant::now();
         let output = Command::new(&tools.samehost)
@@ -228,7 +222,7 @@ pub(super) fn observe(tools: &Tools) -> anyhow::Result<()> {
         drop(running);
         ensure!(output.status.success(), "the scan ended with {}", output.status);
         let scan: Value = serde_json::from_slice(&output.stdout).context("the scan")?;
-        let all = scan["advice"].as_array().context("no advice")?;
+        let all = list(&scan, "advice")?;
         let priced = all.iter().filter(|one| one["saving"].is_object()).count();
         println!("{:.1} s, {priced} pairs with a prediction", took.as_secs_f64());
         ensure!(priced > loads.len(), "not every load was seen: {all:#?}");
@@ -237,30 +231,21 @@ pub(super) fn observe(tools: &Tools) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run(line: &str) -> anyhow::Result<Running> {
+/// Starts a load, which is ended like by Ctrl-C.
+fn start_line(line: &str) -> anyhow::Result<Process> {
     let mut words = line.split_whitespace();
-    let program = words.next().context("a program")?;
-    let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Running(command.spawn().with_context(|| format!("starting {program}"))?))
+    let mut command = Command::new(words.next().context("a program")?);
+    Ok(Process::start_silent(command.args(words))?.stopped_by("INT"))
 }
 
+/// nginx, PHP-FPM and MariaDB with a WordPress.
 pub(crate) struct Blog {
-    servers: Vec<Child>,
+    servers: Vec<Process>,
     directory: tempfile::TempDir,
     /// The port of the database is what a scan sees.
-    pub(super) database: MariaDb,
+    database: MariaDb,
+    /// Of the site whose pages reach the database over TCP, and of the one whose pages reach it over the Unix socket.
     ports: [u16; 2],
-}
-
-impl Drop for Blog {
-    fn drop(&mut self) {
-        for server in &mut self.servers {
-            // SIGTERM, because a master that is killed leaves its workers.
-            let _ = Command::new("kill").arg(server.id().to_string()).status();
-            let _ = server.wait();
-        }
-    }
 }
 
 fn php_fpm() -> anyhow::Result<PathBuf> {
@@ -277,7 +262,7 @@ impl Blog {
         database.sql("CREATE DATABASE blog CHARACTER SET utf8mb4; CREATE USER blog@localhost IDENTIFIED BY 'blog'; CREATE USER blog@'127.0.0.1' IDENTIFIED BY 'blog'; GRANT ALL ON blog.* TO blog@localhost; GRANT ALL ON blog.* TO blog@'127.0.0.1'")?;
         let directory = tempfile::tempdir()?;
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
-        let mut blog = Blog { servers: Vec::new(), directory, database, ports: [free_port()?, free_port()?] };
+        let mut blog = Blog { servers: Vec::new(), directory, database, ports: [free_port(), free_port()] };
         let at = blog.directory.path().to_owned();
         blog.install(&at)?;
         blog.serve(&at)?;
@@ -294,15 +279,7 @@ impl Blog {
             self.ports[0],
         );
         fs::write(root.join("wp-config.php"), settings)?;
-        let installed = Command::new("php")
-            .args(["-d", "display_errors=0"])
-            .arg(crate::root().join("crates/samehost-testing/src/wordpress.php"))
-            .arg(&root)
-            .arg(format!("127.0.0.1:{}", self.ports[0]))
-            .output()
-            .context("install the package php-cli")?;
-        let version = String::from_utf8_lossy(&installed.stdout);
-        ensure!(version.ends_with("installed"), "WordPress could not be installed: {version}");
+        wordpress::install(&root, &self.address());
         Ok(())
     }
 
@@ -339,18 +316,15 @@ impl Blog {
         self.run(
             Command::new("nginx").arg("-p").arg(at).arg("-c").arg(&file).arg("-e").arg(at.join("nginx.log")),
         )?;
-        let begun = Instant::now();
-        while !self.ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
-            ensure!(begun.elapsed() < Duration::from_secs(10), "nginx does not answer");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        let nginx = self.servers.last_mut().context("it was started")?;
+        nginx.wait_for_answer("nginx", || {
+            self.ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
+        })
     }
 
     fn run(&mut self, command: &mut Command) -> anyhow::Result<()> {
-        let name = command.get_program().to_string_lossy().into_owned();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.servers.push(child.with_context(|| format!("{name} does not start; is it installed?"))?);
+        // SIGTERM, because a master that is killed leaves its workers.
+        self.servers.push(Process::start_silent(command)?.stopped_by("TERM"));
         Ok(())
     }
 
@@ -359,7 +333,6 @@ impl Blog {
         format!("127.0.0.1:{}", self.ports[0])
     }
 
-    /// URLs of the database, over TCP and over its socket.
     pub(crate) fn databases(&self) -> [String; 2] {
         [
             format!("mysql://blog:blog@127.0.0.1:{}/blog", self.database.port),

@@ -2,62 +2,44 @@
 //! connections to ten echo servers, half over TCP and half over Unix sockets. And of `scan --observe`: its prediction for
 //! a running load, compared with `bench` of the same program on the same server, alternating for several rounds.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::Tools;
+use crate::process::{Process, find_program, serve};
+use crate::{comparison, list, report};
 
 /// Servers that share the connections, because a real host has many processes.
 const SERVERS: usize = 10;
 /// Connections of each server over each transport; a connection has two sockets.
 const EACH: usize = 250;
-/// Memory limit for a scan.
 const MOST_KIB: u64 = 64 * 1024;
 
-/// A server with its clients, stopped on drop.
 pub(crate) struct Crowd {
-    child: Child,
+    _server: Process,
     _tcp: Vec<TcpStream>,
     _unix: Vec<UnixStream>,
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Crowd {
     fn gather(program: &Path, folder: &Path, number: usize) -> anyhow::Result<Self> {
         let path = folder.join(format!("crowd-{number}.sock"));
-        let mut child = Command::new(program)
-            .args(["serve", "echo", "--model", "epoll", "--listen", "tcp:127.0.0.1:0"])
-            .arg("--listen")
-            .arg(format!("unix:{}", path.display()))
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().context("the server's output")?).lines();
-        let first = lines.next().context("the server said nothing")??;
-        let address = first.trim_start_matches("listening on tcp:").to_owned();
-        lines.next().context("the server said one line only")??;
+        let (server, address) = serve(Command::new(program), "echo", "epoll", &path)?;
         let too_many = "10,000 sockets need 5,000 descriptors here: ulimit -n 20000";
         let tcp =
             (0..EACH).map(|_| TcpStream::connect(&address)).collect::<Result<_, _>>().context(too_many)?;
         let unix =
             (0..EACH).map(|_| UnixStream::connect(&path)).collect::<Result<_, _>>().context(too_many)?;
-        Ok(Crowd { child, _tcp: tcp, _unix: unix })
+        Ok(Crowd { _server: server, _tcp: tcp, _unix: unix })
     }
 }
 
-/// Servers with 10,000 sockets.
 pub(crate) fn crowd(program: &Path, folder: &Path) -> anyhow::Result<Vec<Crowd>> {
     (0..SERVERS).map(|number| Crowd::gather(program, folder, number)).collect()
 }
@@ -70,19 +52,10 @@ pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
     let ours = format!("scan={} scan", tools.samehost.display());
     let json = format!("scan-json={} scan --json", tools.samehost.display());
     let arms = ["ss=ss -tuxp".to_owned(), ours, json, "lsof=lsof -nP -i -U".to_owned()];
-    let mut command = Command::new(&tools.samehost);
-    command.args(["bench", "command", "--budget", "60s", "--min-blocks", "20", "--max-blocks", "60"]);
-    for arm in &arms {
-        command.args(["--arm", arm]);
-    }
-    let status = command.status()?;
-    if !status.success() {
-        bail!("the comparison ended with {status}");
-    }
+    tools.alternate("--budget 60s --min-blocks 20 --max-blocks 60", None, &arms)?;
     memory(tools)
 }
 
-/// Prints the peak memory of one scan, as measured by time(1).
 fn memory(tools: &Tools) -> anyhow::Result<()> {
     for arguments in [&["scan"][..], &["scan", "--json"]] {
         let mut command = Command::new("/usr/bin/time");
@@ -100,7 +73,6 @@ fn memory(tools: &Tools) -> anyhow::Result<()> {
 
 // Yardstick of starting: `--version` of this program and of other command-line tools in Rust, alternating.
 
-/// Other tools, and how to get them.
 const OTHERS: &[(&str, &str)] = &[
     ("rg", "apt-get install ripgrep"),
     ("hyperfine", "apt-get install hyperfine"),
@@ -109,12 +81,9 @@ const OTHERS: &[(&str, &str)] = &[
 
 /// Those of the other tools that are here; tells how to get the rest.
 pub(crate) fn others(tell: &mut dyn FnMut(&str)) -> Vec<(&'static str, PathBuf)> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let find =
-        |name: &str| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
     let mut found = Vec::new();
     for (name, how) in OTHERS {
-        match find(name) {
+        match find_program(name) {
             Some(file) => found.push((*name, file)),
             None => tell(&format!("{name} is not here and is not compared: {how}")),
         }
@@ -122,7 +91,6 @@ pub(crate) fn others(tell: &mut dyn FnMut(&str)) -> Vec<(&'static str, PathBuf)>
     found
 }
 
-/// An arm that starts a program and ends it at once.
 pub(crate) fn arm(name: &str, program: &Path) -> String {
     format!("{name}={} --version", program.display())
 }
@@ -132,32 +100,25 @@ pub(super) fn start(tools: &Tools) -> anyhow::Result<()> {
     // `cargo build --release` optimises what drives a load, and not how the program starts.
     println!("building the program with the packages' profile, some minutes");
     programs.insert(0, ("samehost", crate::dist::dynamic_program()?));
-    let mut command = Command::new(&tools.samehost);
-    command.args(["bench", "command", "--budget", "30s", "--min-blocks", "30", "--max-blocks", "200"]);
+    let mut arms = Vec::new();
     for (name, program) in &programs {
         println!("{name}: {} bytes", std::fs::metadata(program)?.len());
-        command.arg("--arm").arg(arm(name, program));
+        arms.push(arm(name, program));
     }
     // With one arm there is nothing to compare.
-    if programs.len() == 1 {
-        command.arg("--arm").arg("true=true");
+    if arms.len() == 1 {
+        arms.push("true=true".into());
     }
-    let status = command.status()?;
-    ensure!(status.success(), "the comparison ended with {status}");
-    Ok(())
+    tools.alternate("--budget 30s --min-blocks 30 --max-blocks 200", None, &arms)
 }
 
-/// Number of rounds over all loads.
 const ROUNDS_OF_PREDICTION: u32 = 2;
 /// Time until a load's first measured trial, including server starts; the second value is for a retry.
 const WARM: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(20)];
 
-/// A load, and the JSON fields of its prediction and measurement.
 struct Load {
     arguments: &'static [&'static str],
-    /// Field of the saving in the scan.
     predicted: &'static str,
-    /// Metric of the report with which it is compared.
     measured: &'static str,
     budget: &'static str,
 }
@@ -180,18 +141,6 @@ const LOADS: &[Load] = &[
     cpu(&["redis", "--connections", "4"]),
 ];
 
-/// A load over TCP, stopped on drop.
-pub(super) struct Running(pub(super) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // SIGINT, like Ctrl-C, so that its servers are stopped as well.
-        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
-}
-
-/// Prints prediction and measurement of each load in microseconds.
 pub(super) fn predict(tools: &Tools) -> anyhow::Result<()> {
     println!("µs saved; the middle of a prediction is the geometric one\n");
     println!("{:<28} {:>22} {:>24} {:>10}", "load", "predicted (middle)", "measured (95 %)", "factor");
@@ -203,16 +152,16 @@ pub(super) fn predict(tools: &Tools) -> anyhow::Result<()> {
             }
             let predicted = predicted?;
             let (value, low, high) = measured(tools, load)?;
-            let words = format!("{:.1} ({:.1}–{:.1})", value, low, high);
-            match predicted {
-                Some((low, high)) => {
-                    let middle = (low * high).sqrt();
-                    let factor = (middle / value).max(value / middle);
-                    let text = format!("{low:.1}–{high:.1} ({middle:.1})");
-                    println!("{:<28} {text:>22} {words:>24} {factor:>10.2}", load.arguments.join(" "));
-                }
-                None => println!("{:<28} {:>22} {words:>24}", load.arguments.join(" "), "undecided"),
-            }
+            let words = format!("{value:.1} ({low:.1}–{high:.1})");
+            let name = load.arguments.join(" ");
+            let Some((low, high)) = predicted else {
+                println!("{name:<28} {:>22} {words:>24}", "undecided");
+                continue;
+            };
+            let middle = (low * high).sqrt();
+            let factor = (middle / value).max(value / middle);
+            let text = format!("{low:.1}–{high:.1} ({middle:.1})");
+            println!("{name:<28} {text:>22} {words:>24} {factor:>10.2}");
         }
     }
     Ok(())
@@ -222,12 +171,11 @@ pub(super) fn predict(tools: &Tools) -> anyhow::Result<()> {
 fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<(f64, f64)>> {
     let mut child = Command::new(&tools.samehost);
     child.arg("bench").args(load.arguments).args(["--transports", "tcp", "--trial-time", "30s"]);
-    let running =
-        Running(child.args(["--budget", "90s"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    // SIGINT, like Ctrl-C, so that its servers are stopped as well.
+    let running = Process::start_silent(child.args(["--budget", "90s"]))?.stopped_by("INT");
     std::thread::sleep(warm);
     let scanned = scan_of(tools, running)?;
-    let all = scanned["advice"].as_array().context("no advice")?;
-    let busiest = all
+    let busiest = list(&scanned, "advice")?
         .iter()
         .filter(|one| {
             one["traffic"]["round_trips_per_s"].as_f64() > Some(50.0) || !one["traffic"]["short"].is_null()
@@ -244,7 +192,7 @@ fn rate(one: &Value) -> f64 {
 }
 
 /// A scan that observes a load, which is stopped before the scan measures.
-pub(super) fn scan_of(tools: &Tools, running: Running) -> anyhow::Result<Value> {
+pub(super) fn scan_of(tools: &Tools, running: Process) -> anyhow::Result<Value> {
     let mut scan = Command::new(&tools.samehost);
     scan.args(["scan", "--observe", "4s", "--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let scan = scan.spawn()?;
@@ -255,15 +203,9 @@ pub(super) fn scan_of(tools: &Tools, running: Running) -> anyhow::Result<Value> 
     serde_json::from_slice(&scanned.stdout).context("the scan")
 }
 
-/// The saving measured by `bench`, with its interval.
 fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
-    let mut command = Command::new(&tools.samehost);
-    command.arg("bench").args(load.arguments).args(["--budget", load.budget, "--quiet", "--json", "-"]);
-    let output = command.stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the measurement ended with {}", output.status);
-    let report: Value = serde_json::from_slice(&output.stdout)?;
-    let all = report["comparisons"].as_array().context("no comparisons")?;
-    let found = all.iter().find(|one| one["metric"] == load.measured).context("no such metric")?;
+    let report = report(&tools.samehost, &[&["bench"], load.arguments, &["--budget", load.budget]].concat())?;
+    let found = comparison(&report, load.measured)?;
     let unit = if load.measured.ends_with("_ms") { 1000.0 } else { 1.0 };
     saved(found, unit)
 }

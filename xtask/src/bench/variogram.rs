@@ -7,13 +7,10 @@ use serde_json::Value;
 
 use super::Tools;
 
-/// Lengths of slices.
 const LENGTHS: &[&str] = &["200us", "1ms", "3ms", "8ms", "20ms", "50ms", "100ms"];
-/// Rounds for each length.
 const ROUNDS: &str = "8";
 /// Measured time of an arm in a round.
 const ROUND: &str = "300ms";
-/// Workload and connections.
 const SUBJECTS: &[(&str, &str)] =
     &[("raw", "1"), ("raw", "8"), ("raw", "64"), ("redis", "1"), ("redis", "8"), ("redis", "64")];
 
@@ -51,7 +48,7 @@ fn measured(
     crate::report(&tools.samehost, &[&words[..], &how_much, &awake].concat())
 }
 
-/// Means of an arm's counted trials, by block: latency, and values that `read` extracts from slices.
+/// The counted trials of an arm, by block.
 struct Arm<'a> {
     samples: Vec<&'a Value>,
 }
@@ -75,9 +72,7 @@ impl<'a> Arm<'a> {
     }
 
     fn of_slices(&self, name: &str) -> f64 {
-        let values: Vec<f64> =
-            self.samples.iter().filter_map(|sample| sample["slices"][name].as_f64()).collect();
-        mean(&values)
+        mean(&self.samples.iter().filter_map(|sample| sample["slices"][name].as_f64()).collect::<Vec<f64>>())
     }
 }
 

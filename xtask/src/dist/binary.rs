@@ -8,9 +8,10 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 
 use super::Release;
-use crate::{servers, succeed, text};
+use crate::process::{succeed, text};
+use crate::servers;
 
-/// The finished program's path, below the folder that everything is made in.
+/// Name of the finished program, in the folder that everything is made in.
 pub(super) const PROGRAM: &str = "samehost";
 
 /// Variables that cargo and rustc get. All others may change what is compiled.
@@ -24,11 +25,13 @@ const FETCHING: &[&str] = &["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO
 /// A command whose environment is the same everywhere.
 pub(super) fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
-    let passed = std::env::vars_os().filter(|(name, _)| {
-        name.to_str()
-            .is_some_and(|name| PASSED.contains(&name) || FETCHING.iter().any(|one| name.starts_with(one)))
-    });
-    command.env_clear().envs(passed).envs([("LC_ALL", "C"), ("TZ", "UTC")]);
+    command.env_clear().envs([("LC_ALL", "C"), ("TZ", "UTC")]);
+    for (name, value) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if PASSED.contains(&text.as_ref()) || FETCHING.iter().any(|start| text.starts_with(start)) {
+            command.env(&name, value);
+        }
+    }
     command
 }
 
@@ -100,18 +103,14 @@ pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) 
     Ok(program)
 }
 
-/// Fails unless the debug information in a file names lines of our code.
 fn check_lines(debug: &Path) -> anyhow::Result<()> {
     let symbols = text(Command::new("nm").args(["--defined-only", "--demangle"]).arg(debug))?;
-    let address = symbols.lines().find_map(address).context("nm finds no samehost::main")?;
+    let address = symbols.lines().find_map(|line| line.strip_suffix(" t samehost::main"));
+    let address = address.context("nm finds no samehost::main")?;
     let line = text(Command::new("addr2line").arg("-e").arg(debug).arg(format!("0x{address}")))?;
     println!("addr2line -e {} 0x{address}: {}", debug.display(), line.trim());
     ensure!(line.contains("crates/samehost/src/main.rs:"), "addr2line finds no line in {}", debug.display());
     Ok(())
-}
-
-fn address(line: &str) -> Option<String> {
-    Some(line.strip_suffix(" t samehost::main")?.to_owned())
 }
 
 /// Fails unless the program is static and without the names of these folders.
@@ -133,18 +132,16 @@ pub(super) fn check(program: &Path, folders: &[&Path]) -> anyhow::Result<()> {
 
 // The machines that releases are made for, and what compiling for them needs. Compiles nothing.
 
-/// A kind of machine.
 pub(crate) struct Target {
     pub(super) triple: String,
     /// Its processor, as in the triple.
     processor: &'static str,
 }
 
-/// Processors that releases are made for.
 const PROCESSORS: &[&str] = &["x86_64", "aarch64"];
 
 impl Target {
-    /// The target of this name; that of this machine without a name.
+    /// The target of this name; without a name, that of this machine.
     pub(super) fn new(triple: Option<&str>) -> anyhow::Result<Self> {
         let processor = match triple {
             Some(triple) => triple.strip_suffix("-unknown-linux-musl").unwrap_or(triple),
@@ -157,7 +154,6 @@ impl Target {
         Ok(Target { triple: musl(processor), processor })
     }
 
-    /// Where its releases are made.
     pub(super) fn folder(&self) -> PathBuf {
         super::folder().join(&self.triple)
     }
@@ -178,11 +174,12 @@ impl Target {
 
     /// The compilers, each with the first line of what it says of its version.
     pub(super) fn compilers(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let compilers = ["rustc".to_owned(), self.compiler()].into_iter().map(|name| {
+        let mut compilers = Vec::new();
+        for name in ["rustc".to_owned(), self.compiler()] {
             let version = text(Command::new(&name).arg("--version"))?;
-            Ok((name, version.lines().next().unwrap_or_default().to_owned()))
-        });
-        compilers.collect()
+            compilers.push((name, version.lines().next().unwrap_or_default().to_owned()));
+        }
+        Ok(compilers)
     }
 
     /// musl's headers for another processor, as Debian's musl-dev has them.
@@ -214,13 +211,12 @@ impl Target {
         if !Path::new(libraries.trim()).is_dir() {
             missing.push(format!("Rust's standard library: rustup target add {}", self.triple));
         }
-        let mut packages = Vec::new();
+        let mut packages: Vec<String> = Vec::new();
         for (program, package) in self.programs() {
-            if !servers::is_there(&program) {
+            if !servers::is_there(&program) && packages.last() != Some(&package) {
                 packages.push(package);
             }
         }
-        packages.dedup();
         if !packages.is_empty() {
             missing.push(format!("programs: apt-get install {}", packages.join(" ")));
         }
@@ -235,11 +231,18 @@ impl Target {
 
     /// Programs, and the Debian packages that have them.
     fn programs(&self) -> Vec<(String, String)> {
-        let mut all =
-            vec![tool("git", "git"), tool("gzip", "gzip"), tool("cc", "gcc"), tool("objcopy", "binutils")];
-        all.extend([tool("dpkg-deb", "dpkg"), tool("rpmbuild", "rpm")]);
+        let mut all = [
+            ("git", "git"),
+            ("gzip", "gzip"),
+            ("cc", "gcc"),
+            ("objcopy", "binutils"),
+            ("dpkg-deb", "dpkg"),
+            ("rpmbuild", "rpm"),
+        ]
+        .map(|(program, package)| (program.to_owned(), package.to_owned()))
+        .to_vec();
         if self.is_this_machine() {
-            all.push(tool("musl-gcc", "musl-tools"));
+            all.push(("musl-gcc".into(), "musl-tools".into()));
         } else {
             let processor = self.processor.replace('_', "-");
             all.push((self.tool("gcc"), format!("gcc-{processor}-linux-gnu")));
@@ -252,10 +255,6 @@ impl Target {
         let debian = if self.processor == "aarch64" { "arm64" } else { "amd64" };
         format!("dpkg --add-architecture {debian} && apt-get update && apt-get install musl-dev:{debian}")
     }
-}
-
-fn tool(program: &str, package: &str) -> (String, String) {
-    (program.to_owned(), package.to_owned())
 }
 
 fn musl(processor: &str) -> String {

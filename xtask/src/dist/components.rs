@@ -1,12 +1,8 @@
 //! What the program consists of: the crates that are linked into it, those that only helped to compile it, and what is in it
-//! besides crates.
-//!
-//! The list of components (SBOM) in the format of CycloneDX 1.5. Scanners of vulnerabilities read it.
-//!
-//! The licences of what is linked into the program: each of them asks that its text accompanies copies.
+//! besides crates. Of that, the list of components (SBOM) in the format of CycloneDX 1.5, which scanners of vulnerabilities
+//! read, and the licences of what is linked, each of which asks that its text accompanies copies.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,22 +12,20 @@ use serde_json::{Value, json};
 
 use super::binary::clean;
 use super::{Release, Target};
-use crate::files::names;
-use crate::{date, text};
+use crate::names;
+use crate::process::{date, text};
 
-/// Part of the program.
 #[derive(Debug, Default)]
 pub(super) struct Component {
     pub(super) name: String,
     pub(super) version: String,
     /// Such as `pkg:cargo/serde@1.0.0`; unique.
     pub(super) url: String,
-    /// As an SPDX expression.
+    /// An SPDX expression.
     pub(super) licence: String,
     pub(super) repository: String,
     pub(super) sha256: String,
     pub(super) is_linked: bool,
-    /// Folder of its sources.
     pub(super) folder: Option<PathBuf>,
     /// `url` of what it uses itself.
     pub(super) uses: Vec<String>,
@@ -73,26 +67,32 @@ fn tree(source: &Path, target: &Target, edges: &str) -> anyhow::Result<BTreeSet<
     let mut cargo = clean("cargo");
     cargo.args(["tree", "--locked", "-p", "samehost", "--prefix", "none", "--format", "{p}"]);
     cargo.args(["--edges", edges, "--target", &target.triple]);
-    let text = text(cargo.current_dir(source))?;
-    Ok(text
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
-        })
-        .collect())
+    let mut crates = BTreeSet::new();
+    for line in text(cargo.current_dir(source))?.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(version)) = (words.next(), words.next()) else { continue };
+        let Some(version) = version.strip_prefix('v') else { continue };
+        crates.insert((name.to_owned(), version.to_owned()));
+    }
+    Ok(crates)
 }
 
-/// SHA-256 of each crate's archive, from Cargo.lock.
+/// SHA-256 of each crate's archive, by name and version, from Cargo.lock.
 fn sums(lock: &str) -> BTreeMap<(String, String), String> {
-    let packages = lock.split("[[package]]").skip(1);
-    let field = |package: &str, name: &str| {
-        let start = format!("{name} = \"");
-        package.lines().find_map(|line| Some(line.strip_prefix(&start)?.trim_end_matches('"').to_owned()))
-    };
-    packages
-        .filter_map(|one| Some(((field(one, "name")?, field(one, "version")?), field(one, "checksum")?)))
-        .collect()
+    let mut sums = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let [name, version, sum] = ["name", "version", "checksum"].map(|name| field(package, name));
+        if let (Some(name), Some(version), Some(sum)) = (name, version, sum) {
+            sums.insert((name, version), sum);
+        }
+    }
+    sums
+}
+
+fn field(package: &str, name: &str) -> Option<String> {
+    let start = format!("{name} = \"");
+    let value = package.lines().find_map(|line| line.strip_prefix(&start))?;
+    Some(value.trim_end_matches('"').to_owned())
 }
 
 fn crates(
@@ -126,10 +126,15 @@ fn crates(
     let urls: BTreeMap<String, String> = all.iter().map(|(id, one)| (id.clone(), one.url.clone())).collect();
     for node in metadata["resolve"]["nodes"].as_array().context("cargo metadata: no nodes")? {
         let Some(component) = all.get_mut(node["id"].as_str().unwrap_or_default()) else { continue };
-        let edges = node["deps"].as_array().into_iter().flatten().filter(|edge| is_for_programs(edge));
-        component.uses = edges.filter_map(|edge| urls.get(edge["pkg"].as_str()?).cloned()).collect();
-        component.uses.sort();
-        component.uses.dedup();
+        let mut uses = BTreeSet::new();
+        for edge in node["deps"].as_array().into_iter().flatten() {
+            let is_for_programs =
+                edge["dep_kinds"].as_array().into_iter().flatten().any(|kind| kind["kind"] != "dev");
+            if is_for_programs && let Some(url) = urls.get(&word(&edge["pkg"])) {
+                uses.insert(url.clone());
+            }
+        }
+        component.uses = uses.into_iter().collect();
     }
     Ok(all.into_values().collect())
 }
@@ -138,21 +143,22 @@ fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Whether an edge is of another kind than for tests.
-fn is_for_programs(edge: &Value) -> bool {
-    edge["dep_kinds"].as_array().into_iter().flatten().any(|kind| kind["kind"] != "dev")
-}
-
-fn standard_library(version: &str) -> Component {
+/// Something that is linked, and not a crate.
+fn linked(kind: &str, name: &str, version: &str, licence: &str, repository: &str) -> Component {
     Component {
-        name: "rust-std".into(),
+        name: name.into(),
         version: version.into(),
-        url: format!("pkg:generic/rust-std@{version}"),
-        licence: "(MIT OR Apache-2.0) AND MIT".into(),
-        repository: "https://github.com/rust-lang/rust".into(),
+        url: format!("pkg:{kind}/{name}@{version}"),
+        licence: licence.into(),
+        repository: repository.into(),
         is_linked: true,
         ..Component::default()
     }
+}
+
+fn standard_library(version: &str) -> Component {
+    let repository = "https://github.com/rust-lang/rust";
+    linked("generic", "rust-std", version, "(MIT OR Apache-2.0) AND MIT", repository)
 }
 
 /// plotly.js, which the program writes into HTML pages; its head says which version it is.
@@ -161,18 +167,10 @@ fn charting_script(source: &Path) -> anyhow::Result<Component> {
     let script = text(Command::new("gzip").arg("-dc").arg(script))?;
     let version =
         script.lines().take(5).find_map(|line| line.rsplit_once(" v")).context("plotly.js has no version")?.1;
-    Ok(Component {
-        name: "plotly.js".into(),
-        version: version.into(),
-        url: format!("pkg:npm/plotly.js@{version}"),
-        licence: "MIT".into(),
-        repository: "https://github.com/plotly/plotly.js".into(),
-        is_linked: true,
-        ..Component::default()
-    })
+    Ok(linked("npm", "plotly.js", version, "MIT", "https://github.com/plotly/plotly.js"))
 }
 
-/// Writes the list into a file.
+/// Writes the list of components into a file, with the target and both compilers.
 pub(super) fn write(release: &Release, components: &Components, file: &Path) -> anyhow::Result<()> {
     let time = date(release.epoch, "+%FT%TZ")?;
     let mut properties = vec![("target".to_owned(), release.target.triple.clone())];
@@ -238,7 +236,7 @@ pub(super) fn collect(components: &Components) -> anyhow::Result<String> {
     // Our own crates have the program's licence.
     let linked = components.all.iter().filter(|one| one.is_linked && !one.sha256.is_empty());
     for one in linked {
-        let found = of(one)?;
+        let found = licences(one)?;
         if found.is_empty() {
             without.push(title(one));
         }
@@ -250,14 +248,10 @@ pub(super) fn collect(components: &Components) -> anyhow::Result<String> {
         texts.into_iter().map(|(text, names)| (names, text)).collect();
     texts.sort();
     let mut all = format!("Licences of what samehost is made of\n\n{OTHERS}");
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        all,
-        "\nThese crates state their licence and have no text of it:\n  {}",
-        without.join("\n  ")
-    );
+    all += "\nThese crates state their licence and have no text of it:\n  ";
+    all += &format!("{}\n", without.join("\n  "));
     for (names, text) in texts {
-        let _ = writeln!(all, "\n{}\n{}\n\n{}", "=".repeat(78), names.join("\n"), text.trim_end());
+        all += &format!("\n{}\n{}\n\n{}\n", "=".repeat(78), names.join("\n"), text.trim_end());
     }
     Ok(all)
 }
@@ -266,15 +260,16 @@ fn title(one: &Component) -> String {
     format!("{} {} ({})", one.name, one.version, one.licence)
 }
 
-/// Texts of a crate's licences.
-fn of(one: &Component) -> anyhow::Result<Vec<String>> {
+fn licences(one: &Component) -> anyhow::Result<Vec<String>> {
     let Some(folder) = &one.folder else { return Ok(Vec::new()) };
-    let paths = names(folder)?
-        .iter()
-        .filter(|name| FILES.iter().any(|start| name.to_lowercase().starts_with(start)))
-        .map(|name| folder.join(name))
-        .collect::<Vec<_>>();
-    paths.iter().filter(|path| path.is_file()).map(|path| read(path)).collect()
+    let mut texts = Vec::new();
+    for name in names(folder)? {
+        let path = folder.join(&name);
+        if FILES.iter().any(|start| name.to_lowercase().starts_with(start)) && path.is_file() {
+            texts.push(read(&path)?);
+        }
+    }
+    Ok(texts)
 }
 
 /// A text, with lines that end as on Unix, so that the same text stands once.

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use crate::files::walk;
-use crate::text;
+use crate::process::text;
+use crate::walk;
 
 /// Checks the tree, and what else a release has when `release` is wanted. Returns the version.
 pub(super) fn check(root: &Path, release: bool) -> anyhow::Result<String> {
@@ -32,7 +32,6 @@ pub(super) fn check(root: &Path, release: bool) -> anyhow::Result<String> {
     Ok(version)
 }
 
-/// The version of all crates, in the workspace's Cargo.toml.
 fn version(manifest: &str) -> anyhow::Result<String> {
     let package =
         manifest.split("[workspace.package]").nth(1).context("Cargo.toml has no [workspace.package]")?;
@@ -101,8 +100,11 @@ fn schema_faults(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     let mut read = |path: &Path| {
-        let named = names(&fs::read_to_string(path)?).into_iter().filter(|name| !known.contains(name));
-        faults.extend(named.map(|name| format!("{}: the program writes no {name}", path.display())));
+        for name in formats(&fs::read_to_string(path)?) {
+            if !known.contains(&name) {
+                faults.push(format!("{}: the program writes no {name}", path.display()));
+            }
+        }
         Ok(())
     };
     read(&root.join("README.md"))?;
@@ -110,7 +112,6 @@ fn schema_faults(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Formats that the program's sources name, such as `samehost.report/1`.
 fn in_sources(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut known = BTreeSet::new();
     walk(&root.join("crates"), "rs", &mut |path| {
@@ -118,7 +119,7 @@ fn in_sources(root: &Path) -> anyhow::Result<BTreeSet<String>> {
             // What is written is a string; comments may speak of others, and so may tests, which end a file.
             let text = fs::read_to_string(path)?;
             let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-            known.extend(text.split('"').filter(|part| part.starts_with("samehost.")).flat_map(names));
+            known.extend(text.split('"').filter(|part| part.starts_with("samehost.")).flat_map(formats));
         }
         Ok(())
     })?;
@@ -128,17 +129,18 @@ fn in_sources(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(known)
 }
 
-/// Names of formats in a text.
-fn names(text: &str) -> Vec<String> {
-    let parts = text.split("samehost.").skip(1);
-    parts
-        .filter_map(|rest| {
-            let (word, number) = rest.split_once('/')?;
-            let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-            let is_word = !word.is_empty() && word.chars().all(|one| one.is_ascii_lowercase() || one == '-');
-            (is_word && !digits.is_empty()).then(|| format!("samehost.{word}/{digits}"))
-        })
-        .collect()
+/// The names of formats in a text: `samehost.`, a word, a slash, a number.
+fn formats(text: &str) -> Vec<String> {
+    let mut formats = Vec::new();
+    for rest in text.split("samehost.").skip(1) {
+        let Some((word, number)) = rest.split_once('/') else { continue };
+        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+        let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        if is_word && !digits.is_empty() {
+            formats.push(format!("samehost.{word}/{digits}"));
+        }
+    }
+    formats
 }
 
 #[cfg(test)]
@@ -173,7 +175,7 @@ mod tests {
     fn formats_are_found_in_sentences() {
         let text =
             "(`samehost.report/1`), samehost.scan-changes/12; samehost.invalid/schema and samehost.toml";
-        assert_eq!(names(text), ["samehost.report/1", "samehost.scan-changes/12"]);
+        assert_eq!(formats(text), ["samehost.report/1", "samehost.scan-changes/12"]);
     }
 
     #[test]

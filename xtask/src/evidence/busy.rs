@@ -3,24 +3,24 @@
 //! The neighbours are loops that compute for a part of each 37 ms, and a site; they end with what holds them.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use samehost_stats::distributions::{Location, locate_mean};
 use serde_json::Value;
 
-use super::Account;
-use super::verdicts::{ROWS, in_words, rows, share};
-use crate::bench::Blog;
-use crate::bench::redis::Redis;
-use crate::report;
+use super::verdicts::{Checkup, Equal, PART, ROWS, called_different, longer_arm};
+use super::{Account, in_words, is_decided};
+use crate::bench::databases::Redis;
+use crate::bench::foreign::Blog;
+use crate::process::Process;
+use crate::{list, number, report};
 
-/// A load beside the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
-    /// As it is named for `--only`.
     key: &'static str,
     name: &'static str,
     /// Part of each 37 ms that a neighbour computes, a neighbour each.
@@ -45,12 +45,10 @@ const BURSTS: Load =
 const SITE: &str = "a site at 20 pages/s";
 const PAGES_PER_S: f64 = 20.0;
 
-/// Part of today's rows that has to be decided, and the longest time that it may take.
-const PART: f64 = 0.8;
+/// The longest time until a checkup has decided enough of its rows.
 const LONGEST_S: f64 = 60.0;
 const LONGEST_QUIET_S: f64 = 30.0;
 
-/// What a part does beside its load.
 type Run = fn(&mut Account<'_>, &str, Load) -> anyhow::Result<()>;
 
 /// All parts: `checkup quiet`, `same bursts`, …; `--only NAME` runs one.
@@ -75,21 +73,18 @@ fn parts() -> Vec<(String, Run, Load)> {
 
 pub(super) fn busy(account: &mut Account<'_>) -> anyhow::Result<()> {
     let parts = parts();
-    let only = account.only.clone();
-    let names: Vec<&str> = parts.iter().map(|(name, ..)| name.as_str()).collect();
-    ensure!(only.as_deref().is_none_or(|only| names.contains(&only)), "there are {}", names.join(", "));
+    account.has_part(&parts.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>())?;
     for (name, run, load) in &parts {
-        if only.as_ref().is_none_or(|only| only == name) {
+        if account.wants(name) {
             run(account, name, *load)?;
         }
     }
     Ok(())
 }
 
-/// Runs of the checkup beside a load; ten on a quiet machine.
 fn checkup(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
     let (runs, longest) = if load == QUIET { (10, LONGEST_QUIET_S) } else { (3, LONGEST_S) };
-    let _beside = Neighbours::start(load.duties, load.bursts)?;
+    let _beside = load.start()?;
     repeated(account, part, load.name, runs, longest)
 }
 
@@ -98,7 +93,6 @@ fn site(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
     repeated(account, part, SITE, 3, LONGEST_S)
 }
 
-/// Runs the checkup and tells each row and how many were decided in which time.
 fn repeated(
     account: &mut Account<'_>,
     part: &str,
@@ -109,23 +103,17 @@ fn repeated(
     let program = crate::release_program()?;
     let mut enough = 0;
     for run in 1..=runs {
-        let begun = Instant::now();
-        let whole = report(&program, &["--seed", &run.to_string()])?;
-        let seconds = begun.elapsed().as_secs_f64();
-        keep(&format!("{part}-{run}"), &whole)?;
-        let parts = whole["parts"].as_array().context("no parts")?;
-        let measured: Vec<_> = parts.iter().map(rows).collect::<anyhow::Result<Vec<_>>>()?.concat();
-        let decided = measured.iter().filter(|(.., is_decided)| *is_decided).count();
-        let is_enough = decided as f64 >= PART * ROWS.len() as f64 && seconds <= longest;
-        enough += usize::from(is_enough);
+        let Checkup { report, rows, seconds } = Checkup::run(&program, run)?;
+        keep(&format!("{part}-{run}"), &report)?;
+        let decided = rows.iter().filter(|row| row.is_decided).count();
+        enough += usize::from(decided as f64 >= PART * ROWS.len() as f64 && seconds <= longest);
         account.tell(&format!(
             "{part} | {load}, run {run}: {decided} of {} rows decided in {seconds:.0} s; others used {}",
             ROWS.len(),
-            others(parts)
+            others(list(&report, "parts")?)
         ));
-        for (row, told, is_decided) in &measured {
-            let state = if *is_decided { "decided" } else { "open" };
-            account.tell(&format!("  {row} | {told} | {state}"));
+        for row in &rows {
+            account.tell(&format!("  {} | {} | {}", row.name, row.ratio, row.state()));
         }
     }
     account.tell(&format!(
@@ -147,9 +135,9 @@ fn keep(name: &str, whole: &Value) -> anyhow::Result<()> {
 fn others(parts: &[Value]) -> String {
     let (mut used, mut span) = (0.0, 0.0);
     for trial in parts.iter().filter_map(|part| part["report"]["trials"].as_array()).flatten() {
-        let seconds = |name: &str| trial["machine"][name].as_f64().unwrap_or(0.0);
-        used += seconds("foreign_percent") * seconds("span_ms");
-        span += seconds("span_ms");
+        let span_ms = trial["machine"]["span_ms"].as_f64().unwrap_or(0.0);
+        used += trial["machine"]["foreign_percent"].as_f64().unwrap_or(0.0) * span_ms;
+        span += span_ms;
     }
     format!("{:.0} % of a CPU", used / f64::max(span, 1.0))
 }
@@ -166,61 +154,32 @@ fn same(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()>
         &["connect"],
     ];
     let (mut called, mut directions) = (0, BTreeMap::new());
-    let _beside = Neighbours::start(load.duties, load.bursts)?;
+    let _beside = load.start()?;
     for number in 0..SAME {
-        let subject = subjects[number % subjects.len()];
-        let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
-        let seed = number.to_string();
-        let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
-        // Two servers: neither transport has their luck.
-        let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
-        let report = report(&program, &[&["bench"], subject, &more, apart].concat())?;
-        let mut is_called = false;
-        for found in report["comparisons"].as_array().context("no comparisons")? {
+        let Equal { name, wrong } = Equal::run(&program, number, &subjects)?;
+        for found in &wrong {
             let verdict = found["verdict"].as_str().unwrap_or_default();
-            if verdict != "faster" && verdict != "slower" {
-                continue;
-            }
-            is_called = true;
             *directions.entry(verdict.to_owned()).or_insert(0) += 1;
-            let two = if apart.is_empty() { "" } else { ", two servers" };
-            account.tell(&format!(
-                "{part} | report {number}, {} over {transport}{two}: {} {verdict} {}",
-                subject[0],
-                found["metric"],
-                in_words(found)
-            ));
+            account.tell(&format!("{part} | {name}: {} {verdict} {}", found["metric"], in_words(found)));
         }
-        called += usize::from(is_called);
+        called += usize::from(!wrong.is_empty());
     }
-    let (low, high) = share(called, SAME);
-    account.tell(&format!(
-        "{part} | {}: {called} of {SAME} reports call two arms different that are the same: {:.1} % ({:.1}\u{2013}{:.1} %); by direction {directions:?}",
-        load.name,
-        100.0 * called as f64 / SAME as f64,
-        100.0 * low,
-        100.0 * high
-    ));
+    let shares = called_different(called, SAME);
+    account.tell(&format!("{part} | {}: {shares}); by direction {directions:?}", load.name));
     Ok(())
 }
 
 /// Runs with one arm slower by 10 %, in each of two halves; 45 of all 50 have to find it.
-const SLOWED: u32 = 25;
+const SLOWED: usize = 25;
 
 fn slowed(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
     let program = crate::release_program()?;
-    let _beside = Neighbours::start(load.duties, load.bursts)?;
+    let _beside = load.start()?;
     let first = if part.ends_with('1') { 1 } else { SLOWED + 1 };
     let mut right = 0;
     for number in first..first + SLOWED {
-        let seed = number.to_string();
-        let words = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "10%"];
-        let more = ["--until-decided", "--budget", "20s", "--seed", &seed];
-        let report = report(&program, &[&words[..], &more[..]].concat())?;
-        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-        let found =
-            comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
-        account.tell(&format!("{part} | run {number}: {}: {}", in_words(found), found["verdict"]));
+        let found = longer_arm(&program, "--work 300us --longer 10% --budget 20s", number)?;
+        account.tell(&format!("{part} | run {number}: {}: {}", in_words(&found), found["verdict"]));
         right += usize::from(found["verdict"] == "slower");
     }
     account.tell(&format!(
@@ -254,10 +213,10 @@ fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> 
     let mut near = Near::default();
     let mut quiet: BTreeMap<String, Row> = BTreeMap::new();
     for beside in [QUIET].into_iter().chain(LOADS) {
-        let _beside = Neighbours::start(beside.duties, beside.bursts)?;
+        let _beside = beside.start()?;
         let words = ["bench", workload, "--connections", "1,64", "--budget", budget, "--seed", "1"];
         let report = report(&program, &words)?;
-        for found in report["comparisons"].as_array().context("no comparisons")? {
+        for found in list(&report, "comparisons")? {
             let metric = found["metric"].as_str().unwrap_or_default();
             if metric != "latency_mean" && metric != "total_cpu_per_op" {
                 continue;
@@ -286,7 +245,6 @@ fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A comparison, and for CPU time what a request saves.
 struct Row {
     found: Value,
     /// Microseconds: mean over blocks with its 95 % interval.
@@ -297,7 +255,7 @@ impl Row {
     fn in_words(&self) -> String {
         let ratio = in_words(&self.found);
         let Some(Location { estimate, interval, .. }) = &self.saved else { return ratio };
-        let takes = self.found["baseline_value"].as_f64().unwrap_or(f64::NAN);
+        let takes = number(&self.found, "baseline_value");
         let (low, high) = (interval.low, interval.high);
         format!(
             "{ratio}; over TCP it takes {takes:.2} µs, and saves {estimate:.2} ({low:.2}\u{2013}{high:.2}) µs"
@@ -315,7 +273,7 @@ struct Near {
 }
 
 impl Near {
-    /// Counts a row, and words its quotients.
+    /// Counts a row, and returns how it compares with the quiet one, in words.
     fn compare(&mut self, row: &Row, base: &Row) -> String {
         let [ratio, low, high] = quotient(&row.found, &base.found);
         let words = format!("{ratio:.3} ({low:.3}\u{2013}{high:.3})");
@@ -341,9 +299,8 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Microseconds of CPU time that a request takes less over the candidate, block by block.
 fn saved(report: &Value, found: &Value) -> anyhow::Result<Location> {
-    let trials = report["trials"].as_array().context("no trials")?;
     let mut blocks: BTreeMap<u64, [Vec<f64>; 2]> = BTreeMap::new();
-    for trial in trials {
+    for trial in list(report, "trials")? {
         let arm = ["baseline", "candidate"].iter().position(|role| trial["arm"] == found[role]);
         let (Some(arm), Some(block)) = (arm, trial["block"].as_u64()) else { continue };
         let parts = ["client_cpu_us_per_op", "server_cpu_us_per_op"].map(|name| trial[name].as_f64());
@@ -357,14 +314,15 @@ fn saved(report: &Value, found: &Value) -> anyhow::Result<Location> {
 
 /// One ratio ÷ another, of independent reports, with an interval: half-widths on the log scale add like errors do.
 fn quotient(found: &Value, base: &Value) -> [f64; 3] {
-    let half = |of: &Value| (ln(of, "ci_high") - ln(of, "ci_low")) / 2.0;
-    let middle = ln(found, "ratio") - ln(base, "ratio");
-    let error = half(found).hypot(half(base));
+    let [middle, error] = log_ratio(found);
+    let [base_middle, base_error] = log_ratio(base);
+    let (middle, error) = (middle - base_middle, error.hypot(base_error));
     [middle, middle - error, middle + error].map(f64::exp)
 }
 
-fn ln(of: &Value, name: &str) -> f64 {
-    of[name].as_f64().unwrap_or(f64::NAN).ln()
+fn log_ratio(found: &Value) -> [f64; 2] {
+    let [ratio, low, high] = ["ratio", "ci_low", "ci_high"].map(|name| number(found, name).ln());
+    [ratio, (high - low) / 2.0]
 }
 
 /// Longest time of a measurement of a server that serves others.
@@ -376,21 +334,20 @@ fn serving(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()>
     let program = crate::release_program()?;
     let directory = tempfile::tempdir()?;
     {
-        let redis = Redis::start(directory.path(), &[])?;
-        let _asked = Asker::start(&format!("127.0.0.1:{}", redis.port), 5_000.0)?;
+        let redis = Redis::start(directory.path())?;
+        let _asked = Process::start_chore(&["asker", &format!("127.0.0.1:{}", redis.port), "5000"])?;
         let (tcp, unix) = (format!("tcp:127.0.0.1:{}", redis.port), format!("unix:{}", redis.socket));
         let words = ["bench", "redis", "--tcp", &tcp, "--unix", &unix, "--connections", "1,64"];
         served(account, part, "a Redis that answers 5,000 GET/s of another client", &program, &words)?;
     }
     let site = Site::start(PAGES_PER_S)?;
-    let [tcp, unix] = site.database();
+    let [tcp, unix] = site.blog.databases();
     // Of three arms; 64 would be more than a quarter of the connections that the server has left, which bench refuses.
     let words =
         ["bench", "mysql", "--tcp", &tcp, "--unix", &unix, "--read-only", "yes", "--connections", "1,8"];
     served(account, part, "the MariaDB of a site at 20 pages/s", &program, &words)
 }
 
-/// Measures a server three times, for at most `SERVING` each, and tells its rows of time and of CPU time.
 fn served(
     account: &mut Account<'_>,
     part: &str,
@@ -404,23 +361,22 @@ fn served(
         let begun = Instant::now();
         let report = report(program, &[words, &more].concat())?;
         let seconds = begun.elapsed().as_secs_f64();
-        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
         let mut rows = Vec::new();
         let mut decided = 0;
-        for found in comparisons {
+        for found in list(&report, "comparisons")? {
             let metric = found["metric"].as_str().unwrap_or_default();
             if !["latency_p50", "latency_mean", "throughput", "total_cpu_per_op"].contains(&metric) {
                 continue;
             }
-            let verdict = found["verdict"].as_str().unwrap_or_default();
-            decided += usize::from(verdict != "inconclusive");
+            decided += usize::from(is_decided(found));
             let connections = &found["point"]["connections"];
+            let verdict = found["verdict"].as_str().unwrap_or_default();
             rows.push(format!("  {metric}, {connections} connections: {}: {verdict}", in_words(found)));
         }
         account.tell(&format!(
             "{part} | {name}, run {run}: {decided} of {} rows decided in {seconds:.0} s; it used {:.0} % of a CPU for others before",
             rows.len(),
-            report["workload"]["server_for_others_percent"].as_f64().unwrap_or(f64::NAN)
+            number(&report["workload"], "server_for_others_percent")
         ));
         rows.iter().for_each(|row| account.tell(row));
     }
@@ -434,97 +390,55 @@ const CYCLE: Duration = Duration::from_millis(37);
 pub(crate) fn compute(duty: f64, bursts: Option<(f64, f64)>) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
-        let rests =
-            bursts.is_some_and(|(works, rests)| begun.elapsed().as_secs_f64() % (works + rests) >= works);
-        let until = Instant::now() + CYCLE.mul_f64(if rests { 0.0 } else { duty });
+        let is_resting = match bursts {
+            Some((works, rests)) => begun.elapsed().as_secs_f64() % (works + rests) >= works,
+            None => false,
+        };
+        let duty = if is_resting { 0.0 } else { duty };
+        let until = Instant::now() + CYCLE.mul_f64(duty);
         while Instant::now() < until {
             std::hint::spin_loop();
         }
-        if rests || duty < 1.0 {
-            std::thread::sleep(CYCLE.mul_f64(if rests { 1.0 } else { 1.0 - duty }));
+        if duty < 1.0 {
+            std::thread::sleep(CYCLE.mul_f64(1.0 - duty));
         }
     }
 }
 
-/// Neighbours that the scheduler places.
-struct Neighbours(Vec<Child>);
-
-impl Neighbours {
-    fn start(duties: &[f64], bursts: Option<(f64, f64)>) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
-        let mut running = Neighbours(Vec::new());
-        for duty in duties {
-            let mut command = Command::new(&program);
-            command.args(["neighbour", &duty.to_string()]).stdin(Stdio::null()).stdout(Stdio::null());
-            if let Some((works, rests)) = bursts {
-                command.args(["--works", &works.to_string(), "--rests", &rests.to_string()]);
+impl Load {
+    fn start(&self) -> anyhow::Result<Vec<Process>> {
+        let mut running = Vec::new();
+        for duty in self.duties {
+            let mut words = vec!["neighbour".to_owned(), duty.to_string()];
+            if let Some((works, rests)) = self.bursts {
+                words.extend(["--works".into(), works.to_string(), "--rests".into(), rests.to_string()]);
             }
-            running.0.push(command.spawn().context("starting a neighbour")?);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            running.push(Process::start_chore(&words).context("starting a neighbour")?);
         }
         Ok(running)
     }
 }
 
-impl Drop for Neighbours {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// nginx, PHP-FPM and MariaDB with a WordPress, and a client that asks for so many pages a second.
+/// A WordPress, and a client that asks it for so many pages a second.
 struct Site {
-    reader: Child,
+    // Stopped first.
+    _reader: Process,
     blog: Blog,
 }
 
 impl Site {
     fn start(pages_per_s: f64) -> anyhow::Result<Self> {
         let blog = Blog::start()?;
-        let program = std::env::current_exe().context("finding this program")?;
-        let reader = Command::new(program)
-            .args(["reader", &blog.address(), &pages_per_s.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("starting a reader of pages")?;
-        Ok(Site { reader, blog })
-    }
-}
-
-impl Site {
-    /// URLs of its database, over TCP and over its socket.
-    fn database(&self) -> [String; 2] {
-        self.blog.databases()
-    }
-}
-
-/// A client of a Redis.
-struct Asker(Child);
-
-impl Asker {
-    fn start(address: &str, per_s: f64) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
-        let mut command = Command::new(program);
-        command.args(["asker", address, &per_s.to_string()]).stdin(Stdio::null()).stdout(Stdio::null());
-        Ok(Asker(command.spawn().context("starting a client of Redis")?))
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let reader = Process::start_chore(&["reader", &blog.address(), &pages_per_s.to_string()])?;
+        Ok(Site { _reader: reader, blog })
     }
 }
 
 /// Sends so many GETs a second over one connection, one after the other in groups of 10 ms, until it is killed.
 pub(crate) fn ask(address: &str, per_s: f64) -> anyhow::Result<()> {
-    use std::io::{Read, Write};
     const GROUP: Duration = Duration::from_millis(10);
-    let mut stream = std::net::TcpStream::connect(address)?;
+    let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let begun = Instant::now();
     let mut groups = 0_u32;
@@ -532,17 +446,10 @@ pub(crate) fn ask(address: &str, per_s: f64) -> anyhow::Result<()> {
     loop {
         for _ in 0..(per_s * GROUP.as_secs_f64()) as u32 {
             stream.write_all(b"GET nothing\r\n")?;
-            anyhow::ensure!(stream.read(&mut reply)? > 0, "Redis closed the connection");
+            ensure!(stream.read(&mut reply)? > 0, "Redis closed the connection");
         }
         groups += 1;
         std::thread::sleep((GROUP * groups).saturating_sub(begun.elapsed()));
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = self.reader.kill();
-        let _ = self.reader.wait();
     }
 }
 
@@ -561,8 +468,7 @@ pub(crate) fn read_pages(address: &str, per_s: f64) -> anyhow::Result<()> {
 
 /// Reads a page to its end; one that fails is one page less.
 fn read_page(address: &str) -> std::io::Result<u64> {
-    use std::io::Write;
-    let mut stream = std::net::TcpStream::connect(address)?;
+    let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     write!(stream, "GET / HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     std::io::copy(&mut stream, &mut std::io::sink())

@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use super::Account;
-use super::verdicts::in_words;
+use super::{Account, in_words};
+use crate::process::bytes;
+use crate::{list, number};
 
-/// Measurements: name, words after `samehost bench`, and the metric.
+/// Name, words after `samehost bench`, and the metric.
 const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("a stream", "raw --pattern bulk --size 64,64k,512k,16m,32m --awake --budget 150s", "bandwidth"),
     ("Redis, large values", "redis --size 1m,8m --connections 1 --awake --budget 60s", "latency_mean"),
@@ -18,26 +18,25 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("PostgreSQL, COPY", "postgres --statement copy --rows 300000 --awake --budget 60s", "bandwidth"),
     ("MariaDB, dump", "mysql --statement dump --awake --budget 60s", "wall_time"),
 ];
-/// Size of the file that nginx serves, in MiB.
 const FILE_MIB: usize = 200;
 
 pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     account.tell("what | at | unix \u{f7} tcp, 95 % interval, blocks | verdict | tcp | unix");
     let file = format!("nginx, a file of {FILE_MIB} MiB");
-    let only = account.only.clone();
-    let is_asked = |label: &str| only.as_deref().is_none_or(|only| only == label);
-    for (label, words, metric) in MEASUREMENTS.iter().filter(|(label, ..)| is_asked(label)) {
-        let mut all = vec!["bench"];
-        all.extend(words.split(' '));
-        all.extend(["--congestion", "cubic,bbr"]);
-        let report = crate::report(&program, &all)?;
-        account.tell(&format!("$ samehost {}", all.join(" ")));
-        rows(account, label, &report, metric, "")?;
+    for (label, words, metric) in MEASUREMENTS {
+        if account.wants(label) {
+            let words = format!("bench {words} --congestion cubic,bbr");
+            let report = crate::report(&program, &words.split(' ').collect::<Vec<_>>())?;
+            account.tell(&format!("$ samehost {words}"));
+            rows(account, label, &report, metric, "")?;
+        }
     }
-    for control in ["cubic", "bbr"].into_iter().filter(|_| is_asked(&file)) {
-        let report = nginx(&program, control)?;
-        rows(account, &file, &report, "latency_mean", control)?;
+    if account.wants(&file) {
+        for control in ["cubic", "bbr"] {
+            let report = nginx(&program, control)?;
+            rows(account, &file, &report, "latency_mean", control)?;
+        }
     }
     Ok(())
 }
@@ -50,19 +49,16 @@ fn rows(
     metric: &str,
     control: &str,
 ) -> anyhow::Result<()> {
-    let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-    for found in comparisons.iter().filter(|found| found["metric"] == metric) {
+    for found in list(report, "comparisons")?.iter().filter(|found| found["metric"] == metric) {
         let point = &found["point"];
-        let size = point["size_bytes"].as_u64().map(|size| format!("{size} B, "));
+        let size = point["size_bytes"].as_u64().map(|size| format!("{size} B, ")).unwrap_or_default();
         let with = point["parameters"]["congestion"].as_str().unwrap_or(control);
-        let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
         account.tell(&format!(
-            "{label} | {}{with} | {} | {} | {:.4} | {:.4}",
-            size.unwrap_or_default(),
+            "{label} | {size}{with} | {} | {} | {:.4} | {:.4}",
             in_words(found),
             found["verdict"].as_str().unwrap_or_default(),
-            number("baseline_value"),
-            number("candidate_value"),
+            number(found, "baseline_value"),
+            number(found, "candidate_value"),
         ));
     }
     Ok(())
@@ -86,7 +82,6 @@ fn nginx(program: &Path, control: &str) -> anyhow::Result<Value> {
         program = program.display(),
         socket = format!("{place}/nginx.sock").replace('/', "%2F"),
     );
-    let output = Command::new("unshare").args(["-n", "sh", "-c", &script]).output()?;
-    ensure!(output.status.success(), "nginx: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
+    let report = bytes(Command::new("unshare").args(["-n", "sh", "-c", &script]))?;
+    Ok(serde_json::from_slice(&report)?)
 }

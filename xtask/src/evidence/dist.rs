@@ -1,25 +1,25 @@
 //! The static program of a release: that it runs where nothing else is, how large it is, how fast it starts, and whether its C
-//! library and its allocator make it slower than glibc's.
+//! library and its allocator make it slower than glibc's. And how long it takes to build the program from nothing.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use super::Account;
-use super::verdicts::in_words;
+use super::{Account, in_words};
 use crate::bench::{Echo, scan};
-use crate::{succeed, text};
+use crate::process::{cargo_command, succeed, text};
+use crate::{list, number, target};
 
-/// The program of a release, and the same program with this machine's C library.
 struct Programs {
     musl: PathBuf,
     glibc: PathBuf,
 }
 
-/// One part, which `--only` names: its lines begin with the name.
+/// The name is what `--only` takes, and what the part's lines begin with.
 type Part = (&'static str, fn(&mut Account<'_>, &Programs) -> anyhow::Result<()>);
 
 const PARTS: &[Part] = &[
@@ -37,10 +37,8 @@ const SPEED: &str = "speed";
 const TWICE: &str = "twice";
 
 pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let only = account.only.clone();
-    let parts = PARTS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
-    let parts: Vec<&Part> = parts.collect();
-    if only.as_deref().is_none_or(|only| only == TWICE) {
+    let parts: Vec<&Part> = PARTS.iter().filter(|(name, _)| account.wants(name)).collect();
+    if account.wants(TWICE) {
         for line in crate::dist::twice()? {
             account.tell(&format!("{TWICE} | {line}"));
         }
@@ -48,8 +46,7 @@ pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-    let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).chain([TWICE]).collect();
-    ensure!(!parts.is_empty(), "no part is called that; there are {}", known.join(", "));
+    account.has_part(&PARTS.iter().map(|(name, _)| *name).chain([TWICE]).collect::<Vec<_>>())?;
     let musl = crate::dist::program()?;
     let glibc = match &account.before {
         Some(program) => program.clone(),
@@ -65,7 +62,6 @@ fn kernel(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> 
     super::kernel::boot(account, &programs.musl)
 }
 
-/// Size of the program and of its largest parts.
 fn size(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
     let program = &programs.musl;
     let mut parts: Vec<(u64, String)> = Vec::new();
@@ -78,7 +74,7 @@ fn size(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
             parts.push((size, name.to_owned()));
         }
     }
-    parts.sort_by(|one, other| other.cmp(one));
+    parts.sort_by(|left, right| right.cmp(left));
     let parts: Vec<String> = parts.iter().take(7).map(|(size, name)| format!("{name} {size}")).collect();
     account.tell(&format!("size | {} bytes | {}", fs::metadata(program)?.len(), parts.join(", ")));
     Ok(())
@@ -129,7 +125,7 @@ fn empty_root(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<
         ));
         ensure!(output.status.success(), "in an empty root directory: {errors}");
     }
-    let names = crate::files::names(root.path())?;
+    let names = crate::names(root.path())?;
     account.tell(&format!("empty root | afterwards it has | {}", names.join(" ")));
     Ok(())
 }
@@ -150,14 +146,12 @@ fn aarch64(account: &mut Account<'_>, _: &Programs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a checkup found, in a line.
 fn rows(checkup: &Value) -> String {
     let parts = checkup["parts"].as_array().map_or(0, Vec::len);
     let notes = checkup["notes"].as_array().map_or(0, Vec::len);
     format!("{parts} parts measured, {notes} notes")
 }
 
-/// Start of the program beside that of others.
 fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     let mut programs = scan::others(&mut |missing| account.tell(&format!("start | {missing}")));
     programs.insert(0, ("musl", of.musl.clone()));
@@ -170,7 +164,6 @@ fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The static program beside the dynamic one, at work.
 fn speed(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let stored = folder.path().join("large.json");
@@ -232,23 +225,111 @@ fn compare(
 ) -> anyhow::Result<f64> {
     let limits = ["bench", "command", "--budget", "40s", "--min-blocks", "20", "--max-blocks", "100"];
     let mut words = limits.to_vec();
-    arms.iter().for_each(|arm| words.extend(["--arm", arm]));
-    words.extend(value.into_iter().flat_map(|pattern| ["--better", "lower", "--value", pattern]));
+    for arm in arms {
+        words.extend(["--arm", arm]);
+    }
+    if let Some(pattern) = value {
+        words.extend(["--better", "lower", "--value", pattern]);
+    }
     let report = crate::report(&of.musl, &words)?;
     let metric = if value.is_some() { "value" } else { "wall_time" };
-    let all = report["comparisons"].as_array().context("no comparisons")?;
     let mut baseline = f64::NAN;
-    for found in all.iter().filter(|found| found["metric"] == metric) {
-        let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-        baseline = number("baseline_value");
+    for found in list(&report, "comparisons")?.iter().filter(|found| found["metric"] == metric) {
+        baseline = number(found, "baseline_value");
         account.tell(&format!(
             "{label} | {} {:.4} | {} {:.4} | {}",
             found["baseline"].as_str().unwrap_or_default(),
             baseline,
             found["candidate"].as_str().unwrap_or_default(),
-            number("candidate_value"),
+            number(found, "candidate_value"),
             in_words(found),
         ));
     }
     Ok(baseline)
+}
+
+/// The commit that is compared with: before builds were made faster.
+const BEFORE: &str = "ed7c05c";
+const ROUND: Duration = Duration::from_secs(480);
+/// Ticks of the CPU times in /proc, per second.
+const TICKS: f64 = 100.0;
+
+struct Built {
+    seconds: f64,
+    cpu_s: f64,
+    size: f64,
+}
+
+pub(super) fn build(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir_in(target())?;
+    let (earlier, built) = (folder.path().join("earlier"), folder.path().join("target"));
+    unpack(account.root, &earlier)?;
+    for sources in [account.root, &earlier] {
+        succeed(&mut cargo(sources, &["fetch", "--locked"]))?;
+    }
+    let rounds = (account.length.as_secs() / ROUND.as_secs()).max(1);
+    let mut ratios = Vec::new();
+    account.tell(&format!("round | {BEFORE} | now | ratio: seconds (of CPU time) to build for release"));
+    for round in 1..=rounds {
+        let before = from_nothing(&earlier, &built, &[])?;
+        let now = from_nothing(account.root, &built, &[])?;
+        let ratio = now.seconds / before.seconds;
+        account.tell(&format!("{round} | {before} | {now} | {ratio:.2}"));
+        ratios.push(ratio);
+    }
+    let small = from_nothing(account.root, &built, &["--no-default-features"])?;
+    account.tell(&format!("--no-default-features | {small}"));
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios[ratios.len() / 2];
+    account.tell(&format!("{median:.2} of the time in the median"));
+    Ok(())
+}
+
+impl std::fmt::Display for Built {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.0} s ({:.0} s), {:.1} MB", self.seconds, self.cpu_s, self.size)
+    }
+}
+
+fn unpack(root: &Path, directory: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(directory)?;
+    let archive = directory.join("sources.tar");
+    succeed(Command::new("git").args(["archive", BEFORE, "-o"]).arg(&archive).current_dir(root))
+        .with_context(|| format!("the commit {BEFORE} is needed: clone with the whole history"))?;
+    succeed(Command::new("tar").arg("-xf").arg(&archive).current_dir(directory))
+}
+
+/// Cargo as a person starts it, without what the cargo around this chore says.
+fn cargo(sources: &Path, words: &[&str]) -> Command {
+    let mut command = cargo_command(words);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("CARGO_") && name != "CARGO_HOME" {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(sources);
+    command
+}
+
+fn from_nothing(sources: &Path, target: &Path, features: &[&str]) -> anyhow::Result<Built> {
+    if target.exists() {
+        fs::remove_dir_all(target)?;
+    }
+    let (begun, cpu_before) = (Instant::now(), cpu_s_of_children()?);
+    let mut command = cargo(sources, &["build", "--release", "--locked", "--offline", "--quiet"]);
+    succeed(command.args(features).env("CARGO_TARGET_DIR", target))?;
+    let (seconds, cpu_s) = (begun.elapsed().as_secs_f64(), cpu_s_of_children()? - cpu_before);
+    let program = fs::metadata(target.join("release/samehost"))?;
+    ensure!(program.is_file(), "no program was built");
+    Ok(Built { seconds, cpu_s, size: program.len() as f64 / 1e6 })
+}
+
+/// CPU time of all processes that this one has waited for, and that they have waited for.
+fn cpu_s_of_children() -> anyhow::Result<f64> {
+    let text = fs::read_to_string("/proc/self/stat")?;
+    // Fields 16 and 17; the name, which may have spaces, is the second.
+    let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ').skip(13).take(2);
+    let ticks: Vec<f64> = fields.flat_map(str::parse).collect();
+    let [user, system] = ticks[..] else { bail!("/proc/self/stat has no CPU time of children") };
+    Ok((user + system) / TICKS)
 }

@@ -8,96 +8,65 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::Account;
+use super::scripts::build_test;
 
-/// Parsers to fuzz: a test program and the names of its properties.
 struct Target {
     name: &'static str,
     package: &'static str,
-    /// `--lib`, or the name of a test.
-    test: &'static str,
-    /// Properties, by substrings of their names.
-    properties: &'static [&'static str],
+    /// Name of a test program; `None` for the tests of the library.
+    test: Option<&'static str>,
+    /// Properties, by substrings of their names, with blanks between them.
+    properties: &'static str,
+}
+
+const fn of_library(name: &'static str, package: &'static str, properties: &'static str) -> Target {
+    Target { name, package, test: None, properties }
 }
 
 const TARGETS: &[Target] = &[
-    Target {
-        name: "sock_diag and /proc",
-        package: "samehost-system",
-        test: "--lib",
-        properties: &["mutated::replies", "mutated::files", "no_bytes_panic", "no_text_panics"],
-    },
-    Target {
-        name: "greetings, access lists, targets",
-        package: "samehost-scan",
-        test: "--lib",
-        properties: &["panic"],
-    },
-    Target {
-        name: "MySQL, logging in",
-        package: "samehost-login",
-        test: "--lib",
-        properties: &["mysql::tests::a_login_ends", "mysql::packet", "mysql::login::tests::no_bytes"],
-    },
-    Target {
-        name: "PostgreSQL, logging in",
-        package: "samehost-login",
-        test: "--lib",
-        properties: &["postgres::tests::a_login_ends", "postgres::messages", "own_files::tests::no_text"],
-    },
-    Target {
-        name: "Redis, memcached and URLs",
-        package: "samehost-login",
-        test: "--lib",
-        properties: &["redis::", "memcached::", "url::"],
-    },
-    Target {
-        name: "MySQL, measuring",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::mysql::session"],
-    },
-    Target {
-        name: "PostgreSQL, measuring",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::postgres::session"],
-    },
-    Target {
-        name: "RESP and memcached, measuring",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::redis::session", "workloads::memcached::dialogue"],
-    },
-    Target {
-        name: "HTTP",
-        package: "samehost-bench",
-        test: "--lib",
-        properties: &["workloads::http", "servers::http", "workloads::rpc"],
-    },
-    Target { name: "FastCGI", package: "samehost-bench", test: "--lib", properties: &["workloads::fastcgi"] },
-    Target {
-        name: "journal",
-        package: "samehost-transaction",
-        test: "--lib",
-        properties: &["journal::tests::bent"],
-    },
+    of_library(
+        "sock_diag and /proc",
+        "samehost-system",
+        "mutated::replies mutated::files no_bytes_panic no_text_panics",
+    ),
+    of_library("greetings, access lists, targets", "samehost-scan", "panic"),
+    of_library(
+        "MySQL, logging in",
+        "samehost-login",
+        "mysql::tests::a_login_ends mysql::packet mysql::login::tests::no_bytes",
+    ),
+    of_library(
+        "PostgreSQL, logging in",
+        "samehost-login",
+        "postgres::tests::a_login_ends postgres::messages own_files::tests::no_text",
+    ),
+    of_library("Redis, memcached and URLs", "samehost-login", "redis:: memcached:: url::"),
+    of_library("MySQL, measuring", "samehost-bench", "workloads::mysql::session"),
+    of_library("PostgreSQL, measuring", "samehost-bench", "workloads::postgres::session"),
+    of_library(
+        "RESP and memcached, measuring",
+        "samehost-bench",
+        "workloads::redis::session workloads::memcached::dialogue",
+    ),
+    of_library("HTTP", "samehost-bench", "workloads::http servers::http workloads::rpc"),
+    of_library("FastCGI", "samehost-bench", "workloads::fastcgi"),
+    of_library("journal", "samehost-transaction", "journal::tests::bent"),
     Target {
         name: "journal, put back",
         package: "samehost-transaction",
-        test: "transaction",
-        properties: &["properties"],
+        test: Some("transaction"),
+        properties: "properties",
     },
     Target {
         name: "every editor",
         package: "samehost-edit",
-        test: "properties",
-        properties: &["editors_keep_their_promises_on_torn_files"],
+        test: Some("properties"),
+        properties: "editors_keep_their_promises_on_torn_files",
     },
 ];
 
-/// Target duration of a round.
+/// Duration to which the number of cases of a round is adjusted.
 const ROUND: Duration = Duration::from_secs(10);
-/// Time after which a round counts as hanging.
 const HANGS: Duration = Duration::from_secs(180);
 /// Limit of the address space of a round, in KiB; includes the tests' own threads and stacks.
 const MEMORY: u64 = 4 << 20;
@@ -105,20 +74,22 @@ const MEMORY: u64 = 4 << 20;
 const FIRST: u64 = 200;
 
 pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let only = account.only.clone();
-    let targets: Vec<&Target> =
-        TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == only)).collect();
-    ensure!(!targets.is_empty(), "no target is called {only:?}");
+    let targets: Vec<&Target> = TARGETS.iter().filter(|target| account.wants(target.name)).collect();
+    ensure!(!targets.is_empty(), "no target is called {:?}", account.only);
     let share = account.length / targets.len() as u32;
     let mut failed = Vec::new();
     account.tell("target | rounds | cases of each property, about | longest round | most memory | found");
     for target in targets {
-        let program = build(target, account)?;
+        let program = build(target)?;
         let mut spent = Spent::default();
-        let found = rounds(target, &program, share, &mut spent);
-        let verdict = found
-            .as_ref()
-            .map_or_else(|error| format!("{error:#}").replace('\n', "\n "), |()| "nothing".to_owned());
+        let verdict = match rounds(target, &program, share, &mut spent) {
+            Ok(()) => "nothing".to_owned(),
+            Err(error) => {
+                failed.push(target.name);
+                // Further lines of a finding are indented.
+                format!("{error:#}").replace('\n', "\n ")
+            }
+        };
         account.tell(&format!(
             "{} | {} | {} | {:.1} s | {} MiB | {verdict}",
             target.name,
@@ -127,21 +98,17 @@ pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
             spent.longest.as_secs_f64(),
             spent.memory >> 10
         ));
-        if found.is_err() {
-            failed.push(target.name);
-        }
     }
     ensure!(failed.is_empty(), "something was found in: {}", failed.join(", "));
     Ok(())
 }
 
-/// Resources used by the rounds of a target.
 #[derive(Default)]
 struct Spent {
     rounds: u64,
     cases: u64,
     longest: Duration,
-    /// Peak memory in KiB.
+    /// Peak, in KiB.
     memory: u64,
 }
 
@@ -150,7 +117,7 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
     let mut cases = FIRST;
     while begun.elapsed() < share {
         let round = Instant::now();
-        one(target, program, cases, spent)?;
+        run_round(target, program, cases, spent)?;
         let took = round.elapsed();
         spent.rounds += 1;
         spent.cases += cases;
@@ -161,13 +128,12 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
     Ok(())
 }
 
-/// Runs one round.
-fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
+fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
     // The shell sets the limit, then executes the program.
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
         .arg(program)
-        .args(target.properties)
+        .args(target.properties.split(' '))
         .args(["--test-threads", "2"])
         .env("PROPTEST_CASES", cases.to_string())
         .env("PROPTEST_MAX_SHRINK_TIME", "20000")
@@ -196,30 +162,16 @@ fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> any
     Ok(())
 }
 
-/// Peak memory of a process, in KiB.
 fn peak(child: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { return 0 };
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
-/// Builds a test program and returns its path.
-fn build(target: &Target, account: &Account<'_>) -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    command.args([
-        "test", "--quiet", "--no-run", "--message-format=json", "--all-features", "-p", target.package,
-    ]);
-    if target.test == "--lib" {
-        command.arg("--lib")
-    } else {
-        command.args(["--test", target.test])
-    };
-    let output = command.current_dir(account.root).stderr(Stdio::inherit()).output().context("cargo")?;
-    ensure!(output.status.success(), "{} does not build", target.package);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut programs = text.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        (message["profile"]["test"] == true).then(|| message["executable"].as_str().map(PathBuf::from))?
-    });
-    programs.next_back().with_context(|| format!("{} has no such test", target.package))
+fn build(target: &Target) -> anyhow::Result<PathBuf> {
+    let words = ["-p", target.package, "--all-features"];
+    match target.test {
+        None => build_test(&[&words[..], &["--lib"]].concat()),
+        Some(test) => build_test(&[&words[..], &["--test", test]].concat()),
+    }
 }

@@ -12,7 +12,8 @@ use samehost_testing::{Noise, slow_down};
 use serde_json::{Map, Value, json};
 
 use super::{Account, need};
-use crate::{release_program, succeed};
+use crate::process::succeed;
+use crate::{list, release_program};
 
 const REPORTS: usize = 10_000;
 const HOSTS: usize = 300;
@@ -20,10 +21,10 @@ const KERNELS: usize = 3;
 /// The slower host, and by what.
 const SLOW: usize = 17;
 const FACTOR: f64 = 1.10;
-/// The deviation of a host from another, and of a report from the next.
+/// Standard deviations of the logarithm: of a host from another, and of a report from the next.
 const BETWEEN: f64 = 0.01;
 const WITHIN: f64 = 0.02;
-/// What is promised.
+/// Most that a command may take.
 const LONGEST_S: f64 = 10.0;
 const MOST_MIB: f64 = 200.0;
 /// Has the system forget what files hold.
@@ -86,7 +87,6 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a command took, and which hosts it called.
 struct Found {
     seconds: f64,
     mib: f64,
@@ -113,20 +113,21 @@ impl Run<'_> {
         let (seconds, kib) = took.trim().split_once(' ').context("of time(1)")?;
         let found: Value = serde_json::from_slice(&fs::read(json)?)?;
         ensure!(found["reports"] == REPORTS, "{}", found["reports"]);
-        let list = |name: &str| found[name].as_array().cloned().unwrap_or_default();
-        let differs = list("differ");
-        let changed = list("histories").into_iter().filter(|one| one["newest"]["differs"] == true);
-        let named = differs.into_iter().chain(list("factors")).chain(changed);
-        let name = |one: &Value| {
-            let level = one["level"].as_str().map(str::to_owned);
-            one["host"].as_str().map(str::to_owned).or(level)
-        };
-        let named = named.filter_map(|one| name(&one)).collect();
+        let mut named = BTreeSet::new();
+        for name in ["differ", "factors", "histories"] {
+            for host in list(&found, name).unwrap_or_default() {
+                if name == "histories" && host["newest"]["differs"] != true {
+                    continue;
+                }
+                let name = host["host"].as_str().or_else(|| host["level"].as_str());
+                named.extend(name.map(str::to_owned));
+            }
+        }
         Ok(Found { seconds: seconds.parse()?, mib: kib.parse::<f64>()? / 1024.0, named })
     }
 }
 
-/// Writes the reports, a folder for each host, and all of them as lines. How many bytes the lines have.
+/// Writes the reports into a folder for each host, and all of them as lines. Returns the size of the lines in bytes.
 fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
     let Value::Object(mut rest) = real else { anyhow::bail!("a report is an object") };
     let mut take = |name: &str| rest.remove(name).with_context(|| format!("no {name} in the report"));
@@ -161,13 +162,14 @@ fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
     Ok(fs::metadata(lines)?.len())
 }
 
-/// The comparisons of a report whose times are longer by a factor, and not twice the same.
+/// Comparisons whose times are longer by a factor, with noise.
 fn slowed(comparisons: &Value, factor: f64, noise: &mut Noise) -> Value {
     let mut comparisons = comparisons.clone();
     slow_down(&mut comparisons, factor, WITHIN, noise);
     for comparison in comparisons.as_array_mut().into_iter().flatten() {
-        let number = |name: &str| comparison[name].as_f64().unwrap_or_default();
-        comparison["ratio"] = json!(number("candidate_value") / number("baseline_value"));
+        let [candidate, baseline] =
+            ["candidate_value", "baseline_value"].map(|name| comparison[name].as_f64().unwrap_or_default());
+        comparison["ratio"] = json!(candidate / baseline);
     }
     comparisons
 }

@@ -8,12 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context, ensure};
 
-use super::Account;
+use super::scripts::{Findings, build_test};
+use super::{Account, need};
+use crate::debug_program;
 use crate::fetched::Apt;
-use crate::{cargo_program, debug_program, servers, succeed, text};
+use crate::process::{cargo_command, find_program, succeed, text};
 
 /// The kernel for virtual machines of a suite of Debian, the newest that it has.
 struct Kernel {
@@ -43,19 +44,20 @@ done
 /busybox poweroff -f
 ";
 
-/// Starts each kernel, and keeps how the program's commands ended.
 pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         account.tell("kernel | only tried on x86_64");
         return Ok(());
     }
-    need()?;
+    need(NEEDED)?;
     let folder = tempfile::tempdir()?;
-    let archive = folder.path().join("root.cpio");
-    pack(program, &folder.path().join("root"), &archive)?;
+    let (root, archive) = (folder.path().join("root"), folder.path().join("root.cpio"));
+    make_root(&root, &["proc", "tmp", "dev"], INIT)?;
+    fs::copy(program, root.join("samehost"))?;
+    pack(&root, &archive)?;
     for kernel in KERNELS {
         match kernel.fetch(folder.path()) {
-            Ok(image) => one(account, kernel, &image, &archive)?,
+            Ok(image) => try_kernel(account, kernel, &image, &archive)?,
             Err(error) => {
                 account.tell(&format!("kernel | that of {} was not tried: {error:#}", kernel.suite));
             }
@@ -64,38 +66,24 @@ pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// The programs for an emulated machine.
-fn need() -> anyhow::Result<()> {
-    for (needed, package) in NEEDED {
-        ensure!(servers::is_there(needed), "{needed} is missing: apt-get install {package}");
-    }
-    Ok(())
-}
-
 impl Kernel {
     /// Downloads and unpacks its package below a folder, and returns the kernel's file.
-    pub(super) fn fetch(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+    fn fetch(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let (packages, unpacked) = (folder.join(self.suite), folder.join(self.suite).join("kernel"));
         let apt = Apt::new(&packages, self.suite)?;
         let depends = text(apt.command("apt-cache").args(["depends", PACKAGE]))?;
         let newest = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
         let newest = newest.with_context(|| format!("{PACKAGE} of {}: {depends}", self.suite))?;
         succeed(apt.command("apt-get").args(["download", newest]))?;
-        let package = the_only(&packages, ".deb")?;
+        let package = crate::names(&packages)?.into_iter().find(|name| name.ends_with(".deb"));
+        let package = packages.join(package.context("apt downloaded no package")?);
         succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
         Ok(unpacked.join("boot").join(newest.replace("linux-image", "vmlinuz")))
     }
 }
 
-/// The file of a folder whose name ends like that.
-fn the_only(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
-    let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let mut files = files.filter(|path| path.display().to_string().ends_with(end));
-    files.next().with_context(|| format!("{} has no {end}", folder.display()))
-}
-
 /// An emulated machine with a root directory in memory, of which it may have so many megabytes.
-pub(super) fn machine(image: &Path, archive: &Path, megabytes: u32, words: &str) -> Command {
+fn machine(image: &Path, archive: &Path, megabytes: u32, words: &str) -> Command {
     let mut machine = Command::new("timeout");
     machine.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-nographic", "-no-reboot"]);
     machine.args(["-m", &megabytes.to_string(), "-append", &format!("console=ttyS0 quiet panic=-1 {words}")]);
@@ -103,45 +91,38 @@ pub(super) fn machine(image: &Path, archive: &Path, megabytes: u32, words: &str)
     machine
 }
 
-fn one(account: &mut Account<'_>, kernel: &Kernel, image: &Path, archive: &Path) -> anyhow::Result<()> {
+fn try_kernel(
+    account: &mut Account<'_>,
+    kernel: &Kernel,
+    image: &Path,
+    archive: &Path,
+) -> anyhow::Result<()> {
     let output = machine(image, archive, 1024, "").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let kept: Vec<&str> =
-        text.lines().filter_map(|line| line.split_once("kept: ")).map(|(_, kept)| kept.trim()).collect();
-    for line in &kept {
-        account.tell(&format!("kernel | {line}"));
+    let mut good = 0;
+    for line in text.lines() {
+        let Some((_, kept)) = line.split_once("kept: ") else { continue };
+        account.tell(&format!("kernel | {}", kept.trim()));
+        good += usize::from(kept.contains("| status 0 |"));
     }
-    let good = kept.iter().filter(|line| line.contains("| status 0 |")).count();
     ensure!(good == kernel.good, "{good} commands ended well, not {}:\n{text}", kernel.good);
     Ok(())
 }
 
-/// Writes the first root directory of the machine.
-fn pack(program: &Path, root: &Path, archive: &Path) -> anyhow::Result<()> {
-    for name in ["proc", "tmp", "dev"] {
+/// Begins the first root directory of a machine: with folders, busybox, and the script that is its first process.
+fn make_root(root: &Path, folders: &[&str], init: &str) -> anyhow::Result<()> {
+    for name in folders {
         fs::create_dir_all(root.join(name))?;
     }
-    fs::copy(busybox()?, root.join("busybox"))?;
-    fs::copy(program, root.join("samehost"))?;
-    fs::write(root.join("init"), INIT)?;
-    fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?;
-    self::archive(root, archive)
+    fs::copy(find_program("busybox").context("busybox")?, root.join("busybox"))?;
+    fs::write(root.join("init"), init)?;
+    Ok(fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?)
 }
 
-fn busybox() -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&path).map(|folder| folder.join("busybox"));
-    found.find(|file| file.is_file()).context("busybox")
-}
-
-/// Packs a folder as the first root directory of a machine.
-pub(super) fn archive(root: &Path, archive: &Path) -> anyhow::Result<()> {
-    let pack = "find . | cpio --create --format=newc --quiet";
-    let status = Command::new("sh")
-        .args(["-c", pack])
-        .current_dir(root)
-        .stdout(fs::File::create(archive)?)
-        .status()?;
+fn pack(root: &Path, archive: &Path) -> anyhow::Result<()> {
+    let mut pack = Command::new("sh");
+    pack.args(["-c", "find . | cpio --create --format=newc --quiet"]).current_dir(root);
+    let status = pack.stdout(fs::File::create(archive)?).status()?;
     ensure!(status.success(), "cpio: {status}");
     Ok(())
 }
@@ -160,7 +141,6 @@ const MODULES: [&str; 12] = [
     "inet_diag", "tcp_diag", "unix_diag", "cryptomgr", "gf128mul", "ghash-generic", "ctr", "aead", "geniv",
     "crypto_null", "gcm", "tls",
 ];
-/// What is there beside this program and the tests of samehost-bpf.
 const SERVER: &[(&str, &str)] =
     &[("/usr/bin/redis-server", "redis-server"), ("/usr/bin/redis-benchmark", "redis-tools")];
 /// Tests that count, and do not look at the time.
@@ -192,12 +172,11 @@ echo \"kernel: $(/busybox uname -r)\"
 
 pub(super) fn counting(account: &mut Account<'_>) -> anyhow::Result<()> {
     ensure!(std::env::consts::ARCH == "x86_64", "only tried on x86_64");
-    super::need(SERVER)?;
-    need()?;
-    let (tests, program) = (tests_of_bpf(account.root)?, debug_program()?);
-    let only = account.only.clone();
+    need(SERVER)?;
+    need(NEEDED)?;
+    let (tests, program) = (build_test(&["-p", "samehost-bpf", "--lib"])?, debug_program()?);
     for (name, kernel, mode, named) in &COUNTING {
-        if only.as_deref().is_some_and(|only| only != *name) {
+        if !account.wants(name) {
             continue;
         }
         let reported = run(kernel, named, &tests, &program).with_context(|| format!("Linux {name}"))?;
@@ -206,15 +185,12 @@ pub(super) fn counting(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the kernel, and returns what it and the programs wrote.
 fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
     let image = kernel.fetch(folder.path())?;
     let (root, packed) = (folder.path().join("root"), folder.path().join("root.cpio"));
-    for name in ["proc", "sys", "dev", "tmp", "run", "modules"] {
-        fs::create_dir_all(root.join(name))?;
-    }
-    fs::copy(busybox()?, root.join("busybox"))?;
+    let folders = ["proc", "sys", "dev", "tmp", "run", "modules"];
+    make_root(&root, &folders, &COUNTS.replace("TESTS", named))?;
     put(tests, "tests", &root)?;
     put(program, "samehost", &root)?;
     for (path, _) in SERVER {
@@ -223,9 +199,7 @@ fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Re
     for (number, module) in MODULES.iter().enumerate() {
         put_module(&folder.path().join(kernel.suite), module, &root.join(format!("modules/{number:02}")))?;
     }
-    fs::write(root.join("init"), COUNTS.replace("TESTS", named))?;
-    fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?;
-    archive(&root, &packed)?;
+    pack(&root, &packed)?;
     // One processor, on which nothing is late.
     let output = machine(&image, &packed, 512, "").args(["-smp", "1"]).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -263,30 +237,14 @@ fn judge(account: &mut Account<'_>, name: &str, mode: &str, reported: &str) -> a
     Ok(())
 }
 
-/// The tests of samehost-bpf, compiled.
-fn tests_of_bpf(root: &Path) -> anyhow::Result<PathBuf> {
-    let mut build = Command::new(cargo_program());
-    build.args(["test", "-p", "samehost-bpf", "--locked", "--lib", "--no-run", "--message-format=json"]);
-    let output = build.current_dir(root).output().context("starting cargo")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let message: Value = serde_json::from_str(line)?;
-        if let Some(executable) = message["executable"].as_str() {
-            return Ok(executable.into());
-        }
-    }
-    anyhow::bail!("cargo named no program of tests")
-}
-
 /// Copies a program without what is for debuggers, and the libraries that it is linked with.
 fn put(program: &Path, name: &str, root: &Path) -> anyhow::Result<()> {
     let to = root.join(name);
     fs::create_dir_all(to.parent().context("it has a folder")?)?;
     succeed(Command::new("strip").arg("-o").arg(&to).arg(program))?;
     let linked = Command::new("ldd").arg(program).output().context("starting ldd")?;
-    for library in
-        String::from_utf8_lossy(&linked.stdout).split_whitespace().filter(|word| word.starts_with('/'))
-    {
+    let linked = String::from_utf8_lossy(&linked.stdout);
+    for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
         let to = root.join(library.trim_start_matches('/'));
         fs::create_dir_all(to.parent().context("it has a folder")?)?;
         fs::copy(library, to)?;
@@ -319,8 +277,7 @@ const WITH: &str = "systemd,systemd-sysv,prometheus-node-exporter";
 const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/bash /trial.sh\nStandardOutput=tty\nStandardError=tty\n\
                        TTYPath=/dev/ttyS0\n[Install]\nWantedBy=multi-user.target\n";
 
-/// Starts the machine, and keeps what its trial found. `program` is the static one.
-pub(super) fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
+fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         account.tell("unit | only tried on x86_64");
         return Ok(());
@@ -343,21 +300,26 @@ pub(super) fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Resu
     }
     succeed(Command::new("systemctl").arg("--root").arg(&root).args(["enable", "trial.service"]))?;
     score(account, &root)?;
-    // All of it is in memory.
+    // The root directory is unpacked into memory.
     for dropped in ["samehost.deb", "var/lib/apt/lists", "var/cache", "usr/share/doc", "usr/share/locale"] {
         succeed(Command::new("rm").arg("-rf").arg(root.join(dropped)))?;
     }
     fs::create_dir_all(root.join("var/cache"))?;
     let archive = folder.path().join("root.cpio");
-    self::archive(&root, &archive)?;
+    pack(&root, &archive)?;
     let image = DEBIAN_12.fetch(folder.path())?;
     let words = "rdinit=/lib/systemd/systemd systemd.unit=trial.service";
     let output = machine(&image, &archive, 3072, words).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let found = text.lines().filter_map(|line| line.split_once("held: "));
-    let found: Vec<&str> = found.map(|(_, found)| found.trim()).collect();
-    found.iter().for_each(|line| account.tell(&format!("unit | {line}")));
-    ensure!(found.last() == Some(&"the end") && !found.iter().any(|line| line.contains("WRONG")), "{text}");
+    let mut last = "";
+    let mut is_right = true;
+    for line in text.lines() {
+        let Some((_, found)) = line.split_once("held: ") else { continue };
+        last = found.trim();
+        is_right &= !last.contains("WRONG");
+        account.tell(&format!("unit | {last}"));
+    }
+    ensure!(is_right && last == "the end", "{text}");
     Ok(())
 }
 
@@ -372,7 +334,6 @@ fn score(account: &mut Account<'_>, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The drop-in that docs/metrics.md shows.
 fn drop_in(root: &Path) -> anyhow::Result<String> {
     let text = fs::read_to_string(root.join("docs/metrics.md"))?;
     let block = text.split("```ini\n").find(|block| block.contains("ExecStart=")).context("no drop-in")?;
@@ -392,41 +353,24 @@ const NEEDED_FOR_TESTS: &[(&str, &str)] = &[
     ("/usr/bin/cpio", "cpio"),
 ];
 
-/// Parts: `--only` names one.
 const PACKAGE_TESTS: &str = "tests";
 const UNIT: &str = "unit";
 
 pub(super) fn packages(account: &mut Account<'_>) -> anyhow::Result<()> {
-    super::need(NEEDED_FOR_TESTS)?;
+    need(NEEDED_FOR_TESTS)?;
     let program = crate::dist::program()?;
-    let (is_tests, is_unit) = match account.only.as_deref() {
-        None => (true, true),
-        Some(only) => (only == PACKAGE_TESTS, only == UNIT),
-    };
-    ensure!(is_tests || is_unit, "no part is called that; there are {PACKAGE_TESTS}, {UNIT}");
-    if is_tests {
-        tests(account, &program)?;
+    account.has_part(&[PACKAGE_TESTS, UNIT])?;
+    if account.wants(PACKAGE_TESTS) {
+        // Those that are too long for `cargo xtask test` too.
+        let mut test =
+            cargo_command(&["test", "--all-features", "--locked", "-p", "xtask", "package::tests"]);
+        test.args(["--", "--include-ignored", "--nocapture", "--test-threads=1"]);
+        test.env("SAMEHOST_BINARY", &program);
+        let found = Findings::of(test)?;
+        found.tell(account, |line| Some(format!("{PACKAGE_TESTS} | {}", line.split_once("held: ")?.1)))?;
     }
-    if is_unit {
+    if account.wants(UNIT) {
         sandbox(account, &program)?;
-    }
-    Ok(())
-}
-
-/// The tests of packages, those that are too long for `cargo xtask test` too.
-fn tests(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut test = Command::new(cargo);
-    test.args(["test", "--all-features", "--locked", "-p", "xtask", "package::tests"]);
-    test.args(["--", "--include-ignored", "--nocapture", "--test-threads=1"]).current_dir(account.root);
-    test.env("SAMEHOST_BINARY", program);
-    let output = test.output().context("starting cargo")?;
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    for line in said.lines().filter_map(|line| line.split_once("held: ")) {
-        account.tell(&format!("{PACKAGE_TESTS} | {}", line.1));
-    }
-    if !output.status.success() {
-        bail!("{said}{errors}");
     }
     Ok(())
 }

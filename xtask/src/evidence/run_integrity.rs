@@ -1,20 +1,19 @@
 //! What becomes of bytes, ends and errors on a connection, over TCP, over the Unix socket itself and under `samehost run`, both ways: the
 //! cases of a program that the tests play with less.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::Account;
 use crate::debug_program;
+use crate::process::Process;
 
-/// Plays both sides of every case.
 const SCRIPT: &str = "crates/samehost/tests/e2e/run/integrity.py";
 
-/// A case, how many bytes (or connections) it gets, and the arms that have it beside `run`.
+/// A case, its size in bytes (or connections), and the arms that it has beside `run`.
 const CASES: &[(&str, u64, &[Arm])] = &[
     ("transfer", 10_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
     ("halfclose", 1_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
@@ -29,14 +28,14 @@ const CASES: &[(&str, u64, &[Arm])] = &[
     ("unsupervised", 1_000_000_000, &[]),
 ];
 
-/// How a case's client is started.
 #[derive(Clone, Copy)]
 enum Arm {
     Tcp,
-    /// Told the Unix socket.
+    /// The client was given the Unix socket.
     Native,
     /// Under `run`, by a preloaded library.
     Preload,
+    /// Under `run`, by seccomp.
     Run,
 }
 
@@ -51,18 +50,10 @@ impl Arm {
     }
 }
 
-/// The server of all cases, stopped on drop.
 struct Server {
-    child: Child,
+    _process: Process,
     directory: tempfile::TempDir,
     script: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -70,7 +61,7 @@ pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
     let server = Server::start(account.root)?;
     account.tell("case | over | what both sides saw");
     for (case, size, beside) in CASES {
-        if account.only.as_deref().is_some_and(|only| only != *case) {
+        if !account.wants(case) {
             continue;
         }
         for arm in beside.iter().chain(&[Arm::Run]) {
@@ -91,16 +82,12 @@ impl Server {
         let script = root.join(SCRIPT).display().to_string();
         let mut command = Command::new("python3");
         command.args([&script, "serve"]).arg(directory.path()).stdout(Stdio::piped());
-        let child = command.spawn().context("install the package python3")?;
-        let mut server = Server { child, directory, script };
-        let output = server.child.stdout.take().context("the server's output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        ensure!(line == "ready\n", "the server did not start");
-        Ok(server)
+        let mut process = Process::start(&mut command)?;
+        ensure!(process.read_lines(1)? == ["ready"], "the server did not start");
+        Ok(Server { _process: process, directory, script })
     }
 
-    /// What starts a program with both ports mapped.
+    /// The words before a program that start it with both ports mapped.
     fn under_run(&self, program: &Path, way: Option<&str>) -> anyhow::Result<Vec<String>> {
         let mut words = vec![program.display().to_string(), "run".into(), "--quiet".into()];
         words.extend(way.map(str::to_owned));
@@ -113,7 +100,6 @@ impl Server {
         Ok(words)
     }
 
-    /// Plays the client of a case.
     fn case(&self, program: &Path, arm: Arm, case: &str, size: u64) -> anyhow::Result<Value> {
         let mut words = match arm {
             Arm::Run => self.under_run(program, None)?,
@@ -122,7 +108,9 @@ impl Server {
         };
         words.extend(["python3", &self.script, "client"].map(String::from));
         words.extend([self.directory.path().display().to_string(), case.into(), size.to_string()]);
-        words.extend(matches!(arm, Arm::Native).then(|| "native".to_owned()));
+        if matches!(arm, Arm::Native) {
+            words.push("native".into());
+        }
         let output = Command::new(&words[0]).args(&words[1..]).output()?;
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("{case}: {}", String::from_utf8_lossy(&output.stderr)))

@@ -1,15 +1,20 @@
-//! Evidence that a script gathers, which stands beside what it proves: packages, and clients under `run`.
-//! `packaging/checking.py` says what a script is given and what it has to do.
+//! Evidence that a test or a script gathers, which stands beside what it proves: a test is asked for more than it has time
+//! for in `cargo test`, and prints what it found; `packaging/checking.py` says what a script is given and what it has to do.
+//! Beside a test of that kind, what a socket saves by the kernel's times and by the measuring client's own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use serde_json::Value;
 
 use super::Account;
-use crate::{cargo, debug_program, suite, target};
+use crate::process::{bytes, cargo_command};
+use crate::{comparison, debug_program, list, release_program, suite, target};
 
 pub(super) fn prometheus(account: &mut Account<'_>) -> anyhow::Result<()> {
     gather(account, "packaging/prometheus/check", &debug_program()?, &[])
@@ -20,12 +25,11 @@ pub(super) fn client_suites(account: &mut Account<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn own_trials(account: &mut Account<'_>) -> anyhow::Result<()> {
-    gather(account, "crates/samehost/tests/trials/check", &crate::release_program()?, &[])
+    gather(account, "crates/samehost/tests/trials/check", &release_program()?, &[])
 }
 
 pub(super) fn ansible(account: &mut Account<'_>) -> anyhow::Result<()> {
-    cargo(&["build", "--locked", "-p", "samehost"])?;
-    let (program, folder) = (target().join("debug/samehost"), tempfile::tempdir()?);
+    let (program, folder) = (debug_program()?, tempfile::tempdir()?);
     let package = crate::package::quick_deb(&program, folder.path())?;
     gather(account, "packaging/ansible/check", &program, &[("PACKAGE", package)])
 }
@@ -62,8 +66,7 @@ fn gather(
     Ok(())
 }
 
-// How long the tests take: what `cargo xtask test` says beforehand to those who have not run it yet.
-
+/// How long the tests take: what `cargo xtask test` says beforehand to those who have not run it yet.
 pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
     suite::quick()?;
     suite::all()?;
@@ -72,24 +75,156 @@ pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// The rows of `samehost how` whose clients take longer to build than a test may: those in Rust.
-
-/// The test that holds them, which `cargo test` leaves out.
-const TEST: &str = "every_row_of_rust_does_what_it_says";
-
+/// The rows of `samehost how` whose clients take longer to build than a test may: those in Rust.
 pub(super) fn clients(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut test = Command::new(cargo);
-    test.args(["test", "--all-features", "--locked", "-p", "samehost", "--test", "e2e"]);
-    test.args([TEST, "--", "--ignored", "--nocapture"]).current_dir(account.root);
-    let output = test.output().context("starting cargo")?;
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let mut test = cargo_command(&["test", "--all-features", "--locked", "-p", "samehost", "--test", "e2e"]);
+    test.args(["every_row_of_rust_does_what_it_says", "--", "--ignored", "--nocapture"]);
+    let found = Findings::of(test)?;
     account.tell("client | has to use | over, in its server's words | its words");
-    for line in said.lines().filter_map(|line| line.strip_prefix("held: ")) {
-        account.tell(line);
+    found.tell(account, |line| line.strip_prefix("held: ").map(str::to_owned))
+}
+
+pub(super) fn attribution(account: &mut Account<'_>) -> anyhow::Result<()> {
+    account.tell("short connections of an observation that were booked on each program, and what it opened while the scan ran");
+    let mut test = test_of_servers("short_connections_are_booked_on_who_opened_them");
+    test.env("SAMEHOST_SCANS", "100").env("SAMEHOST_PROGRAM", release_program()?);
+    Findings::of(test)?.tell(account, |line| line.strip_prefix("booked: ").map(str::to_owned))
+}
+
+/// A test with servers, with all features of all crates, as `cargo xtask test` has them compiled.
+fn test_of_servers(name: &str) -> Command {
+    let mut test = cargo_command(&["test", "--workspace", "--all-features", "--locked", "--test", "e2e"]);
+    test.args([name, "--", "--nocapture"]);
+    test
+}
+
+pub(super) struct Findings {
+    printed: String,
+    errors: String,
+    have_passed: bool,
+}
+
+impl Findings {
+    pub(super) fn of(mut tests: Command) -> anyhow::Result<Self> {
+        let output = tests.output().context("starting cargo")?;
+        Ok(Findings {
+            printed: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+            have_passed: output.status.success(),
+        })
     }
-    if !output.status.success() {
-        bail!("{TEST}: {said}{errors}");
+
+    /// Keeps what `read` makes of each line; fails with everything that was printed if a test failed.
+    pub(super) fn tell(
+        &self,
+        account: &mut Account<'_>,
+        read: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<()> {
+        for line in self.printed.lines().filter_map(read) {
+            account.tell(&line);
+        }
+        ensure!(self.have_passed, "a test failed: {}{}", self.printed, self.errors);
+        Ok(())
+    }
+}
+
+/// Compiles tests, which the words choose, and returns the last program of them.
+pub(super) fn build_test(words: &[&str]) -> anyhow::Result<PathBuf> {
+    let mut cargo = cargo_command(&["test", "--quiet", "--no-run", "--locked", "--message-format=json"]);
+    let messages = bytes(cargo.args(words))?;
+    let mut program = None;
+    for line in String::from_utf8(messages)?.lines() {
+        let message: Value = serde_json::from_str(line)?;
+        if message["profile"]["test"] == true
+            && let Some(executable) = message["executable"].as_str()
+        {
+            program = Some(PathBuf::from(executable));
+        }
+    }
+    program.with_context(|| format!("no such test: {}", words.join(" ")))
+}
+
+const COST: &str = "cost";
+const SAVING: &str = "saving";
+
+/// What it costs a Redis to be looked at, and what a socket saves.
+pub(super) fn watching(account: &mut Account<'_>) -> anyhow::Result<()> {
+    account.has_part(&[COST, SAVING])?;
+    if account.wants(COST) {
+        account.tell("CPU time of a saturated Redis and its 50 clients a request, while requests are timed ÷ while not, in blocks of 2 × 0.2 s");
+        let mut test = test_of_servers("a_redis_that_is_watched_goes_on_as_root");
+        test.env("SAMEHOST_BLOCKS", "40");
+        let found = Findings::of(test)?;
+        found.tell(account, |line| Some(format!("{COST} | {}", line.strip_prefix("watched: ")?)))?;
+    }
+    if account.wants(SAVING) {
+        saving(account)?;
     }
     Ok(())
+}
+
+/// What a Unix socket saves of a request: by the kernel's times of the requests of `bench`, by their hop alone, and by the clock of `bench`.
+fn saving(account: &mut Account<'_>) -> anyhow::Result<()> {
+    const RUNS: usize = 3;
+    let program = match std::env::var_os("SAMEHOST_PROGRAM") {
+        Some(path) => path.into(),
+        None => debug_program()?,
+    };
+    account.tell("what a Unix socket saves of a request, in µs: kernel's times, their hop, clock of bench; both ÷ the clock's");
+    for workload in ["redis", "postgres", "mysql"] {
+        for connections in ["1", "8"] {
+            for run in 1..=RUNS {
+                // Between two rounds no connection is open: such a run is reported and not repeated.
+                let found = saved(&program, workload, connections).unwrap_or_else(|error| error.to_string());
+                account
+                    .tell(&format!("{SAVING} | {workload}, {connections} connections, run {run}: {found}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn number(value: &Value) -> anyhow::Result<f64> {
+    value.as_f64().context("a number is missing")
+}
+
+/// Both savings of one run of `bench`, which is observed meanwhile.
+fn saved(program: &Path, workload: &str, connections: &str) -> anyhow::Result<String> {
+    let mut bench = Command::new(program);
+    bench.args(["bench", workload, "--transports", "tcp,unix", "--connections", connections]);
+    // A round opens its connections and closes them: it lasts longer than the observation, which sees those that are open when it begins.
+    bench.args(["--budget", "14s", "--trial-time", "2s", "--json", "-"]);
+    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("starting bench")?;
+    // Its servers have started by then.
+    sleep(Duration::from_secs(6));
+    let mut scan = Command::new(program);
+    let scan = scan.args(["scan", "--observe", "3s", "--exact", "--json", "--quiet"]).output();
+    let measured = bench.wait_with_output()?;
+    let report: Value = serde_json::from_slice(&measured.stdout).context("what bench has measured")?;
+    let scan: Value = serde_json::from_slice(&scan?.stdout).context("what was observed")?;
+    let found = comparison(&report, "latency_mean")?;
+    let clock = number(&found["baseline_value"])? - number(&found["candidate_value"])?;
+    let [tcp, unix] = [exchanges(&scan, "tcp")?, exchanges(&scan, "unix_stream")?];
+    let (kernel, hop) = (tcp.mean_us - unix.mean_us, tcp.hop_us - unix.hop_us);
+    Ok(format!("{kernel:.2}, {hop:.2}, {clock:.2}; {:.2}, {:.2}", kernel / clock, hop / clock))
+}
+
+/// Means of our exchanges over a kind of socket, by the kernel's times.
+struct Exchanges {
+    mean_us: f64,
+    /// Both ways of it, without the server.
+    hop_us: f64,
+}
+
+fn exchanges(scan: &Value, kind: &str) -> anyhow::Result<Exchanges> {
+    for pair in list(&scan["exchanges"], "pairs")? {
+        if pair["kind"] == kind && pair["first"].is_object() && pair["client"] == "samehost" {
+            let parts = &pair["parts"];
+            return Ok(Exchanges {
+                mean_us: number(&pair["first"]["mean_us"])?,
+                hop_us: number(&parts["way_there_us"])? + number(&parts["way_back_us"])?,
+            });
+        }
+    }
+    bail!("no exchanges over {kind}")
 }

@@ -8,12 +8,13 @@ use std::time::Instant;
 use anyhow::Context;
 use serde_json::Value;
 
-use super::Account;
-use crate::report;
+use super::{Account, in_words, is_decided};
+use crate::{comparison, list, number, report};
 
 /// At least this many runs must decide at least this fraction of their rows.
 const MOST: usize = 9;
-const PART: f64 = 0.8;
+/// Fraction of [`ROWS`] that a checkup has to decide.
+pub(super) const PART: f64 = 0.8;
 const RUNS: usize = 10;
 /// Rows of a checkup with all servers installed. A row that was omitted for lack of time counts as undecided.
 pub(super) const ROWS: [&str; 16] = [
@@ -35,24 +36,54 @@ pub(super) const ROWS: [&str; 16] = [
     "postgres total_cpu_per_op",
 ];
 
-/// Rows of a part in the checkup's table, which form one family.
-pub(super) fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) ratio: String,
+    pub(super) is_decided: bool,
+}
+
+impl Row {
+    pub(super) fn state(&self) -> &'static str {
+        if self.is_decided { "decided" } else { "open" }
+    }
+}
+
+pub(super) struct Checkup {
+    pub(super) report: Value,
+    pub(super) rows: Vec<Row>,
+    pub(super) seconds: f64,
+}
+
+impl Checkup {
+    pub(super) fn run(program: &Path, seed: usize) -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        let report = report(program, &["--seed", &seed.to_string()])?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut rows = Vec::new();
+        for part in list(&report, "parts")? {
+            add_rows(part, &mut rows)?;
+        }
+        Ok(Checkup { report, rows, seconds })
+    }
+}
+
+/// The rows of a part, which form one family: a row for each question that was asked.
+fn add_rows(part: &Value, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     let report = &part["report"];
-    let asked = report["plan"]["asked"].as_array().cloned().unwrap_or_default();
-    let name = part["label"].as_str().unwrap_or_default();
-    let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-    let mut rows = Vec::new();
-    for question in &asked {
+    let label = part["label"].as_str().unwrap_or_default();
+    let comparisons = list(report, "comparisons")?;
+    for question in report["plan"]["asked"].as_array().into_iter().flatten() {
         let found = comparisons.iter().find(|found| {
             let at = &question["connections"];
             found["metric"] == question["metric"] && (at.is_null() || *at == found["point"]["connections"])
         });
-        let metric = question["metric"].as_str().unwrap_or_default();
-        let words = found.map_or_else(String::new, in_words);
-        let decided = found.is_some_and(|found| found["verdict"] != "inconclusive");
-        rows.push((format!("{name} {metric}"), words, decided));
+        rows.push(Row {
+            name: format!("{label} {}", question["metric"].as_str().unwrap_or_default()),
+            ratio: found.map_or_else(String::new, in_words),
+            is_decided: found.is_some_and(is_decided),
+        });
     }
-    Ok(rows)
+    Ok(())
 }
 
 pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -60,27 +91,25 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     let mut decided: BTreeMap<&str, usize> = ROWS.iter().map(|row| (*row, 0)).collect();
     let (mut longest, mut enough) = (0.0_f64, 0);
     for run in 1..=RUNS {
-        let begun = Instant::now();
-        let whole = report(&program, &["--seed", &run.to_string()])?;
-        let seconds = begun.elapsed().as_secs_f64();
-        longest = longest.max(seconds);
-        let parts = whole["parts"].as_array().context("no parts")?;
-        let measured: Vec<_> = parts.iter().map(rows).collect::<anyhow::Result<Vec<_>>>()?.concat();
+        let checkup = Checkup::run(&program, run)?;
         let mut count = 0;
-        for (row, runs) in &mut decided {
-            let found = measured.iter().find(|(name, ..)| name == row);
-            let is_decided = found.is_some_and(|(.., is_decided)| *is_decided);
-            let answer = found.map_or("no time was left", |(_, told, _)| told);
-            let state = if is_decided { "decided" } else { "open" };
-            account.tell(&format!("run {run} | {row} | {answer} | {state}"));
-            *runs += usize::from(is_decided);
-            count += usize::from(is_decided);
+        for (name, runs) in &mut decided {
+            let Some(row) = checkup.rows.iter().find(|row| row.name == *name) else {
+                account.tell(&format!("run {run} | {name} | no time was left | open"));
+                continue;
+            };
+            account.tell(&format!("run {run} | {name} | {} | {}", row.ratio, row.state()));
+            *runs += usize::from(row.is_decided);
+            count += usize::from(row.is_decided);
         }
         enough += usize::from(count as f64 >= PART * ROWS.len() as f64);
-        let steal = parts.iter().filter_map(|part| part["report"]["host"]["steal_percent"].as_f64());
+        longest = longest.max(checkup.seconds);
+        let parts = list(&checkup.report, "parts")?.iter();
+        let steal = parts.filter_map(|part| part["report"]["host"]["steal_percent"].as_f64());
         account.tell(&format!(
-            "run {run}: {count} of {} rows decided, {seconds:.0} s, steal up to {:.1} %",
+            "run {run}: {count} of {} rows decided, {:.0} s, steal up to {:.1} %",
             ROWS.len(),
+            checkup.seconds,
             steal.fold(0.0, f64::max)
         ));
     }
@@ -99,68 +128,68 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Number of reports of two equal arms.
+pub(super) struct Equal {
+    /// `report 3, raw over unix,unix`, with `, two servers` where each arm had its own.
+    pub(super) name: String,
+    /// Comparisons that call the arms different.
+    pub(super) wrong: Vec<Value>,
+}
+
+impl Equal {
+    /// Runs the report of a number, over a subject that has to be one of four. Of sixteen reports the first eight have a server
+    /// for each arm, whose differences are not caused by the transport; of each eight the first four are over Unix sockets.
+    pub(super) fn run(program: &Path, number: usize, subjects: &[&[&str]; 4]) -> anyhow::Result<Self> {
+        let subject = subjects[number % subjects.len()];
+        let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
+        let seed = number.to_string();
+        let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
+        let has_two_servers = number % 16 < 8;
+        let apart: &[&str] = if has_two_servers { &["--own-servers"] } else { &[] };
+        let report = report(program, &[&["bench"], subject, &more, apart].concat())?;
+        let mut wrong = list(&report, "comparisons")?.to_vec();
+        wrong.retain(|found| found["verdict"] == "faster" || found["verdict"] == "slower");
+        let two = if has_two_servers { ", two servers" } else { "" };
+        Ok(Equal { name: format!("report {number}, {} over {transport}{two}", subject[0]), wrong })
+    }
+}
+
+/// How many of so many reports called equal arms different, with the share's interval; the parenthesis is left open.
+pub(super) fn called_different(called: usize, reports: usize) -> String {
+    let (low, high) = share(called, reports);
+    format!(
+        "{called} of {reports} reports call two arms different that are the same: {:.1} % ({:.1}\u{2013}{:.1} %",
+        100.0 * called as f64 / reports as f64,
+        100.0 * low,
+        100.0 * high
+    )
+}
+
 const SAME: usize = 200;
 
 pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let subjects: [&[&str]; 4] = [
-        &["bench", "raw", "--connections", "1,64"],
-        &["bench", "redis", "--connections", "1,8"],
-        &["bench", "mysql", "--connections", "8"],
-        &[
-            "bench", "proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1", "--connections",
-            "8",
-        ],
+        &["raw", "--connections", "1,64"],
+        &["redis", "--connections", "1,8"],
+        &["mysql", "--connections", "8"],
+        &["proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1", "--connections", "8"],
     ];
     let mut called = 0;
-    for number in 0..SAME {
-        let subject = subjects[number % subjects.len()];
-        let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
-        let seed = number.to_string();
-        let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
-        // In every other report the arms have separate servers, whose differences are not caused by the transport.
-        let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
-        let report = report(&program, &[subject, &more, apart].concat())?;
-        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-        let wrong: Vec<&Value> = comparisons
-            .iter()
-            .filter(|found| found["verdict"] == "faster" || found["verdict"] == "slower")
-            .collect();
+    for seed in 0..SAME {
+        let Equal { name, wrong } = Equal::run(&program, seed, &subjects)?;
         for found in &wrong {
-            account.tell(&format!(
-                "report {number}, {} over {transport}{}: {} {} {:.3}",
-                subject[1],
-                if apart.is_empty() { "" } else { ", two servers" },
-                found["metric"],
-                found["verdict"],
-                found["ratio"].as_f64().unwrap_or(f64::NAN)
-            ));
+            let (metric, verdict, ratio) = (&found["metric"], &found["verdict"], number(found, "ratio"));
+            account.tell(&format!("{name}: {metric} {verdict} {ratio:.3}"));
         }
         called += usize::from(!wrong.is_empty());
     }
-    let (low, high) = share(called, SAME);
-    account.tell(&format!(
-        "{called} of {SAME} reports call two arms different that are the same: {:.1} % ({:.1}\u{2013}{:.1} %; at most 17 may)",
-        100.0 * called as f64 / SAME as f64,
-        100.0 * low,
-        100.0 * high
-    ));
+    account.tell(&format!("{}; at most 17 may)", called_different(called, SAME)));
     Ok(())
 }
 
 /// Exact 95 % interval of a proportion (Clopper and Pearson 1934): all proportions for which neither tail is
 /// rarer than 2.5 %.
-pub(super) fn share(count: usize, of: usize) -> (f64, f64) {
-    // Probability of at most `most` of them.
-    let up_to = |most: usize, share: f64| {
-        let (mut term, mut sum) = ((1.0 - share).powi(of as i32), 0.0);
-        for number in 0..=most {
-            sum += term;
-            term *= (of - number) as f64 / (number + 1) as f64 * share / (1.0 - share);
-        }
-        sum
-    };
+fn share(count: usize, of: usize) -> (f64, f64) {
     // A function that decreases with the proportion has one root.
     let root = |falls: &dyn Fn(f64) -> f64| {
         let (mut low, mut high) = (0.0, 1.0);
@@ -170,46 +199,46 @@ pub(super) fn share(count: usize, of: usize) -> (f64, f64) {
         }
         low
     };
-    let low = if count == 0 { 0.0 } else { root(&|share| up_to(count - 1, share) - 0.975) };
-    let high = if count == of { 1.0 } else { root(&|share| up_to(count, share) - 0.025) };
+    let low = if count == 0 { 0.0 } else { root(&|share| at_most(count - 1, of, share) - 0.975) };
+    let high = if count == of { 1.0 } else { root(&|share| at_most(count, of, share) - 0.025) };
     (low, high)
 }
 
-/// Runs of two equal arms, one of which has a server that works longer.
-struct Longer {
-    runs: usize,
-    /// Work per request in the other arm. For 10 % more, it must be most of the request's time.
-    work: &'static str,
-    /// How much longer it works.
-    by: &'static str,
-    budget: &'static str,
-    margin: &'static str,
-    /// Number of runs that must call it slower.
-    wanted: usize,
+/// Probability of at most `most` of `of`, each with the probability `share`.
+fn at_most(most: usize, of: usize, share: f64) -> f64 {
+    let (mut term, mut sum) = ((1.0 - share).powi(of as i32), 0.0);
+    for number in 0..=most {
+        sum += term;
+        term *= (of - number) as f64 / (number + 1) as f64 * share / (1.0 - share);
+    }
+    sum
 }
 
 pub(super) fn slowed(account: &mut Account<'_>) -> anyhow::Result<()> {
-    longer(account, &Longer { runs: 50, work: "300us", by: "10%", budget: "10s", margin: "2%", wanted: 45 })
+    longer(account, 50, "300us", "10%", "--budget 10s --margin 2%", 45)
 }
 
 pub(super) fn known(account: &mut Account<'_>) -> anyhow::Result<()> {
-    longer(account, &Longer { runs: 10, work: "100us", by: "3%", budget: "20s", margin: "0.01%", wanted: 9 })
+    longer(account, 10, "100us", "3%", "--budget 20s --margin 0.01%", 9)
 }
 
-fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
+/// Runs of two equal arms, one of which has a server that works longer, `by` a part of its work per request: for 10 % more,
+/// that must be most of the request's time. `wanted` of the runs must call it slower.
+fn longer(
+    account: &mut Account<'_>,
+    runs: usize,
+    work: &str,
+    by: &str,
+    more: &str,
+    wanted: usize,
+) -> anyhow::Result<()> {
     let program = crate::release_program()?;
-    let Longer { runs, work, by, budget, margin, wanted } = asked;
     let mut right = 0;
-    for number in 1..=*runs {
-        let seed = number.to_string();
+    for number in 1..=runs {
         // Waking CPUs would take longer than the work of a request.
-        let words = ["bench", "raw", "--awake", "--transports", "unix,unix", "--work", work, "--longer", by];
-        let more = ["--until-decided", "--budget", budget, "--margin", margin, "--seed", &seed];
-        let report = report(&program, &[&words[..], &more[..]].concat())?;
-        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-        let found =
-            comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
-        account.tell(&format!("run {number}: {}: {}", in_words(found), found["verdict"]));
+        let words = format!("--awake --work {work} --longer {by} {more}");
+        let found = longer_arm(&program, &words, number)?;
+        account.tell(&format!("run {number}: {}: {}", in_words(&found), found["verdict"]));
         right += usize::from(found["verdict"] == "slower");
     }
     account.tell(&format!(
@@ -218,19 +247,19 @@ fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A ratio with its interval.
-pub(super) fn in_words(found: &Value) -> String {
-    let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-    let (ratio, low, high) = (number("ratio"), number("ci_low"), number("ci_high"));
-    format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
+/// How an arm that works longer compares with an equal one in its mean latency, once that is decided or the budget is over.
+pub(super) fn longer_arm(program: &Path, options: &str, seed: usize) -> anyhow::Result<Value> {
+    let words = format!("bench raw --transports unix,unix --until-decided --seed {seed} {options}");
+    let report = report(program, &words.split(' ').collect::<Vec<_>>())?;
+    comparison(&report, "latency_mean").cloned()
 }
 
-/// Workloads and connections for both programs.
 const QUESTIONS: [(&str, &[u32]); 4] =
     [("raw", &[1, 64]), ("redis", &[1, 8, 64]), ("mysql", &[1, 8, 64]), ("postgres", &[1, 8, 64])];
 
 /// Budgets in seconds, the longest first.
 const BUDGETS: [u32; 5] = [60, 30, 15, 8, 4];
+const LONGEST_S: f64 = BUDGETS[0] as f64;
 
 pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
     let before =
@@ -240,30 +269,23 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
     let mut ratios = Vec::new();
     for (workload, levels) in QUESTIONS {
         for connections in levels {
-            let connections = connections.to_string();
-            let words = ["bench", workload, "--connections", &connections];
+            let words = format!("bench {workload} --connections {connections}");
             // An earlier program stops when its intervals are narrow or its budget ends: find the shortest
             // budget that decides.
             let mut earlier = None;
             for budget in BUDGETS {
-                match decided(&before, &words, &["--budget", &format!("{budget}s")])? {
-                    Some(seconds) => earlier = Some(seconds),
-                    None => break,
+                let decided = seconds_to_decide(&before, &format!("{words} --budget {budget}s"))?;
+                if decided.is_none() {
+                    break;
                 }
+                earlier = decided;
             }
-            let until = ["--until-decided", "--budget", "60s"];
-            let plain = decided(&now, &words, &[&until[..], &["--awake=no"]].concat())?;
-            let awake = decided(&now, &words, &[&until[..], &["--awake"]].concat())?;
-            let longest = f64::from(BUDGETS[0]);
-            let in_seconds =
-                |seconds: Option<f64>| seconds.map_or(format!("over {longest:.0}"), |it| format!("{it:.1}"));
-            account.tell(&format!(
-                "{workload}, {connections} | {} | {} | {}",
-                in_seconds(earlier),
-                in_seconds(plain),
-                in_seconds(awake)
-            ));
-            ratios.push(earlier.unwrap_or(longest) / plain.unwrap_or(longest));
+            let until = format!("{words} --until-decided --budget 60s");
+            let plain = seconds_to_decide(&now, &format!("{until} --awake=no"))?;
+            let awake = seconds_to_decide(&now, &format!("{until} --awake"))?;
+            let [theirs, ours, ours_awake] = [earlier, plain, awake].map(in_seconds);
+            account.tell(&format!("{workload}, {connections} | {theirs} | {ours} | {ours_awake}"));
+            ratios.push(earlier.unwrap_or(LONGEST_S) / plain.unwrap_or(LONGEST_S));
         }
     }
     ratios.sort_by(f64::total_cmp);
@@ -276,14 +298,17 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn in_seconds(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| format!("over {LONGEST_S:.0}"), |seconds| format!("{seconds:.1}"))
+}
+
 /// Time until the program has a verdict on the mean latency, in seconds; `None` without a verdict.
-fn decided(program: &Path, words: &[&str], more: &[&str]) -> anyhow::Result<Option<f64>> {
+fn seconds_to_decide(program: &Path, words: &str) -> anyhow::Result<Option<f64>> {
     let begun = Instant::now();
-    let report = report(program, &[words, more].concat())?;
+    let report = report(program, &words.split(' ').collect::<Vec<_>>())?;
     let seconds = begun.elapsed().as_secs_f64();
-    let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-    let found = comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
-    Ok((found["verdict"] != "inconclusive").then_some(seconds))
+    let is_decided = is_decided(comparison(&report, "latency_mean")?);
+    Ok(is_decided.then_some(seconds))
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use super::{Release, template, tree};
-use crate::files::names;
-use crate::{bytes, date, succeed, tar, text};
+use crate::names;
+use crate::process::{bytes, date, sha256, succeed, tar, text};
 
 const DOCUMENTS: &str = "usr/share/doc/samehost";
 
@@ -153,24 +153,26 @@ pub(super) fn build_rpm(release: &Release<'_>) -> anyhow::Result<PathBuf> {
 /// The list of files in the words of a spec, with the folders that only this package has: rpm leaves others behind.
 fn files(root: &Path) -> anyhow::Result<String> {
     let files = tree::files(root)?;
-    let folders: BTreeSet<&Path> = files
-        .iter()
-        .flat_map(|file| file.ancestors().skip(1))
-        .filter(|folder| folder.components().any(|part| part.as_os_str() == "samehost"))
-        .collect();
-    let line = |name: &PathBuf| {
-        let name = name.display();
-        match name.to_string() {
-            text if text.starts_with("usr/share/licenses") => format!("%license /{text}"),
-            text if text.starts_with("usr/share/doc") => format!("%doc /{text}"),
-            text => format!("/{text}"),
+    let mut folders = BTreeSet::new();
+    for folder in files.iter().flat_map(|file| file.ancestors().skip(1)) {
+        if folder.components().any(|part| part.as_os_str() == "samehost") {
+            folders.insert(folder);
         }
-    };
-    let folders = folders.iter().map(|folder| format!("%dir /{}", folder.display()));
-    Ok(folders.chain(files.iter().map(line)).collect::<Vec<_>>().join("\n"))
+    }
+    let mut lines: Vec<String> = folders.iter().map(|folder| format!("%dir /{}", folder.display())).collect();
+    for file in &files {
+        let kind = if file.starts_with("usr/share/licenses") {
+            "%license "
+        } else if file.starts_with("usr/share/doc") {
+            "%doc "
+        } else {
+            ""
+        };
+        lines.push(format!("{kind}/{}", file.display()));
+    }
+    Ok(lines.join("\n"))
 }
 
-/// Folder of the licences.
 const LICENCES: &str = "usr/share/licenses/samehost";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -187,7 +189,7 @@ pub(super) fn build_image(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     tree::settle(&root, release.epoch)?;
     let layer = folder.path().join("layer.tar");
     archive(release, &root, &layer)?;
-    let unpacked = sum(&layer)?;
+    let unpacked = sha256(&layer)?;
     tree::zip(std::slice::from_ref(&layer))?;
     let layout = folder.path().join("layout");
     let layer = blob(&layout, LAYER, &fs::read(folder.path().join("layer.tar.gz"))?)?;
@@ -206,7 +208,6 @@ pub(super) fn build_image(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Everything in a folder, by name, of root.
 fn archive(release: &Release<'_>, folder: &Path, path: &Path) -> anyhow::Result<()> {
     succeed(tar(path, release.epoch).arg("--directory").arg(folder).args(names(folder)?))
 }
@@ -235,13 +236,7 @@ fn config(release: &Release<'_>, unpacked: &str) -> anyhow::Result<Value> {
 /// Stores bytes under their sum, and describes them.
 fn blob(layout: &Path, kind: &str, bytes: &[u8]) -> anyhow::Result<Value> {
     let path = tree::write(layout, "blobs/sha256/new", bytes)?;
-    let sum = sum(&path)?;
+    let sum = sha256(&path)?;
     fs::rename(&path, path.with_file_name(&sum))?;
     Ok(json!({ "mediaType": kind, "digest": format!("sha256:{sum}"), "size": bytes.len() }))
-}
-
-/// SHA-256 of a file, in hexadecimal.
-fn sum(path: &Path) -> anyhow::Result<String> {
-    let line = text(Command::new("sha256sum").arg("--binary").arg(path))?;
-    line.split(' ').next().map(str::to_owned).context("sha256sum printed nothing")
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use super::{Release, template};
-use crate::bytes;
+use crate::process::{bytes, text};
 
 /// Files of `packaging/`, and the folders that they are installed in.
 const AS_THEY_ARE: [(&str, &str); 7] = [
@@ -23,7 +23,6 @@ const AS_THEY_ARE: [(&str, &str); 7] = [
     ("kubernetes/kubectl-samehost", "usr/share/samehost/kubernetes"),
 ];
 
-/// Writes a file below `root`, with the folders above it.
 pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
     let path = root.join(name);
     let above = path.parent().unwrap_or(root);
@@ -32,7 +31,7 @@ pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyho
     Ok(path)
 }
 
-/// Copies the program, without its symbols.
+/// Copies the program into `usr/bin` below `root`, without its symbols.
 pub(super) fn program(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
     let program = fs::read(release.binary).with_context(|| release.binary.display().to_string())?;
     let path = write(root, "usr/bin/samehost", program)?;
@@ -61,7 +60,6 @@ pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::R
     Ok(())
 }
 
-/// Manual pages, and completions for shells, as the program writes them.
 pub(super) fn manual(speaker: &Path, pages: &Path, completions: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     fs::create_dir_all(pages)?;
     bytes(Command::new(speaker).arg("man").arg(pages))?;
@@ -116,7 +114,6 @@ pub(super) fn settle(root: &Path, epoch: u64) -> anyhow::Result<()> {
 }
 
 // What a package must know of a program: its processor, whether it needs libraries, whether it still has symbols.
-// Reads the header of ELF (System V ABI, chapter 4); 64 bits, little-endian.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
@@ -156,47 +153,17 @@ impl Elf {
     }
 }
 
-/// Type of the program header that names the interpreter (`PT_INTERP`).
-const INTERPRETER: u32 = 3;
-/// Type of the section with symbols (`SHT_SYMTAB`).
-const SYMBOLS: u32 = 2;
-
+/// Asks readelf(1), of binutils, about a program.
 pub(super) fn read_elf(path: &Path) -> anyhow::Result<Elf> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    parse(&bytes).with_context(|| format!("{} is not a program for Linux", path.display()))
-}
-
-fn parse(bytes: &[u8]) -> anyhow::Result<Elf> {
-    // Class 2: 64 bits; data 1: little-endian.
-    ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "not a 64-bit little-endian ELF file");
-    let machine = match number(bytes, 18, 2)? {
-        62 => Machine::X86_64,
-        183 => Machine::Aarch64,
+    let mut readelf = Command::new("readelf");
+    readelf.args(["--wide", "--file-header", "--program-headers", "--sections"]).env("LC_ALL", "C");
+    let headers =
+        text(readelf.arg(path)).with_context(|| format!("{} is not a program for Linux", path.display()))?;
+    let machine = headers.lines().find_map(|line| line.trim().strip_prefix("Machine:"));
+    let machine = match machine.unwrap_or_default().trim() {
+        "Advanced Micro Devices X86-64" => Machine::X86_64,
+        "AArch64" => Machine::Aarch64,
         other => bail!("no package is made for ELF machine {other}"),
     };
-    // Offset, size of an entry, and number of entries.
-    let programs = (number(bytes, 32, 8)?, number(bytes, 54, 2)?, number(bytes, 56, 2)?);
-    let sections = (number(bytes, 40, 8)?, number(bytes, 58, 2)?, number(bytes, 60, 2)?);
-    Ok(Elf {
-        machine,
-        is_static: !has(bytes, programs, 0, INTERPRETER)?,
-        has_symbols: has(bytes, sections, 4, SYMBOLS)?,
-    })
-}
-
-/// Whether an entry of a table has this type, which stands `at` bytes into it.
-fn has(bytes: &[u8], table: (u64, u64, u64), at: u64, wanted: u32) -> anyhow::Result<bool> {
-    let (start, size, count) = table;
-    for entry in 0..count {
-        if number(bytes, start + entry * size + at, 4)? == u64::from(wanted) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn number(bytes: &[u8], at: u64, length: usize) -> anyhow::Result<u64> {
-    let at = usize::try_from(at)?;
-    let part = bytes.get(at..at + length).context("it is cut off")?;
-    Ok(part.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    Ok(Elf { machine, is_static: !headers.contains(" INTERP "), has_symbols: headers.contains(" .symtab ") })
 }

@@ -34,7 +34,6 @@ fn collect(folder: &Path, pages: &mut Vec<PathBuf>) {
     pages.sort();
 }
 
-/// Values of an attribute in a page.
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let begin = format!(" {attribute}=\"");
     page.split(begin.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()

@@ -10,7 +10,7 @@ use samehost_bench::workloads::workload;
 use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
 use samehost_model::{Question, Report, Stopping};
 
-use super::parts::{Part, PartLine};
+use super::parts::Part;
 use super::race::Leg;
 use crate::exit::in_full;
 use crate::progress::Watcher;
@@ -28,26 +28,21 @@ const FEW_BLOCKS: u32 = 5;
 /// Minimum time for which any part can be planned.
 const LEAST_TIME: Duration = Duration::from_secs(5);
 
-/// Time for a part.
 pub enum Spend {
-    /// All of this time.
     All(Duration),
-    /// All of this time, which is short: in trials of the part's length.
+    /// All of a time that is short: in trials of the part's length.
     Hastily(Duration),
     /// Until the part's rows are decided, at most this time.
     Until {
         time: Duration,
         /// Number of open rows in other parts.
         others: u32,
-        /// Earlier result, which is continued.
         earlier: Option<Arc<Report>>,
     },
 }
 
 pub struct Bench {
-    /// Seed of the order of trials.
     pub seed: u64,
-    /// Set when the user interrupts.
     pub interrupted: Arc<AtomicBool>,
     pub quiet: bool,
     /// When all measurements end, for the progress line.
@@ -112,7 +107,6 @@ impl Bench {
         }
     }
 
-    /// The measurement request for a part.
     fn request(&self, part: &Part, spend: Spend) -> anyhow::Result<(&'static dyn Workload, Request)> {
         let workload = workload(part.workload)
             .ok_or_else(|| BenchError::Usage(format!("no workload is called {}", part.workload)))?;
@@ -157,9 +151,10 @@ fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>)
         }
         Spend::Until { time, others, earlier } => (time, others, earlier),
     };
-    let question =
-        |line: &PartLine| Question { metric: line.metric.to_owned(), connections: line.connections };
-    let asked: Vec<Question> = part.lines.iter().filter(|line| line.is_asked()).map(question).collect();
+    let mut asked = Vec::new();
+    for line in part.lines.iter().filter(|line| line.is_asked()) {
+        asked.push(Question { metric: line.metric.to_owned(), connections: line.connections });
+    }
     // Rows that depend on the scheduler need no verdict.
     let is_asked = !asked.is_empty();
     let stop = StopOptions {

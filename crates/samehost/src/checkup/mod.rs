@@ -7,6 +7,7 @@ pub mod race;
 mod worth;
 
 use std::ops::RangeInclusive;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use samehost_model::{Grade, Report, metric};
 use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured, Timed};
 use samehost_system::nowhere;
+use serde_json::Value;
 
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
@@ -40,7 +42,7 @@ const AT_WORK_PERCENT: f64 = 25.0;
 /// scattered less with 50 or 75 ms, and had so many blocks less that no more rows were decided in a checkup (six with, 9 to 13 of
 /// 16 rows; five without, 10 to 14). On a quiet machine blocks limit a decision, not their length, so that the others' are shorter there.
 const LONGER: u32 = 2;
-/// How long the traffic of running programs is observed.
+/// For which the traffic of running programs is observed, before the first server of ours starts.
 const OBSERVED: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,48 +53,47 @@ pub enum Rows {
 
 pub struct Checkup {
     pub legs: Vec<Leg>,
-    /// Measurement of another congestion control.
+    /// Measurement of the remedy of a slow loopback.
     cured: Option<(Part, Report)>,
-    /// Running servers, and how to measure them.
     pub neighbours: Vec<Neighbour>,
-    /// Failed measurements and hints.
+    /// What failed, and hints.
     pub notes: Vec<String>,
-    /// Recommended actions, best first.
     pub worth: Vec<Worth>,
-    /// Summary of what runs on this machine.
     pub here: String,
     pub is_interrupted: bool,
 }
 
 impl Checkup {
-    /// All reports with their labels.
     pub fn reports(&self) -> Vec<(&str, &Report)> {
-        let legs = self.legs.iter().filter_map(|leg| Some((label(&leg.part), leg.report.as_ref()?)));
-        legs.chain(self.cured.iter().map(|(part, report)| (label(part), report))).collect()
+        let mut reports = Vec::new();
+        for leg in &self.legs {
+            reports.extend(leg.report.as_ref().map(|report| (label(&leg.part), report)));
+        }
+        reports.extend(self.cured.iter().map(|(part, report)| (label(part), report)));
+        reports
     }
 }
 
-/// When the checkup ends.
+/// When the checkup ends: in any case, and where enough rows are decided by then.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// In any case.
     pub last: Instant,
-    /// Where enough rows are decided.
     pub with_enough: Instant,
 }
 
 /// Budgets that a checkup takes.
 pub const BUDGETS: RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
-/// What a server takes that was left out, with its start, about.
+/// What one more server takes, its start included, about.
 const OF_A_SERVER: Duration = Duration::from_secs(10);
 
 /// Names the servers for which no time was left.
 fn without(names: &[&str], budget: Duration) -> Option<String> {
+    if names.is_empty() {
+        return None;
+    }
     let minutes = minutes_for(budget, names.len());
     let names = names.join(", ");
-    (!names.is_empty()).then(|| {
-        format!("Not measured, as the time was over: {names}. Give it more: samehost --budget {minutes}m.")
-    })
+    Some(format!("Not measured, as the time was over: {names}. Give it more: samehost --budget {minutes}m."))
 }
 
 /// Minutes of a checkup that has this budget and room for so many servers more, at most as many as it takes.
@@ -101,7 +102,12 @@ fn minutes_for(budget: Duration, servers: usize) -> u64 {
     wanted.as_secs().div_ceil(60)
 }
 
-/// Scans the machine, measures every part until a deadline, and shows rows as they are decided.
+/// Scans the machine, measures every part until a deadline, and shows rows as they are decided: `show` is called after each
+/// measurement, and once at the end with [`Rows::All`].
+///
+/// # Errors
+/// Only what `show` returns, and what keeps a built-in server from being measured. An installed server that fails is named
+/// in the notes, and so is the remedy of a slow loopback.
 pub fn run(
     bench: &Bench,
     deadlines: Deadlines,
@@ -133,18 +139,14 @@ pub fn run(
     show(&findings(&legs), Rows::All)?;
 
     let mut notes: Vec<String> = without(&without_time, budget).into_iter().collect();
-    notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| match workload.checkup() {
-        Some(CheckupEntry::Hints(hints)) => hints(),
-        _ => Vec::new(),
-    }));
+    for workload in samehost_bench::workloads::WORKLOADS {
+        if let Some(CheckupEntry::Hints(hints)) = workload.checkup() {
+            notes.extend(hints());
+        }
+    }
     notes.extend(failed);
     // Last, because the comparison of transports is more important.
-    let cured = cure_part.filter(|_| !bench.is_interrupted()).and_then(|part| {
-        let made = bench.measure(&part, Spend::Hastily(CURE_TIME));
-        let failed =
-            |error| format!("What CUBIC would bring here could not be measured: {}.", in_full(&error));
-        made.map_err(|error| notes.push(failed(error))).ok().map(|report| (part, report))
-    });
+    let cured = measure_cure(bench, cure_part, &mut notes);
     let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
     let (here, mut worth) = priced(looked, &legs);
     match cure {
@@ -155,6 +157,21 @@ pub fn run(
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
+}
+
+/// Measures the remedy of a slow loopback, if there is one and nobody interrupted; a failure becomes a note.
+fn measure_cure(bench: &Bench, part: Option<Part>, notes: &mut Vec<String>) -> Option<(Part, Report)> {
+    let part = part?;
+    if bench.is_interrupted() {
+        return None;
+    }
+    match bench.measure(&part, Spend::Hastily(CURE_TIME)) {
+        Ok(report) => Some((part, report)),
+        Err(error) => {
+            notes.push(format!("What CUBIC would bring here could not be measured: {}.", in_full(&error)));
+            None
+        }
+    }
 }
 
 /// A part's turn; the first part's says whether the machine is at work.
@@ -169,11 +186,13 @@ fn turn(
         adapt(&mut leg.part, *is_at_work == Some(true));
     }
     bench.go_on(leg, open, time, failed)?;
-    *is_at_work = is_at_work.or_else(|| leg.report.as_ref().map(is_beside_others));
+    if is_at_work.is_none() {
+        *is_at_work = leg.report.as_ref().map(is_beside_others);
+    }
     Ok(())
 }
 
-/// Adapts the trials of a part with an installed server to what else the machine does.
+/// Adapts the length of the trials of a part with an installed server to what else the machine does.
 fn adapt(part: &mut Part, is_at_work: bool) {
     match (is_at_work, part.is_undivided) {
         (true, true) => part.trial *= LONGER,
@@ -194,8 +213,14 @@ fn begin_ahead(legs: &[Leg]) -> Vec<Ahead> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
-    let kinds = legs.iter().filter_map(|leg| Some(server_kind(workload(leg.part.workload)?)?.kind));
-    kinds.filter_map(|kind| private_servers::begin_ahead(kind, &program)?.ok()).collect()
+    let mut ahead = Vec::new();
+    for leg in legs {
+        let Some(server) = workload(leg.part.workload).and_then(server_kind) else { continue };
+        if let Some(Ok(made)) = private_servers::begin_ahead(server.kind, &program) {
+            ahead.push(made);
+        }
+    }
+    ahead
 }
 
 /// Scans the machine and briefly observes its traffic, before any program of ours runs; `None` if that fails.
@@ -233,51 +258,51 @@ fn measured_alone(legs: &[Leg], kinds: &[FindingKind], metric: &str) -> Vec<Meas
 /// What a report measured of a metric, unless something bars it: a price rests on intervals that carry it.
 fn measured(report: &Report, metric: &str) -> Option<Measured> {
     let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
-    (comparison.grade() != Grade::Barred).then(|| Measured::in_report(report, metric))?
+    if comparison.grade() == Grade::Barred {
+        return None;
+    }
+    Measured::in_report(report, metric)
 }
 
 /// Whether `samehost switch SERVICE --dry-run` has a plan. Asked of the program itself, as a user would.
 fn can_switch(service: &str) -> bool {
-    let asked = std::env::current_exe().and_then(|program| {
-        std::process::Command::new(program)
-            .args(["switch", service, "--dry-run", "--json"])
-            .stdin(nowhere())
-            .output()
-    });
-    let plan = asked.ok().and_then(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).ok());
-    plan.is_some_and(|plan| plan["outcome"] == "planned")
+    let Ok(program) = std::env::current_exe() else { return false };
+    let mut asked = Command::new(program);
+    asked.args(["switch", service, "--dry-run", "--json"]).stdin(nowhere());
+    let Ok(output) = asked.output() else { return false };
+    let Ok(plan) = serde_json::from_slice::<Value>(&output.stdout) else { return false };
+    plan["outcome"] == "planned"
 }
 
 /// Adjusts the verdicts of all rows as one family instead of per report. Rows not measured yet are included.
 fn judge_together(legs: &mut [Leg]) {
-    let rows: Vec<(usize, usize)> = legs
-        .iter()
-        .filter(|leg| leg.report.is_some())
-        .enumerate()
-        .flat_map(|(place, leg)| leg.rows().map(move |(row, _)| (place, row)))
-        .collect();
+    let mut rows = Vec::new();
+    for (place, leg) in legs.iter().filter(|leg| leg.report.is_some()).enumerate() {
+        rows.extend(leg.rows().map(|(row, _)| (place, row)));
+    }
     let all: usize = legs.iter().map(Leg::asked).sum();
     let mut reports: Vec<&mut Report> = legs.iter_mut().filter_map(|leg| leg.report.as_mut()).collect();
     samehost_analysis::judge_rows(&mut reports, &rows, (all - rows.len().min(all)) as u32);
 }
 
-/// Rows of the table, with their labels.
+/// The rows of the table that were measured so far.
 pub fn findings(legs: &[Leg]) -> Vec<Finding<'_>> {
-    legs.iter()
-        .filter_map(|leg| Some((&leg.part.lines, leg.report.as_ref()?)))
-        .flat_map(|(lines, report)| {
-            lines.iter().map(move |line| Finding {
+    let mut findings = Vec::new();
+    for leg in legs {
+        let Some(report) = &leg.report else { continue };
+        for line in &leg.part.lines {
+            findings.push(Finding {
                 label: &line.label,
                 report,
                 metric: line.metric,
                 connections: line.connections,
                 kind: line.kind,
-            })
-        })
-        .collect()
+            });
+        }
+    }
+    findings
 }
 
-/// Label of a part.
 fn label(part: &Part) -> &str {
     match part.lines.as_slice() {
         [line] => &line.label,

@@ -8,28 +8,25 @@ use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
 use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, MANY, Workload, defaults};
-use samehost_bench::workloads::WORKLOADS;
+use samehost_bench::workloads::{WORKLOADS, workload};
 use samehost_model::{Endpoint, Placement, Transport, metric};
 use samehost_report::FindingKind;
 use samehost_services::{Kind, Protocol};
 
+/// What is measured in one go, and the lines of the table that it provides.
 #[derive(Clone)]
 pub struct Part {
-    /// Name of the workload.
     pub workload: &'static str,
-    /// Parameters that differ from their defaults.
     pub parameters: Vec<(&'static str, String)>,
-    /// Connections; empty for the workload's default.
+    /// Empty for the workload's default.
     pub connections: Vec<u32>,
-    /// Message size in bytes.
+    /// Of a message, in bytes.
     pub size: Option<u64>,
-    /// Placement of client and server; `None` for the default.
     pub placement: Option<Placement>,
-    /// Transports; empty for the workload's first two.
+    /// Empty for the workload's first two.
     pub transports: Vec<Transport>,
-    /// Congestion controls, set by the routes of a private network; empty for the machine's own.
+    /// Set by the routes of a private network; empty for the machine's own.
     pub congestion: Vec<String>,
-    /// Lines of the table that this part provides.
     pub lines: Vec<PartLine>,
     /// Whether it starts an installed server, whose failure does not fail the checkup.
     pub installed: bool,
@@ -40,7 +37,7 @@ pub struct Part {
     /// Whether the baseline also runs against itself. Two parts, one for a time and one for CPU time, suffice
     /// to detect spurious differences on this machine; the others use the time for their own rows.
     pub control: bool,
-    /// Time of an arm in a block.
+    /// Of an arm, in a block.
     pub trial: Duration,
 }
 
@@ -66,31 +63,30 @@ impl Part {
 
     /// Own parameters, and defaults for all others.
     pub fn all_parameters(&self, workload: &dyn Workload) -> Parameters {
-        let own = self.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        defaults(workload).into_iter().chain(own).collect()
+        let mut all = defaults(workload);
+        for (name, value) in &self.parameters {
+            all.insert((*name).to_owned(), value.clone());
+        }
+        all
     }
 }
 
 impl PartLine {
-    /// Whether the line needs a verdict.
     pub fn is_asked(&self) -> bool {
         self.kind != FindingKind::Scheduler
     }
 }
 
-/// A line of the checkup's table.
 #[derive(Clone)]
 pub struct PartLine {
-    /// Label in plain words.
     pub label: String,
     pub kind: FindingKind,
-    /// Metric that is shown.
     pub metric: &'static str,
     /// Connections of the point that is shown; `None` if there is only one point.
     pub connections: Option<u32>,
 }
 
-/// Six slices of a stream.
+/// Trial of a stream: six slices.
 pub const BULK_TRIAL: Duration = Duration::from_millis(60);
 
 fn part(
@@ -120,7 +116,6 @@ fn part(
     }
 }
 
-/// Parts that use only built-in servers.
 fn built_in() -> Vec<Part> {
     let one = ("one request and its reply", FindingKind::RoundTrip);
     let free = ("  without CPU pinning", FindingKind::Scheduler);
@@ -136,7 +131,7 @@ fn built_in() -> Vec<Part> {
     ]
 }
 
-/// Part for an installed server.
+/// The part for the installed server of a workload: its time with one connection, and its CPU time with many.
 fn server(workload: &'static dyn Workload) -> Part {
     let (parameters, trial, many): (&[_], _, _) = match workload.checkup() {
         Some(CheckupEntry::Server { parameters, trial, many, .. }) => (parameters, trial, many),
@@ -150,7 +145,10 @@ fn server(workload: &'static dyn Workload) -> Part {
     };
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
     let part = Part { parameters: parameters.collect(), trial, ..Part::new(workload.name()) };
-    let configured = workload.configure(&part.all_parameters(workload)).ok();
+    let (starts_slowly, is_undivided) = match workload.configure(&part.all_parameters(workload)) {
+        Ok(with) => (matches!(with.starts(), Starts::InTurn(_)), with.most_sliced() == 0),
+        Err(_) => (false, false),
+    };
     Part {
         connections: vec![1, many],
         lines: vec![
@@ -158,8 +156,8 @@ fn server(workload: &'static dyn Workload) -> Part {
             line(&format!("CPU time, {many} at once"), metric::TOTAL_CPU_PER_OP.name, many),
         ],
         installed: true,
-        starts_slowly: configured.as_ref().is_some_and(|with| matches!(with.starts(), Starts::InTurn(_))),
-        is_undivided: configured.is_some_and(|with| with.most_sliced() == 0),
+        starts_slowly,
+        is_undivided,
         ..part
     }
 }
@@ -167,10 +165,12 @@ fn server(workload: &'static dyn Workload) -> Part {
 /// The measurement of connections to a private server of this kind that log in and ask once, where they can be measured.
 pub fn own_connections(kind: Kind, connections: u32) -> Option<Part> {
     let label = format!("what connections to a private {} cost here", kind.label());
-    let part = own(kind, label, connections, None)?;
-    let workload = samehost_bench::workloads::workload(part.workload)?;
-    has_parameter(workload, "connect").then_some(())?;
-    Some(Part { parameters: [part.parameters, vec![("connect", "per-query".to_owned())]].concat(), ..part })
+    let mut part = own(kind, label, connections, None)?;
+    if !has_parameter(workload(part.workload)?, "connect") {
+        return None;
+    }
+    part.parameters.push(("connect", "per-query".to_owned()));
+    Some(part)
 }
 
 /// The measurement of requests to a private server of this kind, where its program is installed. None for servers whose
@@ -189,11 +189,10 @@ fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> 
     if !matches!(protocol, Protocol::Mysql | Protocol::Postgres | Protocol::Redis | Protocol::Memcached) {
         return None;
     }
-    let mut suitable = WORKLOADS
-        .iter()
-        .copied()
-        .filter(|workload| server_kind(*workload).is_some_and(|server| server.is_like(kind)));
-    let workload = suitable.find(is_installed)?;
+    let is_suitable = |workload: &&'static dyn Workload| {
+        server_kind(*workload).is_some_and(|server| server.is_like(kind)) && is_installed(workload)
+    };
+    let workload = WORKLOADS.iter().copied().find(is_suitable)?;
     let mut part = server(workload);
     // MySQL and MariaDB are served by one workload.
     if has_parameter(workload, "server") {
@@ -206,7 +205,6 @@ fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> 
     Some(Part { connections: vec![connections], size, lines: vec![line], ..part })
 }
 
-/// The kind of server that a workload measures.
 pub(super) fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind> {
     match workload.checkup()? {
         CheckupEntry::Server { kind, .. } => Some(kind),
@@ -218,12 +216,11 @@ fn is_installed(workload: &&'static dyn Workload) -> bool {
     server_kind(*workload).is_some_and(|kind| (kind.find)().is_ok())
 }
 
-/// All parts: the built-in ones, and one for each installed server.
+/// The built-in parts, and one for each installed server.
 pub fn parts() -> Vec<Part> {
     with_servers(WORKLOADS.iter().copied().filter(is_installed))
 }
 
-/// Built-in parts and those of these servers; servers that start slowly come last.
 fn with_servers(servers: impl Iterator<Item = &'static dyn Workload>) -> Vec<Part> {
     let mut servers: Vec<Part> = servers.map(server).collect();
     servers.sort_by_key(|part| part.starts_slowly);
@@ -233,12 +230,10 @@ fn with_servers(servers: impl Iterator<Item = &'static dyn Workload>) -> Vec<Par
 /// Built-in parts and those of these servers, installed or not.
 #[cfg(test)]
 pub fn built_in_and(servers: &[&str]) -> Vec<Part> {
-    with_servers(servers.iter().filter_map(|name| samehost_bench::workloads::workload(name)))
+    with_servers(servers.iter().filter_map(|name| workload(name)))
 }
 
-/// A running server, and how to measure it.
 pub struct Neighbour {
-    /// Workload that would measure it.
     pub workload: &'static str,
     pub server: RunningServer,
     /// Sentences about what it is, where it listens, and what prevents a measurement.
@@ -247,7 +242,6 @@ pub struct Neighbour {
     pub line: String,
 }
 
-/// Running servers for which there is a workload.
 pub fn neighbours() -> Vec<Neighbour> {
     let mut found = Vec::new();
     for workload in WORKLOADS {
@@ -293,10 +287,11 @@ fn introduce(workload: &str, kind: &ServerKind, server: &RunningServer) -> (Stri
         ),
     };
     let is_measured = line.starts_with(&bench);
-    (if kind.login.is_empty() || !is_measured { about } else { format!("{about} {}", kind.login) }, line)
+    let about = if kind.login.is_empty() || !is_measured { about } else { format!("{about} {}", kind.login) };
+    (about, line)
 }
 
-/// Quotes a word for a shell if necessary.
+/// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     if word.chars().all(|c| c.is_ascii_alphanumeric() || "/:._-@%+=,".contains(c)) {
         return word.to_owned();
@@ -307,7 +302,6 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samehost_bench::workloads::workload;
 
     #[test]
     fn all_kinds_of_use_are_measured_and_each_server_at_two_points() {

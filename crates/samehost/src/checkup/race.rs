@@ -31,10 +31,9 @@ const LONGEST: Duration = Duration::from_secs(12);
 /// (docs/method.md §3a).
 const ENOUGH: f64 = 0.8;
 
-/// The time that is left.
+/// The time that is left in all, and where enough rows are decided.
 pub struct Left<'a> {
     pub in_all: &'a dyn Fn() -> Duration,
-    /// Where enough rows are decided.
     pub with_enough: &'a dyn Fn() -> Duration,
 }
 
@@ -47,12 +46,9 @@ impl Left<'_> {
     }
 }
 
-/// A part and its result so far.
 pub struct Leg {
     pub part: Part,
-    /// Result so far.
     pub report: Option<Report>,
-    /// Number of turns.
     pub begun: u32,
     /// What the start of its servers took in its last turn, about.
     start: Duration,
@@ -68,20 +64,23 @@ impl Leg {
 
     /// Rows measured so far, with their index among the report's comparisons.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Comparison)> {
-        self.report.iter().flat_map(|report| {
-            let asked = &report.head.plan.asked;
-            let all = report.analysis.comparisons.iter().enumerate();
-            all.filter(move |(_, found)| asked.iter().any(|row| row.is_about(&found.metric, &found.point)))
-        })
+        let mut rows = Vec::new();
+        if let Some(report) = &self.report {
+            for (index, found) in report.analysis.comparisons.iter().enumerate() {
+                if report.head.plan.asked.iter().any(|row| row.is_about(&found.metric, &found.point)) {
+                    rows.push((index, found));
+                }
+            }
+        }
+        rows.into_iter()
     }
 
-    /// Number of open rows.
+    /// Number of rows that need a verdict and have none.
     pub fn open(&self) -> u32 {
         let decided = self.rows().filter(|(_, row)| row.verdict.is_decided()).count();
         self.asked().saturating_sub(decided) as u32
     }
 
-    /// Number of lines that need a verdict.
     pub fn asked(&self) -> usize {
         self.part.lines.iter().filter(|line| line.is_asked()).count()
     }
@@ -94,8 +93,11 @@ impl Leg {
     fn needs_s(&self) -> Option<f64> {
         let needs = least_s(self.rows().map(|(_, row)| row));
         let is_of_few_starts = self.part.starts_slowly && self.begun == 1 && self.open() > 0;
-        let again = is_of_few_starts.then_some(self.given.as_secs_f64());
-        [needs, again].into_iter().flatten().min_by(f64::total_cmp)
+        if !is_of_few_starts {
+            return needs;
+        }
+        let again = self.given.as_secs_f64();
+        Some(needs.map_or(again, |needs| needs.min(again)))
     }
 
     /// Notes what a turn took that was to take `time` without the start; one that decided all rows may have ended early.
@@ -148,13 +150,21 @@ pub fn race<E>(
 /// turn that it had: one that was to be decided and was not has an estimate near the margin. Without this a proxy's time had six turns
 /// and 69 blocks beside a site, and MariaDB nine blocks.
 fn next(legs: &[Leg], left: Duration) -> Option<(usize, Duration)> {
-    let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < MOST_TURNS);
-    let possible = open.filter_map(|(place, leg)| {
-        let time = Duration::from_secs_f64(leg.needs_s()?).clamp(LEAST / 2, LONGEST / leg.begun) * leg.begun;
-        let for_it = left.checked_sub(leg.start).filter(|there_is| *there_is >= LEAST / 2)?;
-        Some((place, time.min(for_it), time + leg.start))
-    });
-    possible.min_by_key(|(.., takes)| *takes).map(|(place, time, _)| (place, time))
+    let mut next = None;
+    let mut least = Duration::MAX;
+    for (place, leg) in legs.iter().enumerate() {
+        let Some(needs_s) = leg.needs_s() else { continue };
+        let for_it = left.saturating_sub(leg.start);
+        if leg.begun >= MOST_TURNS || for_it < LEAST / 2 {
+            continue;
+        }
+        let time = Duration::from_secs_f64(needs_s).clamp(LEAST / 2, LONGEST / leg.begun) * leg.begun;
+        if time + leg.start < least {
+            least = time + leg.start;
+            next = Some((place, time.min(for_it)));
+        }
+    }
+    next
 }
 
 fn one<E>(

@@ -6,26 +6,24 @@ use std::time::Duration;
 
 use samehost_analysis::compare_arms;
 use samehost_model::scan::{Advice, Possible, Scan};
-use samehost_model::{Comparison, Report, Transport, Verdict, metric};
+use samehost_model::{Arm, Comparison, Report, Transport, Verdict, metric};
 use samehost_report::{part_in_percent, saving_in_short, undecided_in_words};
 
 use super::parts::{BULK_TRIAL, Part};
 
-/// Maximum number of recommendations; more would not be read.
+/// Most recommendations; more would not be read.
 pub const MOST: usize = 3;
-/// Minimum round trips a second of an active pair.
+/// Round trips per second from which on a pair is active.
 const AT_WORK: f64 = 1.0;
 
-/// A recommended action.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Worth {
-    /// Subject and benefit.
     pub about: String,
-    /// Command that performs the action, or investigates further.
+    /// Performs the action, or investigates further.
     pub command: String,
 }
 
-/// Summary of what runs on this machine.
+/// A sentence about what runs on this machine.
 pub fn here(scan: &Scan) -> String {
     let over_tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
     let over_unix = scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
@@ -68,7 +66,7 @@ pub fn worth_doing(scan: &Scan, can_switch: &dyn Fn(&str) -> bool) -> Vec<Worth>
     found
 }
 
-/// The most CPU time that it may save, in seconds a day.
+/// The most CPU time that a switch may save, in seconds a day.
 fn saved(advice: &Advice) -> f64 {
     advice.saving.map_or(0.0, |saving| saving.cpu_s_per_day.high)
 }
@@ -132,7 +130,6 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
 /// A note at the end is not worth a tenth of the checkup: in 4 s its interval was 1.01–1.29; in 1.5 s, two of five runs
 /// showed the gain that all five had.
 pub const CURE_TIME: Duration = Duration::from_millis(1800);
-/// Congestion control to which the remedy switches.
 const USUAL: &str = "cubic";
 /// Size of a write: large enough to show the difference, and realistic for databases and web servers.
 const SIZE: u64 = 512 * 1024;
@@ -150,7 +147,6 @@ pub fn cure_part(scan: &Scan) -> Option<Part> {
     })
 }
 
-/// What is to be said of the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cure {
     /// Remedy for each address; the first one includes the measured gain.
@@ -168,10 +164,10 @@ pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
 /// CUBIC's bandwidth ÷ that of the present congestion control.
 fn compared(report: &Report) -> Option<Comparison> {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.is(&metric::BANDWIDTH))?;
-    let over_tcp = || report.head.arms.iter().filter(|arm| arm.name == "tcp");
-    let now = over_tcp().next()?;
-    let usual =
-        over_tcp().find(|arm| arm.point.parameters.get("congestion").is_some_and(|name| name == USUAL))?;
+    let over_tcp: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.name == "tcp").collect();
+    let has_usual = |arm: &Arm| arm.point.parameters.get("congestion").is_some_and(|name| name == USUAL);
+    let now = over_tcp.first()?;
+    let usual = over_tcp.iter().find(|arm| has_usual(arm))?;
     compare_arms(report, metric, now, usual)
 }
 
@@ -179,7 +175,9 @@ fn cure_in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Opt
     let now = scan.slow_congestion.first()?;
     let name = now.congestion.to_uppercase();
     // A command is advised for a gain that matters at the least, not for one that may be.
-    if let Some(found) = measured.filter(|found| found.ci_low.is_none_or(|low| low <= 1.0 + margin)) {
+    if let Some(found) = measured
+        && found.ci_low.is_none_or(|low| low <= 1.0 + margin)
+    {
         let costs = match found.verdict {
             Verdict::Equivalent | Verdict::Slower => "that costs nothing here",
             Verdict::Faster | Verdict::Inconclusive => "no cost that matters was shown here",
@@ -190,8 +188,10 @@ fn cure_in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Opt
             gain(found, 2)
         )));
     }
-    let gain =
-        measured.map_or_else(|| "what that would bring was not measured".into(), |found| gain(found, 1));
+    let gain = match measured {
+        Some(found) => gain(found, 1),
+        None => "what that would bring was not measured".into(),
+    };
     let first = format!(
         "Connections to {} use {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost explain bbr says how to make it last and how to take it back):",
         now.address

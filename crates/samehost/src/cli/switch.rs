@@ -111,19 +111,19 @@ pub struct SwitchOptions {
     pub json: bool,
 }
 
-/// Parses a number of days such as `90d`.
+/// Reads a number of days, such as `90d`.
 fn days(text: &str) -> Result<u32, String> {
     let number = text.trim().strip_suffix('d').and_then(|number| number.parse().ok());
     number.ok_or_else(|| format!("`{text}` is not a number of days; write it as 90d"))
 }
 
-/// Parses a duration, or `0`.
 /// The codes that a person may pass.
 fn acceptable() -> impl TypedValueParser<Value = ObstacleCode> {
     let names = ObstacleCode::ACCEPTABLE.map(ObstacleCode::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<ObstacleCode>())
 }
 
+/// Reads a duration, or `0`.
 fn parse_confirm(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)

@@ -16,9 +16,9 @@ use samehost_run::{Map, Share};
 use super::WatchSwitchOptions;
 use super::{AtSignal, UnixOrTcp, parse_claim};
 use crate::exit;
-use crate::left_out::page_path;
 use crate::output::OutputOptions;
-use crate::since::{self, Since};
+use crate::scans::{Since, parse_length};
+use crate::wrong_use::page_path;
 
 #[derive(Args, Clone, Debug)]
 pub struct ScanOptions {
@@ -193,7 +193,7 @@ pub struct PruneOptions {
 }
 
 fn parse_age(text: &str) -> Result<SignedDuration, String> {
-    since::length(text).ok_or_else(|| "write a length of time: 30d, 2w or 12h".into())
+    parse_length(text).ok_or_else(|| "write a length of time: 30d, 2w or 12h".into())
 }
 
 // Options of `reproduce`.

@@ -5,9 +5,8 @@ use samehost_bench::BenchOutcome;
 use samehost_model::{Code, Warning};
 
 use crate::cli::Bench;
-use crate::consent::Consent;
 use crate::exit::{self, Ending};
-use crate::progress::Watcher;
+use crate::progress::{Consent, Watcher};
 use crate::request::request;
 use crate::storage::SamplesFile;
 use crate::{output, signals};

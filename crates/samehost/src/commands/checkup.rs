@@ -76,7 +76,6 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     Ok(if done.is_interrupted { Ending::Interrupted } else { Ending::Done })
 }
 
-/// Writes to standard output and flushes.
 fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     write(&mut bytes)?;
@@ -88,7 +87,6 @@ fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::R
 struct Table {
     is_shown: bool,
     is_begun: bool,
-    /// Number of rows shown so far.
     shown: usize,
 }
 
@@ -97,7 +95,6 @@ impl Table {
         Table { is_shown, is_begun: false, shown: 0 }
     }
 
-    /// Shows rows that can be shown and were not yet.
     fn show(&mut self, findings: &[Finding<'_>], rows: Rows) -> anyhow::Result<()> {
         if !self.is_shown {
             return Ok(());

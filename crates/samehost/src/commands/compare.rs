@@ -48,7 +48,9 @@ impl Gathered for Hosts {
     }
 }
 
-/// Which of many hosts differ, by the reports of a folder or of standard input.
+/// Compares each host with those that have its environment, not with the average: that would name every host with an old kernel.
+/// Reports carry no name of a host, as people publish them; it is the folder's or the file's, or a field of a line
+/// (docs/decisions/0102).
 fn compare_hosts(options: &CompareOptions) -> anyhow::Result<Ending> {
     if !has_hosts(&options.old) {
         let text =
@@ -81,16 +83,15 @@ fn compare_hosts(options: &CompareOptions) -> anyhow::Result<Ending> {
     Ok(if options.fail_on_slower && slower { Ending::Finding } else { Ending::Done })
 }
 
-// Reports of many hosts, of a folder or as lines of standard input: read one by one, by as many threads as there are CPUs.
-
-/// Longest report that is read.
+/// Longest report that is read, in bytes.
 const LONGEST: u64 = 256 << 20;
 /// Reports that could not be read and are named; the rest are counted.
 const MOST_NAMED: usize = 5;
 /// Bytes of lines that a thread takes at once.
 const BATCH: usize = 1 << 20;
 
-/// What keeps the little that is needed of each report.
+/// Keeps the little that is needed of each report of many hosts. Reports are read one by one, by as many threads as there are CPUs:
+/// each thread adds to a value of its own, and the values are merged at the end.
 pub(super) trait Gathered: Default + Send {
     fn add(&mut self, host: &str, report: &HostReport);
     fn merge(&mut self, other: Self);
@@ -101,7 +102,7 @@ pub(super) fn has_hosts(place: &Path) -> bool {
     place == Path::new("-") || place.is_dir()
 }
 
-/// Reads all reports of a place. Files that are not reports are left out with a warning.
+/// Reads all reports of a place. What is not a report is left out with a warning.
 pub(super) fn gather<T: Gathered>(place: &Path) -> anyhow::Result<T> {
     let (gathered, mut left_out) =
         if place == Path::new("-") { of_lines(io::stdin().lock())? } else { of_folder(place)? };
@@ -109,42 +110,46 @@ pub(super) fn gather<T: Gathered>(place: &Path) -> anyhow::Result<T> {
     for (_, line) in left_out.iter().take(MOST_NAMED) {
         output::complain(line);
     }
-    if let Some(more) = left_out.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
-        output::complain(&format!("left out: {more} more"));
+    if left_out.len() > MOST_NAMED {
+        output::complain(&format!("left out: {} more", left_out.len() - MOST_NAMED));
     }
     Ok(gathered)
 }
 
-/// The use of a place without a report.
 pub(super) fn no_report(place: &Path) -> anyhow::Error {
     WrongUse(format!("{}: no report; samehost bench … --json FILE writes one", place.display())).into()
 }
 
-/// What was not read, and why, by its place among all.
+/// Why a report was not read, and its number among all.
 type LeftOut = Vec<(usize, String)>;
 
-/// A line as kubectl's plugin writes it.
 #[derive(Deserialize)]
 struct OfNode {
     node: String,
     found: HostReport,
 }
 
-fn checked(report: HostReport) -> Result<HostReport, String> {
-    if report.schema == SCHEMA { Ok(report) } else { Err(format!("of format `{}`", report.schema)) }
+#[derive(Debug, thiserror::Error)]
+enum NoReport {
+    #[error("of format `{0}`")]
+    Format(String),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
 }
 
-fn parsed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+fn checked(report: HostReport) -> Result<HostReport, NoReport> {
+    if report.schema == SCHEMA { Ok(report) } else { Err(NoReport::Format(report.schema)) }
 }
 
 /// The report of a line, with the name of its host.
-fn of_line(line: &[u8], name: &str) -> Result<(String, HostReport), String> {
+fn of_line(line: &[u8], name: &str) -> Result<(String, HostReport), NoReport> {
     if line.starts_with(b"{\"node\":") {
-        let OfNode { node, found } = parsed(line)?;
+        let OfNode { node, found } = serde_json::from_slice(line)?;
         return Ok((node, checked(found)?));
     }
-    let report = checked(parsed(line)?)?;
+    let report = checked(serde_json::from_slice(line)?)?;
     Ok((report.host_name.clone().unwrap_or_else(|| name.to_owned()), report))
 }
 
@@ -156,7 +161,6 @@ struct Batch {
     bytes: Vec<u8>,
 }
 
-/// Fills a batch. Empty at the end.
 fn next_batch(input: &mut impl BufRead, first: usize) -> anyhow::Result<Batch> {
     let mut batch = Batch { first, ..Batch::default() };
     while batch.bytes.len() < BATCH {
@@ -240,11 +244,10 @@ fn merged<T: Gathered>(workers: Vec<thread::ScopedJoinHandle<'_, (T, LeftOut)>>)
     (gathered, left_out)
 }
 
-fn read_file(path: &Path) -> Result<HostReport, String> {
+fn read_file(path: &Path) -> Result<HostReport, NoReport> {
     let mut bytes = Vec::new();
-    let file = samehost_system::open::regular(path).map_err(|error| error.to_string())?;
-    file.take(LONGEST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    checked(parsed(&bytes)?)
+    samehost_system::open::regular(path)?.take(LONGEST).read_to_end(&mut bytes)?;
+    checked(serde_json::from_slice(&bytes)?)
 }
 
 /// The files of a folder with the names of their hosts: `web1.json`, and `web1/anything.json`.

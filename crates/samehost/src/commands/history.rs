@@ -134,7 +134,6 @@ impl Gathered for Histories {
     }
 }
 
-/// The runs of many hosts, and whether the newest of each differs from its earlier ones.
 fn history_hosts(place: &Path, options: &HistoryOptions) -> anyhow::Result<Ending> {
     let found = gather::<Histories>(place)?.in_order();
     if found.reports == 0 {
@@ -156,15 +155,13 @@ fn history_hosts(place: &Path, options: &HistoryOptions) -> anyhow::Result<Endin
     Ok(Ending::Done)
 }
 
-/// A kept scan.
 struct Kept {
     file: String,
     taken_at: String,
-    /// None of the first one.
+    /// Since the one before; `None` for the first one.
     changes: Option<ScanChanges>,
 }
 
-/// The scans that were kept, each with what changed since the one before.
 fn scan_history(json: Option<&Path>) -> anyhow::Result<Ending> {
     let history = Scans::open()?;
     let kept = compared(&history)?;
@@ -192,17 +189,18 @@ fn kept_as_json(kept: &[Kept]) -> Value {
 /// All kept scans, the oldest first, each compared with the one before.
 fn compared(history: &Scans) -> anyhow::Result<Vec<Kept>> {
     let mut all: Vec<Kept> = Vec::new();
-    // Those before the last one.
+    // Those before `last`.
     let mut seen: Vec<Inventory> = Vec::new();
     let mut last: Option<(Inventory, String)> = None;
     for file in history.files()? {
         let Some(inventory) = history.read(&file) else { continue };
         let name = file.path.display().to_string();
-        let found = last.as_ref().map(|(old, file)| {
-            let mut found = changes(old, &inventory, Some(file));
-            find_returned(&mut found, seen.iter().rev());
-            found
-        });
+        let mut found = None;
+        if let Some((old, file)) = &last {
+            let mut since = changes(old, &inventory, Some(file));
+            find_returned(&mut since, seen.iter().rev());
+            found = Some(since);
+        }
         let taken_at = inventory.taken_at.clone().unwrap_or_default();
         all.push(Kept { file: name.clone(), taken_at, changes: found });
         seen.extend(last.replace((inventory, name)).map(|(old, _)| old));

@@ -12,8 +12,10 @@ use crate::output;
 use crate::wrong_use::WrongUse;
 
 pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
-    let url = options.url.as_deref().map(str::parse::<Target>).transpose().map_err(wrong_use)?;
-    let parts = options.url.as_deref().map(UrlParts::of).unwrap_or_default();
+    let (url, parts) = match &options.url {
+        Some(url) => (Some(url.parse::<Target>().map_err(wrong_use)?), UrlParts::of(url)),
+        None => (None, UrlParts::default()),
+    };
     let question = Question { service: options.service.clone(), client: options.client.clone(), url, parts };
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
     let questions = samehost_scan::questions(question, &scan);
@@ -44,11 +46,14 @@ fn wrong_use(error: impl std::fmt::Display) -> WrongUse {
 }
 
 fn form(options: &HowOptions) -> Option<ContainersFor> {
-    let compose = options.compose.then_some(ContainersFor::Compose);
-    compose.or(options.kubernetes.then_some(ContainersFor::Kubernetes))
+    match (options.compose, options.kubernetes) {
+        (true, _) => Some(ContainersFor::Compose),
+        (false, true) => Some(ContainersFor::Kubernetes),
+        (false, false) => None,
+    }
 }
 
-/// What an option that prints one answer needs of a client that uses several services.
+/// The error of an option that prints one answer, for a client that uses several services.
 fn one_service(question: &Question, option: &str) -> WrongUse {
     let client = question.client.as_deref().unwrap_or_default();
     let service = question.service.as_deref().unwrap_or_default();
@@ -87,7 +92,6 @@ const PROJECTS: &[(&str, &[&str])] = &[
     ("rust", &["Cargo.toml"]),
 ];
 
-/// The languages of the project in this directory.
 fn languages_here() -> Vec<&'static str> {
     let mut languages = Vec::new();
     for (language, names) in PROJECTS {

@@ -1,17 +1,4 @@
 //! The hidden verbs, with which samehost starts itself.
-//!
-//! Those that stop private servers when this program is gone; see `samehost_bench::private_servers`.
-//!
-//! Hidden verb: the client of `tcp+run`, which `samehost bench` starts under `samehost run`. It asks for host and port, and hands
-//! its sockets over to whoever is at the other end of standard input.
-//!
-//! Hidden verb that connects as another user, in another process' namespaces. Reads a request from standard
-//! input; writes the connection and one JSON object to standard output. Never receives a password. See
-//! `samehost_login::log_in_as`.
-//!
-//! Hidden verb that asks sockets of other processes for TCP_NODELAY, and the scan's question to it. It is a process of its
-//! own because a process that changes its files meanwhile can make it wait for ever; nobody waits for it then. See
-//! `samehost_system::proc::descriptors`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -31,6 +18,7 @@ use crate::cli::{BecomeServerOptions, SendsAtOnceOptions, SuperviseOptions};
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
 
+/// Stops a private server when this program is gone; see `samehost_bench::private_servers`.
 pub fn supervise(options: &SuperviseOptions) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("finding this program")?;
     let end = if options.at_once { End::AtOnce } else { End::Asked };
@@ -56,11 +44,15 @@ pub fn try_own_network() -> anyhow::Result<Ending> {
     }
 }
 
+/// The client of `tcp+run`, which `samehost bench` starts under `samehost run`. It asks for host and port, and hands its sockets
+/// over to whoever is at the other end of standard input.
 pub fn hand_over(endpoint: &Endpoint) -> anyhow::Result<Ending> {
     samehost_transport::hand_over(endpoint, std::io::stdin().as_fd()).context("the socket that asks")?;
     Ok(Ending::Done)
 }
 
+/// Connects as another user, in another process' namespaces. Reads a request from standard input; writes the connection and one
+/// JSON object to standard output. Never receives a password. See `samehost_login::log_in_as`.
 pub fn log_in_as() -> anyhow::Result<Ending> {
     switch_and_connect().map_err(|error| WrongUse(error.to_string()))?;
     Ok(Ending::Done)
@@ -71,10 +63,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Most sockets that are asked.
 const MOST: usize = 8;
 
-/// Writes a line for each socket: whether it sends small pieces at once.
+/// Asks sockets of other processes for TCP_NODELAY, and writes a line for each: whether it sends small pieces at once. It is a
+/// process of its own because a process that changes its files meanwhile can make it wait for ever; nobody waits for it then. See
+/// `samehost_system::proc::descriptors`.
 pub fn sends_at_once(options: &SendsAtOnceOptions) -> anyhow::Result<Ending> {
-    let sockets = options.sockets.chunks_exact(2);
-    for (pid, inode) in sockets.filter_map(|pair| Some((u32::try_from(pair[0]).ok()?, pair[1]))) {
+    for pair in options.sockets.chunks_exact(2) {
+        let (Ok(pid), inode) = (u32::try_from(pair[0]), pair[1]) else { continue };
         asked(pid, inode, |answer| {
             let mut out = std::io::stdout();
             // Nobody reads it any more where this fails.
@@ -92,7 +86,7 @@ fn word(answer: Option<bool>) -> &'static str {
     }
 }
 
-/// Whether each of these sockets sends small pieces at once; `None` where there is no answer in time.
+/// Asks [`sends_at_once`] in a process of its own about each of these sockets; `None` where there is no answer in time.
 pub fn ask(senders: &[Sender]) -> Vec<Option<bool>> {
     let mut answers = vec![None; senders.len()];
     let senders = &senders[..senders.len().min(MOST)];
@@ -100,23 +94,26 @@ pub fn ask(senders: &[Sender]) -> Vec<Option<bool>> {
     if senders.is_empty() {
         return answers;
     }
-    let sockets = senders.iter().flat_map(|one| [one.pid.to_string(), one.inode.to_string()]);
     let mut command = Command::new(program);
-    command.arg("sends-at-once").args(sockets);
+    command.arg("sends-at-once");
+    for sender in senders {
+        command.args([sender.pid.to_string(), sender.inode.to_string()]);
+    }
     command.stdin(nowhere()).stdout(Stdio::piped()).stderr(nowhere());
     let Ok(mut child) = command.spawn() else { return answers };
     let (told, lines) = mpsc::channel();
     let out = child.stdout.take();
     // Ends with the child, or with this program.
     std::thread::spawn(move || {
-        for line in out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+        let Some(out) = out else { return };
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
             let _ = told.send(line);
         }
     });
     let until = Instant::now() + PATIENCE;
     for answer in answers.iter_mut().take(senders.len()) {
         let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
-        *answer = [true, false].into_iter().find(|one| word(Some(*one)) == line);
+        *answer = [true, false].into_iter().find(|known| word(Some(*known)) == line);
     }
     let _ = child.kill();
     // Not waited for: it may not be killable.

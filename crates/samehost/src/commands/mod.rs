@@ -41,11 +41,11 @@ pub use top::top;
 pub use verify::verify;
 
 #[cfg(not(feature = "switch"))]
-pub fn switch(_: &crate::left_out::AnyWords) -> anyhow::Result<crate::exit::Ending> {
-    Err(crate::left_out::switch().into())
+pub fn switch(_: &crate::wrong_use::AnyWords) -> anyhow::Result<crate::exit::Ending> {
+    Err(crate::wrong_use::no_switch().into())
 }
 
 #[cfg(not(feature = "tui"))]
-pub fn top(_: &crate::left_out::AnyWords) -> anyhow::Result<crate::exit::Ending> {
-    Err(crate::left_out::top().into())
+pub fn top(_: &crate::wrong_use::AnyWords) -> anyhow::Result<crate::exit::Ending> {
+    Err(crate::wrong_use::no_top().into())
 }

@@ -19,7 +19,6 @@ use crate::{output, storage};
 /// Files of a kind that are listed; the rest are counted.
 const MOST_LISTED: usize = 20;
 
-/// Stored results of a kind, and which of them go.
 struct Pruned {
     kind: Kind,
     directory: PathBuf,
@@ -59,8 +58,8 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
             }
             freed += file.bytes;
         }
-        if let Some(more) = one.go.len().checked_sub(MOST_LISTED).filter(|more| *more > 0) {
-            writeln!(out, "    and {more} more")?;
+        if one.go.len() > MOST_LISTED {
+            writeln!(out, "    and {} more", one.go.len() - MOST_LISTED)?;
         }
     }
     let verb = if options.dry_run { "That would free" } else { "Freed" };
@@ -70,7 +69,6 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
     Ok(if is_left { Ending::Finding } else { Ending::Done })
 }
 
-/// Formats as `3 scans`.
 fn kept_words(number: usize, kind: Kind) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {}{ending}", kind.one)
@@ -80,7 +78,7 @@ fn size(bytes: u64) -> String {
     format_value(bytes as f64, "bytes")
 }
 
-/// All stored results, with those that go. Root leaves alone what somebody else could turn into other files meanwhile.
+/// All stored results, with those that go. Root leaves directories alone that somebody else could exchange meanwhile.
 fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
     let mut places: Vec<(Kind, PathBuf, &str)> = Vec::new();
     if let Some(directory) = storage::directory() {
@@ -103,6 +101,9 @@ fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
 fn chosen(kind: Kind, directory: &Path, suffix: &str, keep: Keep) -> anyhow::Result<Option<Pruned>> {
     let files = storage::stored(directory, suffix).with_context(|| directory.display().to_string())?;
     let go = if keep == Keep::default() { kind.surplus(&files, 0) } else { keep.surplus(&files) };
+    if files.is_empty() {
+        return Ok(None);
+    }
     let (stay, go) = (files.len() - go.len(), go.to_vec());
-    Ok((!files.is_empty()).then(|| Pruned { kind, directory: directory.to_owned(), stay, go }))
+    Ok(Some(Pruned { kind, directory: directory.to_owned(), stay, go }))
 }

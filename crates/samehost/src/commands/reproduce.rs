@@ -31,9 +31,10 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     if options.fresh {
         store.forget(published.iter().map(|one| one.id));
     }
-    let kept: Vec<Experiment> = published.iter().filter_map(|one| store.kept(one.id)).collect();
-    let is_kept = |one: &&Published| kept.iter().any(|experiment| experiment.id == one.id);
-    let ahead: Vec<&Published> = published.iter().copied().filter(|one| !is_kept(one)).collect();
+    let mut made: Vec<Option<Experiment>> = published.iter().map(|one| store.kept(one.id)).collect();
+    let kept: Vec<Experiment> = made.iter().flatten().cloned().collect();
+    let mut ahead: Vec<&Published> = published.clone();
+    ahead.retain(|one| kept.iter().all(|experiment| experiment.id != one.id));
     if !options.quiet {
         announce(&ahead, &kept, mode, budget_s);
     }
@@ -42,8 +43,6 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
             .on(options.server.clone());
     // Must precede the first thread.
     prepare_network(&reproducer, &ahead)?;
-    let mut made: Vec<Option<Experiment>> =
-        published.iter().map(|one| kept.iter().find(|experiment| experiment.id == one.id).cloned()).collect();
     let mut order: Vec<usize> = (0..published.len()).filter(|place| made[*place].is_none()).collect();
     // Experiments on built-in servers first: they take seconds, and no database has used the memory yet.
     order.sort_by_key(|place| published[*place].starts_servers());
@@ -77,7 +76,6 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     Ok(ending(&reproduction))
 }
 
-/// Makes the private network, if an experiment needs one.
 fn prepare_network(reproducer: &Reproducer, ahead: &[&Published]) -> anyhow::Result<()> {
     if reproducer.needs_own_network(ahead)? {
         let program = std::env::current_exe().context("finding this program")?;
@@ -96,12 +94,10 @@ fn go_on(
 ) -> anyhow::Result<()> {
     let mut turns = vec![0; experiments.len()];
     loop {
-        let all: Vec<(&Published, &Experiment, u32)> = published
-            .iter()
-            .zip(experiments.iter())
-            .zip(&turns)
-            .map(|((published, experiment), turns)| (*published, experiment, *turns))
-            .collect();
+        let mut all: Vec<(&Published, &Experiment, u32)> = Vec::new();
+        for (place, experiment) in experiments.iter().enumerate() {
+            all.push((published[place], experiment, turns[place]));
+        }
         let Some((place, seconds)) = next(&all, reproducer.left_s()) else { return Ok(()) };
         if interrupted.load(Ordering::Relaxed) {
             return Ok(());
@@ -124,7 +120,6 @@ fn keep(store: &Store, experiment: &Experiment) {
     }
 }
 
-/// Announces the expected duration, and experiments that were already measured.
 fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Option<f64>) {
     if !kept.is_empty() {
         let ids: Vec<&str> = kept.iter().map(|one| one.id.as_str()).collect();
@@ -150,7 +145,6 @@ fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Opt
 
 type Render = fn(&Reproduction, &mut dyn Write) -> std::io::Result<()>;
 
-/// Outputs, opened before anything is measured.
 struct Outputs {
     targets: Vec<(Target, Render)>,
     table: bool,
@@ -184,7 +178,7 @@ impl Outputs {
     }
 }
 
-/// Success if anything was measured; missing experiments are explained in their rows.
+/// Done if anything was measured and nothing failed; what is not installed is explained in its row.
 fn ending(reproduction: &Reproduction) -> Ending {
     let has_one =
         |state: ExperimentState| reproduction.experiments.iter().any(|experiment| experiment.state == state);

@@ -15,7 +15,7 @@ use crate::exit::Ending;
 use crate::output;
 use crate::wrong_use::WrongUse;
 
-/// What env(1) and shells return for a program that is not there, and for one that cannot be executed.
+/// As env(1) and shells have it.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTED: u8 = 126;
 /// Columns of what is printed, and of its indentation.
@@ -87,7 +87,6 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     )
 }
 
-/// Reports a trial. The exit status is the program's, whatever becomes of the report.
 fn conclude(trial: Option<Planned>, tried: &Tried, options: &RunOptions) {
     let Some(trial) = trial else { return };
     if let Err(error) = trial.conclude(tried, options) {
@@ -110,7 +109,6 @@ fn say_which_sockets_are_missing(maps: &Maps) {
     }
 }
 
-/// Waits for the program, and says what became of it.
 fn end<T>(
     started: Started<T>,
     supervise: impl FnOnce(T) -> io::Result<(u8, Tally)>,
@@ -133,7 +131,7 @@ fn end<T>(
     }
 }
 
-/// What does not go together, and what could not work.
+/// Refuses options that do not go together, and sockets that could not be made.
 fn check(options: &RunOptions) -> Result<(), WrongUse> {
     if options.log.is_some() && (options.preload || !options.listen.is_empty()) {
         let text = "--log is not to be had with a preloaded library (--preload, --listen): it only counts; leave out --log, and \
@@ -158,7 +156,7 @@ fn check(options: &RunOptions) -> Result<(), WrongUse> {
     Ok(())
 }
 
-/// That the program goes on as without `run`, where a preloaded library does not reach it.
+/// Says that the program goes on as without `run`, where a preloaded library does not reach it.
 fn say_what_is_not_reached(options: &RunOptions) {
     if !options.preload && options.listen.is_empty() {
         return;
@@ -178,7 +176,7 @@ fn say_what_is_not_reached(options: &RunOptions) {
     ));
 }
 
-/// The maps, what the servers see differently of any program and of this one, and what was not clear.
+/// The text of a dry run: the maps, what the servers see differently of any program and of this one, and what was not clear.
 fn plan(
     maps: &Maps,
     listens: &[Map],
@@ -211,7 +209,7 @@ fn write_indented<'a>(out: &mut Vec<u8>, sentences: impl Iterator<Item = &'a str
     Ok(())
 }
 
-/// Lines are added, so that several programs may share a log.
+/// Opens a log for appending, so that several programs may share it.
 fn open_log(path: &Path) -> Result<File, WrongUse> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| WrongUse(format!("{} cannot be written: {error}", path.display())))

@@ -1,10 +1,6 @@
-//! `samehost scan`: connections on this machine, and advice; or what changed since an earlier scan.
-//!
-//! `samehost scan --since`: the scan to compare with, and what changed since.
-//!
-//! `samehost scan --prometheus` and `--otlp`: what a scan found as metrics, for what watches many hosts.
-//!
-//! `samehost explain [CODE]`: what a code of a scan means, and what of it is on this machine.
+//! `samehost scan`: connections on this machine, and advice; or what changed since an earlier scan (`--since`), or metrics for what
+//! watches many hosts (`--prometheus`, `--otlp`). And `samehost explain [CODE]`: what a code of a scan means, and what of it is on
+//! this machine.
 
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
@@ -27,15 +23,14 @@ use crate::calibration::price;
 use crate::cli::ScanOptions;
 use crate::exit::{self, Ending, in_full};
 use crate::otlp::Exporter;
-use crate::scans::{Earlier, Scans, read_named};
-use crate::since::{Since, when};
+use crate::scans::{Earlier, Scans, Since, read_named, when};
 use crate::wrong_use::WrongUse;
 use crate::{output, signals};
 
 /// Longest file of `--expect`, in bytes: some ten thousand rules.
 const LONGEST: u64 = 1 << 20;
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
-/// From one look for a signal to the next, between two scans.
+/// Between two scans, from one look for a signal to the next.
 const LOOK: Duration = Duration::from_millis(250);
 
 pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
@@ -44,7 +39,10 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
             return Err(WrongUse(format!("{option} takes 1s to 24h")).into());
         }
     }
-    options.every.map_or_else(|| once(options), |period| again_and_again(options, period))
+    match options.every {
+        Some(period) => again_and_again(options, period),
+        None => once(options),
+    }
 }
 
 /// Scans until a signal comes: that is how it is meant to end. What is wrong from the start ends it; what fails later
@@ -72,7 +70,6 @@ fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<En
     Ok(Ending::Done)
 }
 
-/// What a scan is compared with, and where it goes.
 struct Destinations {
     earlier: Option<Baseline>,
     expectation: Option<Expectation>,
@@ -81,7 +78,7 @@ struct Destinations {
 }
 
 impl Destinations {
-    /// Opened first: a place that is not safe is known before a long observation.
+    /// Opens all of them before a long observation: a place that is not safe is known then.
     fn open(options: &ScanOptions) -> anyhow::Result<Self> {
         Ok(Destinations {
             earlier: options.since.as_ref().map(|since| Baseline::open(since, options.save)).transpose()?,
@@ -92,6 +89,10 @@ impl Destinations {
     }
 }
 
+/// A scan, what it is compared with, and where it goes.
+///
+/// Metrics are sent also of a scan that failed: what an earlier one found must not look current. What keeps them from being sent is
+/// the error of a scan that succeeded, and a message beside the error of one that did not.
 fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     let Destinations { earlier, expectation, history, receivers } = Destinations::open(options)?;
     let interrupted = interrupt::flag();
@@ -99,14 +100,12 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     let is_compared = history.is_some() || earlier.is_some() || expectation.is_some() || !receivers.is_none();
     let timed = if options.exact { Timed::Exactly } else { Timed::Cheaply };
     let observed = options.observe.map(|period| (period, timed));
-    let found = look(observed, options.greet, options.quiet, &interrupted).and_then(|scan| {
-        let taken_at = clock::utc(at);
-        let inventory = is_compared.then(|| samehost_scan::inventory(&scan, &taken_at)).transpose()?;
-        Ok((scan, inventory))
-    });
-    let inventory = found.as_ref().ok().and_then(|(_, inventory)| inventory.as_ref());
-    let checked = expectation.zip(inventory).map(|(expectation, inventory)| expectation.hold(inventory));
-    // Also of a scan that failed: what an earlier one found must not look current.
+    let taken_at = if is_compared { Some(at) } else { None };
+    let found = look_and_list(options, observed, taken_at, &interrupted);
+    let mut checked = None;
+    if let (Some(expectation), Ok((_, Some(inventory)))) = (expectation, &found) {
+        checked = Some(expectation.hold(inventory));
+    }
     let ending = receivers.tell(found.as_ref().ok(), checked.as_ref(), at, begun.elapsed());
     let (scan, inventory) = match found {
         Ok(found) => found,
@@ -142,7 +141,21 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     })
 }
 
-/// Reads the file of `--expect`.
+/// A scan, and its inventory where it is compared with something.
+fn look_and_list(
+    options: &ScanOptions,
+    observed: Option<(Duration, Timed)>,
+    taken_at: Option<Timestamp>,
+    interrupted: &Arc<AtomicBool>,
+) -> anyhow::Result<(Scan, Option<Inventory>)> {
+    let scan = look(observed, options.greet, options.quiet, interrupted)?;
+    let inventory = match taken_at {
+        Some(at) => Some(samehost_scan::inventory(&scan, &clock::utc(at))?),
+        None => None,
+    };
+    Ok((scan, inventory))
+}
+
 fn expectation(path: &Path) -> anyhow::Result<Expectation> {
     let text = open::read(path, LONGEST).map_err(|error| WrongUse(format!("{}: {error}", path.display())))?;
     let expectation = Expectation::parse(&String::from_utf8_lossy(&text));
@@ -199,7 +212,7 @@ pub fn look(
 #[derive(Debug)]
 struct Baseline {
     earlier: Option<Earlier>,
-    /// The history that it is from.
+    /// Where it is from; `None` for a file that was named.
     history: Option<Scans>,
 }
 
@@ -268,12 +281,11 @@ fn show_changes(changes: &ScanChanges, json: bool) -> anyhow::Result<()> {
     output::show(|terminal, out| terminal.render_scan_changes(changes, &in_words, out))
 }
 
-/// A time of a stored scan in words; as it stands where it is none.
+/// A time of a stored scan in words; as it stands where it is not a time.
 pub(super) fn in_words(time: &str) -> String {
     time.parse().map_or_else(|_| time.to_owned(), when)
 }
 
-/// Where the metrics of a scan go.
 struct Receivers {
     file: Option<PathBuf>,
     otlp: Option<Exporter>,
@@ -292,7 +304,6 @@ impl Receivers {
         Ok(Receivers { file: options.prometheus.clone(), otlp })
     }
 
-    /// Whether nobody wants metrics.
     pub(super) fn is_none(&self) -> bool {
         self.file.is_none() && self.otlp.is_none()
     }
@@ -312,34 +323,45 @@ impl Receivers {
         if let Some(path) = &self.file {
             output::write(output::open_public(path)?, metrics_as_prometheus(&metrics).as_bytes())?;
         }
-        self.otlp.as_ref().map_or(Ok(()), |otlp| otlp.send(&metrics))
+        if let Some(otlp) = &self.otlp {
+            otlp.send(&metrics)?;
+        }
+        Ok(())
     }
 }
 
+/// The metrics of a scan, or those that say that it failed. They are one list with OpenTelemetry's names, which the file for
+/// Prometheus translates as Prometheus itself does: a rule or a dashboard works whichever way they came
+/// (docs/decisions/0101).
 fn metrics(
     found: Option<&(Scan, Option<Inventory>)>,
     held: Option<&Held>,
     at: Timestamp,
     took: Duration,
 ) -> Vec<Metric> {
-    let switches = found.and_then(|(scan, _)| switches(scan));
-    let found = found.and_then(|(scan, inventory)| {
-        Some(Found {
-            scan,
-            inventory: inventory.as_ref()?,
-            switches: switches.as_ref(),
-            unexpected: held.map(|held| &held.by_service),
-        })
-    });
+    let health;
+    let mut all = None;
+    if let Some((scan, Some(inventory))) = found {
+        health = switches(scan);
+        let unexpected = held.map(|held| &held.by_service);
+        all = Some(Found { scan, inventory, switches: health.as_ref(), unexpected });
+    }
     let unix_seconds = at.as_duration().as_secs_f64();
-    metrics_of_scan(env!("CARGO_PKG_VERSION"), unix_seconds, took.as_secs_f64(), found.as_ref())
+    metrics_of_scan(env!("CARGO_PKG_VERSION"), unix_seconds, took.as_secs_f64(), all.as_ref())
 }
 
 /// What became of this user's switches. Journals that cannot be read leave the other metrics as they are.
 #[cfg(feature = "switch")]
 fn switches(scan: &Scan) -> Option<SwitchHealth> {
-    let health = crate::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
-    health.map_err(|error| output::complain(&format!("no metrics of switches: {}", in_full(&error)))).ok()
+    let health =
+        crate::storage::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
+    match health {
+        Ok(health) => Some(health),
+        Err(error) => {
+            output::complain(&format!("no metrics of switches: {}", in_full(&error)));
+            None
+        }
+    }
 }
 
 #[cfg(not(feature = "switch"))]
@@ -352,11 +374,11 @@ pub fn explain(code: Option<&str>) -> anyhow::Result<Ending> {
         output::show(|terminal, out| terminal.render_explanations(&EXPLANATIONS, out))?;
         return Ok(Ending::Done);
     };
-    let Some(one) = explanation(code) else {
-        let known: Vec<&str> = EXPLANATIONS.iter().map(|one| one.code).collect();
+    let Some(found) = explanation(code) else {
+        let known: Vec<&str> = EXPLANATIONS.iter().map(|known| known.code).collect();
         return Err(WrongUse(format!("no code is called `{code}`; there are {}", known.join(", "))).into());
     };
     let scan = look(None, false, true, &interrupt::flag())?;
-    output::show(|terminal, out| terminal.render_explanation(one, &scan, out))?;
+    output::show(|terminal, out| terminal.render_explanation(found, &scan, out))?;
     Ok(Ending::Done)
 }

@@ -23,7 +23,6 @@ struct Offered {
 }
 
 impl Offered {
-    /// What is offered behind a verb.
     fn all() -> Vec<Offered> {
         let services = samehost_scan::services();
         let (mut languages, mut clients) = (Vec::new(), Vec::new());
@@ -60,7 +59,6 @@ impl Offered {
         }
     }
 
-    /// Adds the words to a verb and to those below it.
     fn add_below(&self, command: &mut Command) {
         *command = std::mem::take(command).mut_args(|argument| self.add_to(argument));
         command.get_subcommands_mut().for_each(|below| self.add_below(below));

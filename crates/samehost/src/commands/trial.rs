@@ -36,7 +36,6 @@ const HOP: &str = "hop_us";
 /// caches and queues at most, and "work takes 49 % more" of 2 µs was the second sentence of an answer.
 const OTHER_PARTS: [&str; 3] = ["waiting_us", "work_us", "client_us"];
 
-/// A trial that is going to run, and its outputs, which are open.
 pub struct Planned {
     pub asked: Asked,
     outputs: Vec<(&'static str, Target)>,
@@ -51,7 +50,6 @@ pub struct Asked {
     host: Host,
 }
 
-/// The trial that is asked for; `None` without one.
 pub fn planned(options: &RunOptions) -> anyhow::Result<Option<Planned>> {
     let Some(share) = options.trial else { return Ok(None) };
     if options.preload || !options.listen.is_empty() {
@@ -114,6 +112,9 @@ impl Planned {
     }
 }
 
+/// A trial as the report of `bench`: arms, trials, comparisons. Connections are the unit, not requests: with requests, 24 to 69 % of
+/// trials of equal arms are called different. A kind of report of its own was rejected, as nobody could compare, store or read it
+/// with what there is (docs/decisions/0135).
 fn report(tried: &Tried, options: &RunOptions, asked: &Asked) -> Report {
     let mut report = Report::new(head(tried, options, asked));
     let shown = shown(&tried.ports);
@@ -211,7 +212,6 @@ fn connections(port: &TriedPort) -> u32 {
     port.arms.iter().flat_map(|arm| &arm.blocks).map(|block| block.connections).sum::<u64>() as u32
 }
 
-/// One arm in one block. Where its requests have no time, it has none here.
 fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, tried: &Tried) -> Trial {
     let counts = &counted.counts;
     let mut trial = Trial {
@@ -332,7 +332,6 @@ fn shares(port: &TriedPort) -> String {
     )
 }
 
-/// The 99th percentile of all exchanges of an arm, in words.
 fn p99(arm: &TriedArm) -> String {
     match p99_us(&arm.counts).filter(|_| arm.no_time.is_none()) {
         Some(time) => format!(" (p99 {})", format_value(time, "us")),

@@ -89,7 +89,6 @@ fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification
     }
 }
 
-/// Verifies where a service listens.
 fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<Verification>> {
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
     let name = &options.target;
@@ -185,7 +184,7 @@ fn see_the_application(options: &VerifyOptions, all: &mut [Verification]) -> any
 #[cfg(not(feature = "switch"))]
 fn configuration(_: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
     let instead = "Name the endpoint: samehost verify tcp:127.0.0.1:3306";
-    Err(crate::left_out::left_out("`samehost verify` of a configuration", "switch", instead).into())
+    Err(crate::wrong_use::left_out("`samehost verify` of a configuration", "switch", instead).into())
 }
 
 /// Verifies one target; `owner` is the owner of the configuration that names it.

@@ -77,7 +77,6 @@ impl At {
     }
 }
 
-/// Whether a comparison is of a Unix socket with TCP.
 pub fn is_tcp_to_unix(found: &Comparison, report: &Report) -> bool {
     let (Some(from), Some(to)) = (report.arm(&found.baseline), report.arm(&found.candidate)) else {
         return false;
@@ -102,7 +101,6 @@ fn peak<'a>(report: &'a Report, metric: &str) -> Option<&'a Comparison> {
     transports(report, metric).into_iter().max_by(|one, other| product(one).total_cmp(&product(other)))
 }
 
-/// The product of both arms' values.
 fn product(found: &Comparison) -> f64 {
     found.baseline_value * found.candidate_value
 }
@@ -291,7 +289,6 @@ fn times(report: &Report, index: &Index, arm: &Arm, name: &str) -> Option<BTreeM
     Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect())
 }
 
-/// Microseconds of a unit of time.
 fn microseconds(unit: &str) -> Option<f64> {
     match unit {
         "us" => Some(1.0),
@@ -313,7 +310,7 @@ fn bottleneck(limit: &Limit) -> String {
     format!("client {client_cpus:.2}, proxy {proxy_cpus:.2}, server {server_cpus:.2} CPUs, {who}")
 }
 
-/// Utilisation of client, proxy and server in both arms of a comparison at one point, and the bottleneck.
+/// The utilisation of client, proxy and server in both arms of a comparison at one point, and what was the bottleneck.
 fn bottlenecks(found: &Comparison, report: &Report) -> Option<String> {
     if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
         return None;

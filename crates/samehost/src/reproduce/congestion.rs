@@ -7,7 +7,7 @@ use samehost_bench::{BenchError, Request};
 use samehost_model::{Comparison, Report, Transport, metric};
 use samehost_system::routes::loopback_congestion;
 
-/// Congestion control of the publications.
+/// The congestion control of the publications.
 const THEN: &str = "cubic";
 /// Metric that depends on the congestion control.
 const OF_BULK: &str = metric::BANDWIDTH.name;
@@ -24,7 +24,7 @@ pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
     Request { congestion: vec![THEN.into()], command, ..request }
 }
 
-/// Whether a workload has TCP among its transports, with these parameters.
+/// Whether a workload measures TCP among others, with these parameters.
 fn uses_tcp(workload: &dyn Workload, request: &Request) -> bool {
     let Ok(configured) = workload.configure(&request.parameters) else { return false };
     let transports = &configured.axes().transports;
@@ -51,20 +51,23 @@ pub fn remark(reports: &[&Report]) -> Option<String> {
             "TCP ran with {other}, the default here, and not with {THEN} as in the article: claims about large transfers are not comparable."
         ));
     }
-    let here = reports
-        .iter()
-        .find(|report| report.head.workload.parameters.get("congestion").is_some_and(|name| name == THEN))
-        .and_then(|report| default(report))?;
-    (here != THEN).then(|| format!("TCP ran with {THEN}, as in the article; the default here is {here}."))
-}
-
-fn default(report: &Report) -> Option<String> {
-    report.head.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned()
+    let is_as_then = |report: &&&Report| {
+        report.head.workload.parameters.get("congestion").is_some_and(|name| name == THEN)
+    };
+    let report = reports.iter().find(is_as_then)?;
+    let here = report.head.host.sysctls.get("net.ipv4.tcp_congestion_control")?;
+    if here == THEN {
+        return None;
+    }
+    Some(format!("TCP ran with {THEN}, as in the article; the default here is {here}."))
 }
 
 /// Why a claim about large transfers is not comparable: TCP used another congestion control.
 pub fn not_comparable(found: &Comparison, report: &Report) -> Option<String> {
-    let other = other(report, Some(found)).filter(|_| found.metric == OF_BULK)?;
+    if found.metric != OF_BULK {
+        return None;
+    }
+    let other = other(report, Some(found))?;
     Some(format!("not comparable: TCP ran with {other}, the article's with {THEN}"))
 }
 

@@ -7,8 +7,9 @@ mod published;
 mod run;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use anyhow::Context;
 use samehost_model::{Experiment, Host, Mode};
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +18,8 @@ use crate::{output, storage};
 pub use published::{Published, chosen};
 pub use run::{Reproducer, next, planned};
 
-// Stored experiments of an incomplete reproduction, so that the next call can continue it.
-
-/// Folder of the state directory.
 pub const FOLDER: &str = "reproduce";
-/// Maximum age of a stored experiment in seconds; older ones are repeated, because the machine may have changed.
+/// Age up to which a stored experiment is used, in seconds; the machine may have changed since.
 const LONGEST: i64 = 24 * 3600;
 
 /// Properties that must be equal for a stored experiment to be reused.
@@ -34,9 +32,9 @@ struct Key {
     cpus: u32,
     cpus_allowed: u32,
     memory_mib: u64,
-    /// Value of --budget, in seconds.
+    /// Of --budget.
     budget_s: Option<f64>,
-    /// Value of --server.
+    /// Of --server.
     #[serde(default)]
     server: Option<String>,
 }
@@ -47,7 +45,8 @@ struct Kept {
     experiment: Experiment,
 }
 
-/// Directory of stored experiments: one for each mode, with a file for each experiment.
+/// Stored experiments of an incomplete reproduction, so that the next call can continue it: a directory for each mode, with a file
+/// for each experiment.
 #[derive(Debug)]
 pub struct Store {
     directory: Option<PathBuf>,
@@ -55,7 +54,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// Store for this machine and mode.
     pub fn new(host: &Host, mode: Mode, budget_s: Option<f64>, server: Option<String>) -> Self {
         let key = Key {
             samehost_version: env!("CARGO_PKG_VERSION").into(),
@@ -76,11 +74,8 @@ impl Store {
         Some(self.directory.as_ref()?.join(format!("{id}.json")))
     }
 
-    /// Stores a finished experiment. After a failure, measuring can continue.
     pub fn keep(&self, experiment: &Experiment) -> anyhow::Result<()> {
-        let path = self
-            .path(&experiment.id)
-            .ok_or_else(|| anyhow::anyhow!("neither XDG_STATE_HOME nor HOME is set"))?;
+        let path = self.path(&experiment.id).context("neither XDG_STATE_HOME nor HOME is set")?;
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -91,26 +86,24 @@ impl Store {
     /// The stored experiment with this id, if it is of the same machine and mode and recent enough.
     pub fn kept(&self, id: &str) -> Option<Experiment> {
         let bytes = fs::read(self.path(id)?).ok()?;
-        // Files that are truncated or of another version are ignored.
         let kept: Kept = serde_json::from_slice(&bytes).ok()?;
         let at: jiff::Timestamp = kept.experiment.measured_at.as_deref()?.parse().ok()?;
         let age = jiff::Timestamp::now().as_second() - at.as_second();
-        let usable = kept.key == self.key && kept.experiment.id == id && (0..LONGEST).contains(&age);
-        usable.then_some(Experiment { kept: true, ..kept.experiment })
+        if kept.key != self.key || kept.experiment.id != id || !(0..LONGEST).contains(&age) {
+            return None;
+        }
+        Some(Experiment { kept: true, ..kept.experiment })
     }
 
     /// Deletes the stored experiments with these ids.
     pub fn forget<'a>(&self, ids: impl Iterator<Item = &'a str>) {
-        for path in ids.filter_map(|id| self.path(id)) {
-            remove(&path);
+        for id in ids {
+            let Some(path) = self.path(id) else { continue };
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::debug!(%error, path = %path.display(), "a kept experiment stays");
+            }
         }
-    }
-}
-
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::debug!(%error, path = %path.display(), "a kept experiment stays");
     }
 }

@@ -1,6 +1,4 @@
-//! Type of a published experiment: what is run, what was claimed, and which figure of a report answers it.
-//!
-//! The published experiments, read from experiments.toml.
+//! The published experiments, read from experiments.toml: what is run, what was claimed, and which figure of a report answers it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,18 +11,16 @@ use crate::wrong_use::WrongUse;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Unique id.
     #[serde(deserialize_with = "text")]
     pub id: &'static str,
     #[serde(deserialize_with = "text")]
     pub title: &'static str,
-    /// Publication.
     #[serde(deserialize_with = "text")]
     pub source: &'static str,
     /// Hardware and software of the publication.
     #[serde(deserialize_with = "text")]
     pub setup: &'static str,
-    /// CPU cores of the publication's machine, if known.
+    /// Of the publication's machine, if known.
     pub cores: Option<u32>,
     #[serde(deserialize_with = "list")]
     pub measurements: &'static [Planned],
@@ -33,7 +29,7 @@ pub struct Published {
     /// The publication's server, where another one may stand for it here.
     #[serde(default, deserialize_with = "maybe")]
     pub server: Option<&'static str>,
-    /// Intentional differences of the reproduction.
+    /// In which the reproduction differs on purpose.
     #[serde(default, deserialize_with = "texts")]
     pub differs: &'static [&'static str],
     /// Possible explanations for different results on this machine.
@@ -42,13 +38,12 @@ pub struct Published {
 }
 
 impl Published {
-    /// Whether it starts a server that is not built in.
+    /// Whether it starts a server of somebody else's.
     pub fn starts_servers(&self) -> bool {
         !self.measurements.iter().all(|planned| planned.quick.line.starts_with("bench raw"))
     }
 }
 
-/// A measurement of an experiment, in both modes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Planned {
@@ -67,7 +62,7 @@ pub struct Command {
     /// Words after `samehost`.
     #[serde(deserialize_with = "text")]
     pub line: &'static str,
-    /// Budget in seconds.
+    /// Time that it takes, as its budget.
     pub seconds: f64,
     /// Length of a trial in milliseconds; `None` if a trial is one whole operation.
     pub trial_ms: Option<f64>,
@@ -91,9 +86,8 @@ pub struct Claim {
     /// Published figure in a few characters, as a ratio or in the publication's own terms.
     #[serde(deserialize_with = "text")]
     pub published: &'static str,
-    /// Expected direction or size.
     pub expected: Expected,
-    /// Figure of the report that answers the claim.
+    /// Which figure of the report answers the claim.
     pub find: Find,
 }
 
@@ -157,9 +151,9 @@ pub enum Find {
 #[serde(default, deny_unknown_fields)]
 pub struct At {
     pub connections: Option<u32>,
-    /// Message size in bytes.
+    /// Of a message, in bytes.
     pub size: Option<u64>,
-    /// Parameters of the workload.
+    /// Of the workload.
     #[serde(deserialize_with = "pairs")]
     pub parameters: &'static [(&'static str, &'static str)],
 }
@@ -198,7 +192,6 @@ pub static EXPERIMENTS: LazyLock<Vec<Published>> =
         Err(error) => panic!("experiments.toml: {error}"),
     });
 
-/// Contents of experiments.toml: shared texts by name, and the experiments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Experiments {
@@ -207,11 +200,19 @@ struct Experiments {
     experiment: Vec<Published>,
 }
 
-fn read(text: &'static str) -> Result<Vec<Published>, String> {
-    let file: Experiments = basic_toml::from_str(text).map_err(|error| error.to_string())?;
+#[derive(Debug, thiserror::Error)]
+enum ExperimentsError {
+    #[error(transparent)]
+    Toml(#[from] basic_toml::Error),
+    #[error("no text is called {0}")]
+    NoText(String),
+}
+
+fn read(text: &'static str) -> Result<Vec<Published>, ExperimentsError> {
+    let file: Experiments = basic_toml::from_str(text)?;
     let (sources, explanations) = (leaked(file.sources), leaked(file.explanations));
     let named = |texts: &BTreeMap<String, &'static str>, name: &str| {
-        texts.get(name).copied().ok_or_else(|| format!("no text is called {name}"))
+        texts.get(name).copied().ok_or_else(|| ExperimentsError::NoText(name.to_owned()))
     };
     let mut published = Vec::new();
     for one in file.experiment {

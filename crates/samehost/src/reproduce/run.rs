@@ -34,45 +34,43 @@ const LEAST_PART: f64 = 0.5;
 /// Shortest useful trial.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
 
-/// Marks a remark about a part of an experiment that failed.
+/// In a remark about a part of an experiment that failed.
 const NOT_MEASURED: &str = " was not measured: ";
 /// Maximum blocks, however open a claim is.
 const MOST_BLOCKS: u32 = 1000;
 
-/// Time for a measurement.
 struct Spend {
     seconds: f64,
     trial_time: Option<Duration>,
-    /// Earlier result, which is continued.
+    /// Continued, if there is one.
     earlier: Option<Arc<Report>>,
 }
 
 impl Spend {
     /// First turn, with trials as long as the time allows.
     fn first(seconds: f64, command: Command) -> Self {
-        let trial_time = command.trial_ms.map(|trial| {
-            let scaled = trial / 1000.0 * (seconds / command.seconds).min(1.0);
-            Duration::from_secs_f64(scaled).max(SHORTEST_TRIAL)
-        });
+        let mut trial_time = None;
+        if let Some(trial_ms) = command.trial_ms {
+            let scaled = trial_ms / 1000.0 * (seconds / command.seconds).min(1.0);
+            trial_time = Some(Duration::from_secs_f64(scaled).max(SHORTEST_TRIAL));
+        }
         Spend { seconds, trial_time, earlier: None }
     }
 }
 
-/// A workload that an experiment needs and this version does not have.
 #[derive(Debug, thiserror::Error)]
 #[error("this version has no workload `{0}`")]
 struct NoWorkload(String);
 
-/// Total time of the experiments, in seconds.
 pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
     (1.0 + AGAIN) * (1.0 + AROUND_TRIALS) * measuring(experiments, mode)
 }
 
+/// Measuring time of the experiments as planned, in seconds.
 fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
     experiments.iter().flat_map(|one| one.measurements).map(|planned| planned.command(mode).seconds).sum()
 }
 
-/// Runs experiments one after the other, within a total time.
 pub struct Reproducer {
     mode: Mode,
     seed: u64,
@@ -81,7 +79,6 @@ pub struct Reproducer {
     server: Option<String>,
     interrupted: Arc<AtomicBool>,
     begun: Instant,
-    /// Total time, in seconds.
     whole_s: f64,
     /// Available measuring time as a fraction of the planned time.
     scale: f64,
@@ -119,7 +116,6 @@ impl Reproducer {
         Reproducer { server, ..self }
     }
 
-    /// The words after `samehost`.
     fn line(&self, command: Command) -> String {
         match &self.server {
             Some(server) if command.line.starts_with("bench mysql") => {
@@ -173,9 +169,11 @@ impl Reproducer {
                     }
                     // A failure of one part keeps the results of earlier parts.
                     let reason = experiment.reason.take().unwrap_or_default();
-                    let package =
-                        experiment.package.take().map_or(String::new(), |name| format!(" (package {name})"));
-                    experiment.differs.push(format!("{}{NOT_MEASURED}{reason}{package}", planned.label));
+                    let mut remark = format!("{}{NOT_MEASURED}{reason}", planned.label);
+                    if let Some(package) = experiment.package.take() {
+                        remark.push_str(&format!(" (package {package})"));
+                    }
+                    experiment.differs.push(remark);
                     break;
                 }
             }
@@ -206,14 +204,13 @@ impl Reproducer {
         for (planned, Measurement { report, .. }) in published.measurements.iter().zip(measured) {
             let command = planned.command(self.mode);
             let earlier = Arc::new(report);
-            let made = match parse(&self.line(command))? {
-                Some(bench) if !self.interrupted.load(Ordering::Relaxed) => {
-                    let spend =
-                        Spend { seconds: each, trial_time: None, earlier: Some(Arc::clone(&earlier)) };
-                    self.measure(published, planned, &bench, &spend).ok()
-                }
-                _ => None,
-            };
+            let mut made = None;
+            if let Some(bench) = parse(&self.line(command))?
+                && !self.interrupted.load(Ordering::Relaxed)
+            {
+                let spend = Spend { seconds: each, trial_time: None, earlier: Some(Arc::clone(&earlier)) };
+                made = self.measure(published, planned, &bench, &spend).ok();
+            }
             reports.push((planned, made.unwrap_or_else(|| Arc::unwrap_or_clone(earlier))));
         }
         let before = std::mem::replace(experiment, blank(published));
@@ -253,7 +250,10 @@ impl Reproducer {
             ..request.stop
         };
         let earlier = spend.earlier.clone();
-        let command = earlier.as_ref().map_or(words, |earlier| earlier.head.command.clone());
+        let command = match &earlier {
+            Some(earlier) => earlier.head.command.clone(),
+            None => words,
+        };
         let request = Request { command, seed: self.seed, stop, earlier, ..request };
         let request = congestion::as_then(bench.workload, request);
         let ends = Duration::try_from_secs_f64(self.whole_s).ok().map(|whole| self.begun + whole);
@@ -298,7 +298,8 @@ impl Reproducer {
 /// Parses the measurement's command line; `None` if the workload does not exist.
 fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
     let words: Vec<&str> = ["samehost"].into_iter().chain(line.split(' ')).collect();
-    if words.get(2).is_none_or(|name| samehost_bench::workloads::workload(name).is_none()) {
+    let Some(name) = words.get(2) else { return Ok(None) };
+    if samehost_bench::workloads::workload(name).is_none() {
         return Ok(None);
     }
     match Cli::try_parse_from(words).with_context(|| format!("`samehost {line}`"))?.verb {
@@ -307,9 +308,6 @@ fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
     }
 }
 
-// Result of an experiment: its claims, judged by its reports, with remarks.
-
-/// The experiment before it was measured.
 pub fn blank(published: &Published) -> Experiment {
     Experiment {
         id: published.id.into(),
@@ -328,23 +326,22 @@ pub fn blank(published: &Published) -> Experiment {
     }
 }
 
-/// Judges the claims by the measurements.
+/// Judges the claims by the measurements, and adds remarks on what was different here.
 pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports: Vec<(&Planned, Report)>) {
     experiment.state = ExperimentState::Measured;
     experiment.measured_at = Some(clock::utc_now());
     // The comparisons behind the claims form one family.
-    let rows: Vec<(usize, usize)> = reports
-        .iter()
-        .enumerate()
-        .flat_map(|(place, (_, report))| {
-            rows(published.claims, report).into_iter().map(move |row| (place, row))
-        })
-        .collect();
+    let mut family = Vec::new();
+    for (place, (_, report)) in reports.iter().enumerate() {
+        family.extend(rows(published.claims, report).into_iter().map(|row| (place, row)));
+    }
     let mut judged: Vec<&mut Report> = reports.iter_mut().map(|(_, report)| report).collect();
-    samehost_analysis::judge_rows(&mut judged, &rows, 0);
+    samehost_analysis::judge_rows(&mut judged, &family, 0);
     let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
-    experiment.differs.extend(all.first().and_then(|report| other_server(published, report)));
+    if let Some(report) = all.first() {
+        experiment.differs.extend(other_server(published, report));
+    }
     experiment.differs.extend(congestion::remark(&all));
     experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
     // A claim that holds as published needs no explanation.
@@ -352,11 +349,13 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
         |claim: &ClaimOutcome| claim.judgement == Judgement::Holds && !claim.is_of_other_size();
     if !experiment.claims.iter().all(as_published) {
         experiment.explanations.extend(published.explanations.iter().map(|&text| text.to_owned()));
-        experiment.explanations.extend(all.first().and_then(|report| cores(published, report)));
+        if let Some(report) = all.first() {
+            experiment.explanations.extend(cores(published, report));
+        }
     }
-    let measurement =
-        |(planned, report): (&Planned, Report)| Measurement { label: planned.label.into(), report };
-    experiment.measurements = reports.into_iter().map(measurement).collect();
+    for (planned, report) in reports {
+        experiment.measurements.push(Measurement { label: planned.label.into(), report });
+    }
 }
 
 /// The absolute rates that percentages correspond to on this machine.
@@ -395,9 +394,12 @@ fn other_server(published: &Published, report: &Report) -> Option<String> {
 /// Remark that this machine has fewer cores.
 fn cores(published: &Published, report: &Report) -> Option<String> {
     let (then, here) = (published.cores?, report.head.host.cpus_allowed);
-    (here < then).then(|| {
-        format!("It had {then} cores or more; here client and server share {here}, and take CPU time from each other.")
-    })
+    if here >= then {
+        return None;
+    }
+    Some(format!(
+        "It had {then} cores or more; here client and server share {here}, and take CPU time from each other."
+    ))
 }
 
 /// Maximum turns of an experiment.

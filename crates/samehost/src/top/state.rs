@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 
 use samehost_model::scan::{PairExchanges, Saving, Scan, Traffic};
 
-use super::keys::Key;
+use super::Key;
 
-/// Sort order of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     #[default]
@@ -53,22 +52,20 @@ fn bytes(row: &Row) -> f64 {
 #[derive(Debug)]
 pub struct State {
     pub color: bool,
-    /// Seconds between scans.
     pub interval_s: f64,
-    /// Message of the source.
     pub status: Option<String>,
     pub scan: Scan,
     pub order: Order,
     /// Whether pairs over Unix sockets are shown.
     pub with_unix: bool,
-    /// Scroll position of the details; `None` if they are closed.
+    /// How far the details are scrolled; `None` if they are closed.
     pub details: Option<usize>,
     /// Lines that fit on the screen at the last drawing; the length of a page.
     pub room: usize,
     rows: Vec<Row>,
     /// The line that the user selected, to follow it across scans; `None` before the first selection.
     selected: Option<Identity>,
-    /// Index of the selection.
+    /// Index of the selected line, or of where one was.
     at: usize,
 }
 
@@ -89,18 +86,15 @@ impl State {
         }
     }
 
-    /// Replaces the scan.
     pub fn show(&mut self, scan: Scan) {
         self.scan = scan;
         self.arrange();
     }
 
-    /// Lines in display order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Index of the selected line.
     pub fn selected(&self) -> Option<usize> {
         (!self.rows.is_empty()).then_some(self.at)
     }
@@ -170,9 +164,7 @@ pub struct Row {
     pub client: String,
     /// `tcp`, `tcp6`, `unix`, `unix dgram`, `unix seqpacket`.
     pub transport: &'static str,
-    /// Address of the service.
     pub address: String,
-    /// Open connections.
     pub connections: u32,
     /// Traffic since the previous scan; the kernel counts it only for TCP.
     pub traffic: Option<Traffic>,
@@ -233,9 +225,8 @@ fn exchanges(scan: &Scan, service: usize, client: &str, address: &str) -> Option
 fn over_unix(scan: &Scan) -> Vec<Row> {
     let mut pairs: BTreeMap<(usize, String, String), Row> = BTreeMap::new();
     for connection in scan.connections.iter().filter(|connection| connection.kind.is_unix()) {
-        let Some((at, service)) = connection.service.and_then(|at| Some((at, scan.services.get(at)?))) else {
-            continue;
-        };
+        let Some(at) = connection.service else { continue };
+        let Some(service) = scan.services.get(at) else { continue };
         let Some(server) = scan.sockets.get(connection.server) else { continue };
         let client = match scan.holder(connection.client) {
             Some(process) => process.name.clone(),

@@ -118,7 +118,6 @@ fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     frame.render_stateful_widget(table, area, &mut table_state);
 }
 
-/// A column of the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Column {
     Service,
@@ -136,7 +135,7 @@ enum Column {
 
 use Column::{Bytes, Client, Connections, Hop, Over, P50, P99, Requests, Saving, Segments, Service};
 
-/// Where requests are not timed.
+/// Columns where requests are not timed.
 const UNTIMED: &[Column] = &[Service, Client, Over, Connections, Bytes, Segments, Saving];
 /// Where they are. On 80 columns there is room for either bytes or the saving beside two names; without a beginning of each
 /// request there is no hop.

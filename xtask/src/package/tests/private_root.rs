@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::switches::Switches;
-use super::{assert_root, deb, must, pack, rpm};
+use super::{Switches, assert_root, deb, must, pack, rpm};
 use crate::package::formats;
 
 struct Root(tempfile::TempDir);

@@ -8,9 +8,8 @@ use std::time::Instant;
 
 use samehost_testing::free_port;
 
-use super::switches::Switches;
 use super::unit::{constrained, found, values};
-use super::{assert_root, binary, deb, must, pack, text};
+use super::{Switches, assert_root, binary, deb, must, pack, text};
 use crate::package::{formats, tree};
 
 const SUITES: [&str; 2] = ["bookworm", "trixie"];

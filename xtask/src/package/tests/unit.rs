@@ -48,15 +48,8 @@ impl Pair {
     fn new() -> Self {
         let port = free_port();
         let mut server = Command::new("setpriv")
-            .args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                "nc",
-                "-l",
-                "127.0.0.1",
-                &port.to_string(),
-            ])
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "nc", "-l", "127.0.0.1"])
+            .arg(port.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -68,7 +61,6 @@ impl Pair {
         Pair { port, server, _client: client }
     }
 
-    /// What a scan says of the connection: processes of the client and of the server.
     fn seen(&self, before: &[String]) -> [Vec<u64>; 2] {
         let mut command = match before {
             [] => Command::new(binary()),
@@ -84,7 +76,6 @@ impl Pair {
     }
 }
 
-/// What the JSON of a scan says of the connection to a port.
 pub(super) fn found(scan: &str, port: u16) -> [Vec<u64>; 2] {
     let scan: Value = serde_json::from_str(scan).unwrap();
     let at = format!("127.0.0.1:{port}");

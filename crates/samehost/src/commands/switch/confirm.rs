@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
+use crate::output;
+use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, switches};
 
 /// Default time limit for a confirmation where nobody is at the terminal.
 /// Errors may come after the proof, when nobody watches. Without `--confirm`, or a `--page` that stayed
@@ -25,28 +26,23 @@ use crate::{output, switches};
 /// deadline is in the journal, written together with the proof. One in memory was rejected: a killed
 /// watcher or a reboot would lose it (docs/decisions/0070).
 const UNATTENDED: Duration = Duration::from_secs(30 * 60);
-/// Directory for units of the administrator.
 const UNITS: &str = "/etc/systemd/system";
 
 /// Data for the watcher, stored with the switch. Private to its user, because a URL may contain a password.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Watched {
-    /// The page, and its appearance before the switch.
+    /// Its URL, and its appearance before the switch.
     pub(super) page: Option<(String, PageLook)>,
-    /// New endpoints of the clients.
     pub(super) new: Vec<String>,
-    /// Old endpoints of the clients.
     pub(super) old: Vec<String>,
 }
 
-/// The page given by `--page`.
 pub(super) struct Site {
     url: String,
     look: RefCell<PageLook>,
 }
 
 impl Site {
-    /// Requests the page before anything is changed.
     pub(super) fn ask(url: &str) -> anyhow::Result<Self> {
         let look = PageLook::take(url).with_context(|| "--page is not answered")?;
         if let Some(cache) = look.cache() {
@@ -76,19 +72,17 @@ impl Page for Site {
     }
 }
 
-/// Time limit for the confirmation; `None` if none is required.
+/// Time until a switch takes itself back; `None` if it stays without a confirmation.
 pub(super) fn within(options: &SwitchOptions) -> Option<Duration> {
     let usual = if is_attended() { Duration::ZERO } else { UNATTENDED };
     let within = if options.no_confirm { Duration::ZERO } else { options.confirm_within.unwrap_or(usual) };
     (within > Duration::ZERO).then_some(within)
 }
 
-/// Whether both standard input and output are a terminal.
 pub(super) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Fails if a prompt is impossible.
 pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
     if is_attended() && !options.json {
         return Ok(());
@@ -109,7 +103,6 @@ pub(super) fn agrees() -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Serialises the watcher's data.
 pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
     let watched = Watched {
         page: site.map(|site| (site.url.clone(), site.look.borrow().clone())),
@@ -119,7 +112,6 @@ pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
     serde_json::to_vec(&watched).unwrap_or_default()
 }
 
-/// Confirms a switch.
 pub(super) fn confirm(id: &str) -> anyhow::Result<Ending> {
     let user = rustix::process::getuid().as_raw();
     keep(&switches::store_of(id)?, id, &format!("confirmed by user {user}"))
@@ -202,7 +194,7 @@ fn unit(program: &Path, id: &str, every: &str, state: &str) -> String {
 
 fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
     let store = switches::store()?;
-    // STATE/samehost/switches
+    // Its path is STATE/samehost/switches.
     let state = store.path().ancestors().nth(2).context("no state directory")?.display().to_string();
     let path = unit_path(id);
     anyhow::ensure!(is_plain(&state) && is_plain(&program.display().to_string()), "no plain path");
@@ -216,7 +208,7 @@ fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// These characters are special in a unit file.
+/// Whether a text has none of the characters that are special in a unit file.
 fn is_plain(text: &str) -> bool {
     !text.contains(['"', '\\', '%', '$', '\n'])
 }

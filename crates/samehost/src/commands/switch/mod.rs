@@ -27,14 +27,14 @@ use super::switch::confirm::{Site, agrees, may_ask};
 use crate::cli::{SwitchOptions, UnixOrTcp};
 use crate::commands::scan;
 use crate::exit::Ending;
+use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, signals, switches};
+use crate::{output, signals};
 
 pub use watch::watch_switch;
 
 pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
     check(options)?;
-    // Overdue switches are rolled back first.
     if !options.dry_run {
         confirm::take_back_overdue()?;
     }
@@ -68,10 +68,8 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
     one(options, &options.targets)
 }
 
-// Options that do nothing: with an operation on a stored switch they are wrong use; in a plan that has no use for them they
-// are told. Silence lets people believe that what they asked for was done.
-
-/// Refuses options that have no meaning beside others.
+/// Refuses options that do nothing beside others. In a plan that has no use for them they are named ([`notes`]): silence lets people
+/// believe that what they asked for was done.
 fn check(options: &SwitchOptions) -> Result<(), WrongUse> {
     if options.address.is_some() && options.to == UnixOrTcp::Unix {
         return refuse(
@@ -97,9 +95,9 @@ fn check(options: &SwitchOptions) -> Result<(), WrongUse> {
     }
 }
 
-/// The operation on stored switches that was asked for.
+/// The operation on stored switches, by its option; `None` for a switch that is to be made.
 fn operation(options: &SwitchOptions) -> Option<&'static str> {
-    [
+    let all = [
         (options.undo.is_some(), "--undo"),
         (options.finish.is_some(), "--finish"),
         (options.confirm.is_some(), "--confirm"),
@@ -108,12 +106,10 @@ fn operation(options: &SwitchOptions) -> Option<&'static str> {
         (options.recover, "--recover"),
         (options.check, "--check"),
         (options.prune, "--prune"),
-    ]
-    .into_iter()
-    .find_map(|(is_asked, name)| is_asked.then_some(name))
+    ];
+    all.iter().find(|(is_asked, _)| *is_asked).map(|(_, name)| *name)
 }
 
-/// The options of a switch that were given.
 fn given(options: &SwitchOptions) -> Vec<&'static str> {
     let all = [
         (options.to == UnixOrTcp::Tcp, "--to"),
@@ -130,10 +126,9 @@ fn given(options: &SwitchOptions) -> Vec<&'static str> {
         (options.observe.is_some(), "--observe"),
         (options.exact, "--exact"),
     ];
-    all.into_iter().filter_map(|(is_given, name)| is_given.then_some(name)).collect()
+    all.iter().filter(|(is_given, _)| *is_given).map(|(_, name)| *name).collect()
 }
 
-/// Whether an operation makes use of an option.
 fn takes(operation: &str, name: &str) -> bool {
     match operation {
         "--finish" => ["--reload", "--page", "--confirm-within", "--accept", "--observe"].contains(&name),
@@ -142,7 +137,6 @@ fn takes(operation: &str, name: &str) -> bool {
     }
 }
 
-/// Notes on commands of `--reload` that a plan does not run.
 fn unused_reloads(report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
     let mut steps = report.steps.iter().chain(&report.later);
     if !unused.is_empty() && steps.all(|step| step.reloads.is_empty()) {
@@ -221,7 +215,6 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, WrongUse> {
 /// switch is refused with who uses the address and by which line (docs/decisions/0069).
 const OBSERVE: Duration = Duration::from_secs(5);
 
-/// One transaction for these targets.
 fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
     if let Some(unfinished) = stored::unfinished()? {
         return Err(WrongUse(format!(
@@ -239,7 +232,6 @@ fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
     make(options, plan, &request, words(options, targets), &interrupted)
 }
 
-/// Performs the deferred part of a switch.
 fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
     let request = request_of(options, &[id.to_owned()])?;
     let scan = look()?;
@@ -298,7 +290,6 @@ fn make(
     apply(options, plan, wish, Applied { program: &program, words, report: &report, interrupted })
 }
 
-/// Further inputs for applying a plan.
 struct Applied<'a> {
     program: &'a Path,
     words: String,
@@ -306,7 +297,6 @@ struct Applied<'a> {
     interrupted: &'a AtomicBool,
 }
 
-/// Applies the plan, and starts a watcher until it is confirmed.
 fn apply(
     options: &SwitchOptions,
     plan: Plan,
@@ -348,7 +338,6 @@ fn stamps(options: &SwitchOptions) -> Stamps {
     if options.exact { Stamps::SystemCalls } else { Stamps::Functions }
 }
 
-/// Scans this machine.
 fn look() -> anyhow::Result<Scan> {
     Ok(samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
 }
@@ -401,11 +390,10 @@ fn end(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<Ending>
     })
 }
 
-// `samehost switch --all`: every switch that a scan finds worthwhile, one transaction each.
-
-/// Default time for observing traffic.
+/// Default time for observing traffic with `--all`.
 const OBSERVE_ALL: Duration = Duration::from_secs(10);
 
+/// `samehost switch --all`: every switch that a scan finds worthwhile, one transaction each.
 fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let interrupted = interrupt::flag();
     let observe = options.observe.unwrap_or(OBSERVE_ALL);
@@ -428,10 +416,10 @@ fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
                 targets.extend(found);
             }
             Possible::Now | Possible::AfterSetting => {
-                let why = advice.saving.as_ref().map_or_else(
-                    || "no traffic was seen, so what a switch saves is not known".to_owned(),
-                    saving_in_words,
-                );
+                let why = match &advice.saving {
+                    Some(saving) => saving_in_words(saving),
+                    None => "no traffic was seen, so what a switch saves is not known".to_owned(),
+                };
                 output::complain(&format!("{who}, by the traffic of the last {observe:?}: {why}"));
             }
             Possible::Unknown | Possible::Cannot => {
@@ -469,7 +457,10 @@ fn path(path: &Path) -> String {
 }
 
 fn service(scan: &Scan, advice: &Advice) -> String {
-    scan.services.get(advice.service).map_or_else(|| "unknown".to_owned(), |service| service.name.clone())
+    match scan.services.get(advice.service) {
+        Some(service) => service.name.clone(),
+        None => "unknown".to_owned(),
+    }
 }
 
 /// Whether observed traffic would benefit. Without observed traffic a switch is not worth the risk.

@@ -25,13 +25,18 @@ use super::confirm::{agrees, may_ask};
 use super::look;
 use crate::cli::{NEWEST, SwitchOptions};
 use crate::exit::Ending;
+use crate::output;
+use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, switches};
 
-/// Id of a switch that a crash cut off.
+/// The id of a switch that a crash cut off.
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
-    let mut entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
-    Ok(entries.find(|entry| entry.state == State::Unfinished).map(|entry| entry.id))
+    for (_, entry) in switches::entries()? {
+        if entry.state == State::Unfinished {
+            return Ok(Some(entry.id));
+        }
+    }
+    Ok(None)
 }
 
 /// The switch of this name; for [`NEWEST`] the newest that is in one of these states, after naming it.
@@ -89,7 +94,6 @@ pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// What a switch did, or why its journal cannot be read.
 fn about(entry: &Entry) -> String {
     match (entry.state, &entry.reason) {
         (State::Damaged, Some(reason)) => format!("its journal cannot be read: {reason}"),
@@ -141,7 +145,10 @@ fn without_a_socket() -> Vec<String> {
     let Ok(scan) = look() else { return Vec::new() };
     let mut lines = Vec::new();
     for lost in samehost_scan::unreachable(&scan) {
-        let restart = lost.unit.map_or_else(String::new, |unit| format!(": systemctl restart {unit}"));
+        let restart = match lost.unit {
+            Some(unit) => format!(": systemctl restart {unit}"),
+            None => String::new(),
+        };
         lines.push(format!(
             "{} listens at {}, and its file has gone: nobody can connect to it there. Restart it{restart}",
             lost.service,
@@ -151,7 +158,6 @@ fn without_a_socket() -> Vec<String> {
     lines
 }
 
-/// What became of a stored switch.
 struct Told {
     id: String,
     how: String,
@@ -295,7 +301,6 @@ pub(super) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     output::print(bytes)
 }
 
-/// A day, in seconds.
 const DAY: i64 = 24 * 60 * 60;
 
 pub(super) fn forget(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> {
@@ -332,8 +337,10 @@ pub(super) fn prune(options: &SwitchOptions) -> anyhow::Result<Ending> {
 
 /// Whether a switch's backup is no longer needed: it was fully put back, or is older than the given age.
 fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
-    let begun = entry.started_at.parse::<Timestamp>();
-    let age = begun.map_or(0, |begun| Timestamp::now().as_second() - begun.as_second());
+    let age = match entry.started_at.parse::<Timestamp>() {
+        Ok(begun) => Timestamp::now().as_second() - begun.as_second(),
+        Err(_) => 0,
+    };
     let is_old = older_than.is_some_and(|days| age >= i64::from(days) * DAY);
     match entry.state {
         State::RolledBack | State::Undone => entry.left.is_empty() || is_old,
@@ -342,7 +349,6 @@ fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
     }
 }
 
-/// What would be forgotten of a switch.
 fn forgetting(store: &Store, entry: &Entry) -> StoredSwitch {
     let would = match entry.state {
         State::Committed => "it would be forgotten; it stays in force, and cannot be undone any more",

@@ -22,7 +22,7 @@ use super::look;
 use super::stored::{compared, in_short};
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
-use crate::switches;
+use crate::storage::switches;
 
 /// Consecutive failed checks of the page or of the socket before a switch is taken back.
 /// A single failure may coincide with a reload of the server. Logins are tried more seldom, every
@@ -32,7 +32,6 @@ const IN_A_ROW: u32 = 3;
 /// Consecutive failed logins before a rollback, and checks between logins: servers count failed logins.
 const LOGINS_IN_A_ROW: u32 = 2;
 const LOOKS_TO_A_LOGIN: u32 = 12;
-/// Time limit for a server to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked how long requests take, until they can be compared, and how long before the deadline at least, in seconds.
 const MOST_LOOKS_AT_TIMES: u32 = 5;
@@ -77,7 +76,7 @@ fn start(words: &[&str], options: &WatchSwitchOptions) -> anyhow::Result<Child> 
         .context("starting a watcher")
 }
 
-/// The switch, while it awaits confirmation.
+/// The switch; `None` once it does not await a confirmation.
 fn awaiting(store: &Store, id: &str) -> Option<Entry> {
     let entries = store.list().ok()?;
     entries.into_iter().find(|entry| entry.id == id && entry.state == State::Awaiting)
@@ -147,7 +146,6 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
     Ok(Ending::Done)
 }
 
-/// Observations so far.
 #[derive(Default)]
 struct Watch {
     looks: u32,
@@ -160,11 +158,9 @@ struct Watch {
     /// Whether the page was checked, and whether it ever failed.
     page_asked: bool,
     page_broke: bool,
-    /// Processes that connected to an old address.
     returned: BTreeSet<String>,
     /// Processes of the application among them, which opened a connection there after the switch.
     not_moved: BTreeSet<String>,
-    /// Whether the application was seen at the new address.
     is_used: bool,
     /// How often it was looked how long requests take, and how they compare with those before the switch, in sentences.
     times_looked: u32,
@@ -174,32 +170,32 @@ struct Watch {
 impl Watch {
     fn look(&mut self, watched: &Watched, scan: Option<&Scan>) {
         self.looks += 1;
-        let mut found = None;
-        for endpoint in &watched.new {
-            found = found.or_else(|| unanswered(endpoint));
-        }
+        let mut found = watched.new.iter().find_map(|endpoint| unanswered(endpoint));
         if let Some((url, before)) = &watched.page {
             self.page_asked = true;
-            let differs = before.differs(url).unwrap_or_else(|error| Some(error.to_string()));
-            self.page_broke |= differs.is_some();
-            found = found.or_else(|| differs.map(|how| format!("the page is not as it was: {how}")));
+            let differs = match before.differs(url) {
+                Ok(differs) => differs,
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(how) = differs {
+                self.page_broke = true;
+                found.get_or_insert_with(|| format!("the page is not as it was: {how}"));
+            }
         }
         self.bad = if found.is_some() { self.bad + 1 } else { 0 };
         self.found = found;
         if let Some(scan) = scan {
-            for endpoint in watched.old.iter().filter_map(|text| text.parse().ok()) {
+            for endpoint in watched.old.iter().flat_map(|text| text.parse()) {
                 self.returned.extend(speaking(scan, &endpoint));
             }
         }
     }
 
-    /// Records what the application did.
     fn used(&mut self, seen: Vec<Seen>) {
         self.is_used |= seen.iter().any(|one| !one.new.is_empty());
         self.not_moved.extend(seen.into_iter().flat_map(|one| one.old));
     }
 
-    /// Records the outcome of a login.
     fn logged_in(&mut self, refused: Option<String>) {
         let Some(why) = refused else {
             (self.refusals, self.refused) = (0, None);
@@ -224,8 +220,13 @@ impl Watch {
 
     /// The failure that justifies a rollback.
     fn broken(&self) -> Option<String> {
-        let refused = self.refused.clone().filter(|_| self.refusals >= LOGINS_IN_A_ROW);
-        self.found.clone().filter(|_| self.bad >= IN_A_ROW).or(refused)
+        if self.bad >= IN_A_ROW && self.found.is_some() {
+            return self.found.clone();
+        }
+        if self.refusals >= LOGINS_IN_A_ROW {
+            return self.refused.clone();
+        }
+        None
     }
 
     /// Whether the page passed every check, and the application did not go on at the old address.
@@ -269,7 +270,7 @@ fn unanswered(text: &str) -> Option<String> {
     connect(&endpoint, &options).err().map(|error| format!("nobody answers at {text}: {error}"))
 }
 
-/// Processes with a TCP connection to an address.
+/// The processes that have a TCP connection to an address.
 fn speaking(scan: &Scan, endpoint: &Endpoint) -> BTreeSet<String> {
     let services = services_at(scan, endpoint);
     let mut names = BTreeSet::new();
