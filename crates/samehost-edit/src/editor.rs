@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::Endpoint;
 
 use crate::files::{Edit, Files};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// An editor of one format.
@@ -145,7 +145,7 @@ pub struct OfService {
     /// Whether relative names in the files begin in the folder, so that what is in it is read.
     pub reads_folder: bool,
     /// What of a command line, given without the program's name, the check needs as well; or why it would not see what the service sees.
-    pub arguments: fn(&[String]) -> Result<Arguments, String>,
+    pub arguments: fn(&[String]) -> Result<Arguments, Reason>,
 }
 
 /// Arguments of a running service that its check needs as well.
@@ -225,7 +225,7 @@ pub(crate) mod tests {
     /// A service's command line has these options, files and folder for its check.
     #[track_caller]
     pub(crate) fn assert_reads(
-        read: fn(&[String]) -> Result<Arguments, String>,
+        read: fn(&[String]) -> Result<Arguments, Reason>,
         line: &str,
         options: &str,
         files: &str,

@@ -22,5 +22,5 @@ pub use files::{Files, Overlay, glob};
 pub use formats::{EDITORS, editor, recognise};
 pub use leads::{Lead, LeadForm, leads};
 pub use proposal::{Move, Proposal, ProposalError, propose};
-pub use refusal::Refusal;
+pub use refusal::{Reason, Refusal};
 pub use setting::{Access, Goal, Reading, Role, Setting, Uptake};

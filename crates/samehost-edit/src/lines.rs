@@ -8,7 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::files::{Edit, Files};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 
 /// A line and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,17 +111,17 @@ pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Resul
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, &'static str> {
-    let Endpoint::Unix(path) = endpoint else { return Err("it has no place for such an address") };
-    let Some(path) = path.to_str() else { return Err("the path is not UTF-8") };
+pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, Reason> {
+    let Endpoint::Unix(path) = endpoint else { return Err("it has no place for such an address".into()) };
+    let Some(path) = path.to_str() else { return Err("the path is not UTF-8".into()) };
     if !path.starts_with('/') {
-        return Err("the path does not begin with /");
+        return Err("the path does not begin with /".into());
     }
     if path.len() > UNIX_PATH_MAX {
-        return Err("the path is longer than a Unix socket's address can be");
+        return Err("the path is longer than a Unix socket's address can be".into());
     }
     if path.chars().any(char::is_control) {
-        return Err("the path has a control character");
+        return Err("the path has a control character".into());
     }
     Ok(path)
 }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn only_what_can_be_written_is() {
-        fn path(text: &str) -> Result<String, &'static str> {
+        fn path(text: &str) -> Result<String, Reason> {
             socket_path(&text.parse().unwrap()).map(str::to_owned)
         }
         assert_eq!(path("unix:/run/a b.sock"), Ok("/run/a b.sock".into()));

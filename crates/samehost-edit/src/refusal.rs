@@ -57,6 +57,35 @@ impl Refusal {
     }
 }
 
+/// Why a value cannot be read or written, in words for people: a [`Refusal`] whose file and line only the caller knows.
+/// It never contains a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(String);
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Reason(text)
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        Reason(text.to_owned())
+    }
+}
+
+impl From<Reason> for String {
+    fn from(reason: Reason) -> Self {
+        reason.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// A line of a file that is refused for one reason or another; line 0 stands for the whole file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {

@@ -25,7 +25,7 @@ use crate::files::{Bounded, Edit, Files};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::languages::url;
 use crate::lines::{self, has_only};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// Where sessions are.
@@ -194,7 +194,7 @@ impl Ini {
 /// The extension that a line names.
 pub(crate) fn handler(entry: &Entry, file: &Path) -> Result<Option<Handler>> {
     let refuse = |why: &str| Refusal::new(file, entry.number, format!("{HANDLER}: {why}"), BY_HAND);
-    let name = entry.value.as_deref().map_err(|why| refuse(why))?;
+    let name = entry.value.as_deref().map_err(|why| refuse(&why.to_string()))?;
     if name.eq_ignore_ascii_case("rediscluster") {
         return Err(refuse("sessions are kept by a cluster, whose nodes name each other by addresses"));
     }
@@ -242,7 +242,7 @@ impl Handler {
     }
 
     /// The servers of a path, each understood or with the reason why not.
-    pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, String>> {
+    pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, Reason>> {
         if self == Handler::Memcached && (path.starts_with("--") || path.starts_with("PERSISTENT=")) {
             return vec![Err("it is not a list of servers".into())];
         }
@@ -275,7 +275,7 @@ impl Handler {
         path: &str,
         server: &Server,
         to: &Endpoint,
-    ) -> Result<(Range<usize>, String), String> {
+    ) -> Result<(Range<usize>, String), Reason> {
         let written = match to {
             Endpoint::Unix(_) => {
                 let socket = lines::socket_path(to)?;
@@ -298,14 +298,14 @@ impl Handler {
                 let scheme = if self == Handler::Memcached { "" } else { "tcp://" };
                 format!("{scheme}{host}:{port}")
             }
-            other => return Err(format!("no extension of PHP keeps sessions at {other}")),
+            other => return Err(format!("no extension of PHP keeps sessions at {other}").into()),
         };
         Ok((server.address.clone(), written))
     }
 }
 
 /// `tcp://127.0.0.1:6379?auth=…&database=2`, the same without scheme, `unix:///path?…`, a path alone.
-fn redis(path: &str, range: Range<usize>) -> Result<Server, String> {
+fn redis(path: &str, range: Range<usize>) -> Result<Server, Reason> {
     let text = &path[range.clone()];
     let (address, query) = text.split_once('?').unwrap_or((text, ""));
     if address.contains('#') {
@@ -349,7 +349,7 @@ fn parameters(query: &str, name: &str) -> Vec<String> {
 }
 
 /// `tcp://127.0.0.1:11211?weight=1`, `unix:///path:0`.
-fn memcache(path: &str, range: Range<usize>) -> Result<Server, String> {
+fn memcache(path: &str, range: Range<usize>) -> Result<Server, Reason> {
     let text = &path[range.clone()];
     let address = text.split('?').next().unwrap_or_default();
     let endpoint = place(address.strip_suffix(":0").unwrap_or(address), 11211)?;
@@ -357,7 +357,7 @@ fn memcache(path: &str, range: Range<usize>) -> Result<Server, String> {
 }
 
 /// `127.0.0.1:11211`, `/path` or `/path:0`, each with a weight behind a colon.
-fn memcached(path: &str, range: Range<usize>) -> Result<Server, String> {
+fn memcached(path: &str, range: Range<usize>) -> Result<Server, Reason> {
     let text = &path[range.clone()];
     if text.contains(|letter: char| letter.is_ascii_whitespace() || letter == '?') || text.contains("://") {
         return Err("this extension takes `host:port` or a path, and would look this up as a name".into());
@@ -391,14 +391,14 @@ impl Server {
 }
 
 /// The endpoint of a socket's path.
-fn unix(path: &str) -> Result<Endpoint, String> {
+fn unix(path: &str) -> Result<Endpoint, Reason> {
     let endpoint = Endpoint::Unix(path.into());
     lines::socket_path(&endpoint).map(|_| ())?;
     Ok(endpoint)
 }
 
 /// Where the address of a URL leads.
-fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
+fn place(address: &str, usual: u16) -> Result<Endpoint, Reason> {
     if let Some(rest) = address.strip_prefix("unix:").or_else(|| address.strip_prefix("file:")) {
         return match rest.strip_prefix("//") {
             Some(path) if path.starts_with('/') => unix(path),
@@ -414,7 +414,7 @@ fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
         None => address,
         Some(("tcp", rest)) => rest,
         Some(("tls" | "ssl" | "tlsv1.2" | "tlsv1.3", _)) => return Err("TLS is spoken to the server".into()),
-        Some((scheme, _)) => return Err(format!("PHP knows no `{scheme}://` there")),
+        Some((scheme, _)) => return Err(format!("PHP knows no `{scheme}://` there").into()),
     };
     // What stands behind the port is ignored.
     let host = rest.split('/').next().unwrap_or_default();
@@ -442,7 +442,7 @@ impl Saved<'_> {
     fn found(&self) -> Vec<Result<(Setting, Server)>> {
         let path = match &self.entry.value {
             Ok(path) => path,
-            Err(why) => return vec![Err(self.refuse(*why))],
+            Err(why) => return vec![Err(self.refuse(why.clone()))],
         };
         let servers = self.handler.servers(path);
         let is_alone = servers.len() == 1;
@@ -492,7 +492,7 @@ mod tests {
     use super::*;
 
     fn endpoints(handler: Handler, path: &str) -> String {
-        fn shown(server: Result<Server, String>) -> String {
+        fn shown(server: Result<Server, Reason>) -> String {
             server.map_or_else(|why| format!("({why})"), |server| server.endpoint.to_string())
         }
         handler.servers(path).into_iter().map(shown).collect::<Vec<_>>().join(" ")

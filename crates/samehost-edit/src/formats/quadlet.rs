@@ -21,7 +21,7 @@ use crate::files::{Edit, Files};
 use crate::languages::url::{self, Url};
 use crate::lines::{self, has_only, is_plain, lines};
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The reader of Quadlet files.
@@ -207,7 +207,7 @@ fn hop<'a>(
             let setting = setting.at(file, variable.line);
             Some(Ok(Hop { setting, container, variable, words }))
         }
-        Err(why) => refuse(why),
+        Err(why) => refuse(&why.to_string()),
     }
 }
 
@@ -217,9 +217,9 @@ fn meaning(
     words: Words,
     value: &str,
     protocol: Protocol,
-) -> Result<Option<Setting>, &'static str> {
+) -> Result<Option<Setting>, Reason> {
     if protocol == Protocol::Mysql && value == "localhost" {
-        return Err("`localhost` may be a socket inside of the container; write 127.0.0.1");
+        return Err("`localhost` may be a socket inside of the container; write 127.0.0.1".into());
     }
     let (found, [user, password, database]) = endpoint(container, words, value, protocol)?;
     let found = match found {
@@ -248,30 +248,30 @@ fn meaning(
 
 impl Hop<'_> {
     /// The edits that move it.
-    fn write(&self, file: &Path, to: &Endpoint) -> Result<Vec<Edit>, String> {
+    fn write(&self, file: &Path, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         match to {
             Endpoint::Unix(path) => self.to_socket(file, path),
             Endpoint::Tcp { host, port } if self.container.is_on_host() => self.to_port(file, host, *port),
             Endpoint::Tcp { .. } => {
                 Err("whether the server takes connections from the container's network is not known here"
-                    .to_owned())
+                    .into())
             }
-            _ => Err("only a Unix socket or plain TCP can be written here".to_owned()),
+            _ => Err("only a Unix socket or plain TCP can be written here".into()),
         }
     }
 
-    fn to_socket(&self, file: &Path, path: &Path) -> Result<Vec<Edit>, String> {
+    fn to_socket(&self, file: &Path, path: &Path) -> Result<Vec<Edit>, Reason> {
         let mut edits = Vec::new();
         let inside = match self.container.inside(path) {
             Some(inside) => inside,
             None => {
                 if let Some(why) = self.container.cannot_mount(path) {
-                    return Err(why);
+                    return Err(why.into());
                 }
                 let directory = path.parent().unwrap_or(Path::new("/"));
                 let text = directory.display().to_string();
                 if !is_plain(&text) || text.contains([':', '%']) {
-                    return Err("its directory has unusual characters".to_owned());
+                    return Err("its directory has unusual characters".into());
                 }
                 edits.push(self.line(file, "Volume", &format!("Volume={text}:{text}"))?);
                 path.to_owned()
@@ -300,15 +300,13 @@ impl Hop<'_> {
         Ok(edits)
     }
 
-    fn to_port(&self, file: &Path, host: &str, number: u16) -> Result<Vec<Edit>, String> {
+    fn to_port(&self, file: &Path, host: &str, number: u16) -> Result<Vec<Edit>, Reason> {
         let name = &self.variable.name;
         let mut edits = Vec::new();
         match self.words {
             Words::WordPress => edits.push(self.set(file, name, &format!("{host}:{number}"))?),
             Words::Beside(_) => {
-                return Err(
-                    "the variable of its socket counts before the host: take that line away".to_owned()
-                );
+                return Err("the variable of its socket counts before the host: take that line away".into());
             }
             Words::Directory(of_port) => {
                 edits.push(self.set(file, name, host)?);
@@ -327,7 +325,7 @@ impl Hop<'_> {
     }
 
     /// Sets a variable: in its own line if it is alone there, else in a new one, which counts because it is later.
-    fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, String> {
+    fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, Reason> {
         let word =
             if has_only(value, "./_-:@?&=+,") { format!("{name}={value}") } else { quoted(name, value) };
         let own = self.container.variables.iter().find(|one| one.name == name);
@@ -338,7 +336,7 @@ impl Hop<'_> {
     }
 
     /// A new line below the last one of its key.
-    fn line(&self, file: &Path, key: &str, new: &str) -> Result<Edit, String> {
+    fn line(&self, file: &Path, key: &str, new: &str) -> Result<Edit, Reason> {
         let text = self.container.text.as_bytes();
         let range = self.container.last_of(key).ok_or("no variable is set in it")?;
         let all = lines(text);

@@ -15,7 +15,7 @@ use crate::editor::{Check, Editor};
 use crate::files::{Edit, Files};
 use crate::languages::php::{self, Constant, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value};
 use crate::lines::{around, has_only};
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The constants that matter here.
@@ -131,7 +131,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
 fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
     let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
     let host = String::from_utf8(known.text.clone()).ok();
-    let understood = host.as_deref().ok_or("it is not text").and_then(understand);
+    let understood = host.as_deref().ok_or_else(|| Reason::from("it is not text")).and_then(understand);
     let Known { places, text, .. } = known;
     let place = &places[0];
     let here = At { file: &place.file, line: place.line };
@@ -166,7 +166,7 @@ fn tls_flags(file: &Path, files: &dyn Files) -> Vec<Word> {
 }
 
 /// wp-content/db.php replaces WordPress's own database class.
-fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), String> {
+fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), Reason> {
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
     let content = literal(outcome, "WP_CONTENT_DIR").map(PathBuf::from);
@@ -182,7 +182,8 @@ fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), Stri
     Err(format!(
         "{} decides how WordPress connects, in place of DB_HOST alone",
         content.join("db.php").display()
-    ))
+    )
+    .into())
 }
 
 /// A constant with one value, and the positions that set it.
@@ -310,26 +311,26 @@ fn by_hand_for(environment: Option<&str>) -> String {
 const DEFAULT_PORT: u16 = 3306;
 
 /// Where WordPress connects for a `DB_HOST`.
-fn understand(text: &str) -> Result<Endpoint, &'static str> {
+fn understand(text: &str) -> Result<Endpoint, Reason> {
     let (address, socket) = match text.find(":/") {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
     if text.chars().any(char::is_control) {
-        return Err("it has a line end or another control character in it");
+        return Err("it has a line end or another control character in it".into());
     }
     let (host, port) = if address.matches(':').count() > 1 { v6(address)? } else { v4(address)? };
     if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
         return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(MYSQL_SOCKET))));
     }
     if !host.chars().all(|one| one.is_ascii_alphanumeric() || "._-:".contains(one)) {
-        return Err("it is not a host's name");
+        return Err("it is not a host's name".into());
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 /// `[::1]:3306`, `[::1]`, `::1`.
-fn v6(address: &str) -> Result<(&str, u16), &'static str> {
+fn v6(address: &str) -> Result<(&str, u16), Reason> {
     let strange = "it is not an IPv6 address";
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']').ok_or(strange)?,
@@ -339,12 +340,12 @@ fn v6(address: &str) -> Result<(&str, u16), &'static str> {
     match rest.strip_prefix(':') {
         Some(port) => Ok((host, number(port)?)),
         None if rest.is_empty() => Ok((host, DEFAULT_PORT)),
-        None => Err(strange),
+        None => Err(strange.into()),
     }
 }
 
 /// `127.0.0.1:3306`: the host ends at the first colon or slash, and the rest is only used if it is a port.
-fn v4(address: &str) -> Result<(&str, u16), &'static str> {
+fn v4(address: &str) -> Result<(&str, u16), Reason> {
     let end = address.find([':', '/']).unwrap_or(address.len());
     let (host, rest) = address.split_at(end);
     // PHP's empty() is true for this host.
@@ -355,16 +356,16 @@ fn v4(address: &str) -> Result<(&str, u16), &'static str> {
 }
 
 /// A port; to WordPress 0 is none.
-fn number(digits: &str) -> Result<u16, &'static str> {
+fn number(digits: &str) -> Result<u16, Reason> {
     match digits.parse() {
         Ok(0) => Ok(DEFAULT_PORT),
         Ok(port) => Ok(port),
-        Err(_) => Err("its port is not one of 1 to 65535"),
+        Err(_) => Err("its port is not one of 1 to 65535".into()),
     }
 }
 
 /// An endpoint as a `DB_HOST`.
-fn spell(endpoint: &Endpoint) -> Result<String, String> {
+fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     let text = match endpoint {
         Endpoint::Unix(path) => format!("localhost:{}", path.to_str().ok_or("the path is not text")?),
         Endpoint::Tcp { host, .. } if host.eq_ignore_ascii_case("localhost") => {
@@ -373,12 +374,12 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
         Endpoint::Tcp { host, port } if *port == DEFAULT_PORT => host.clone(),
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
-        _ => return Err(format!("WordPress cannot connect to {endpoint}")),
+        _ => return Err(format!("WordPress cannot connect to {endpoint}").into()),
     };
     if understand(&text).ok().as_ref() == Some(endpoint) {
         Ok(text)
     } else {
-        Err(format!("DB_HOST cannot say {endpoint}"))
+        Err(format!("DB_HOST cannot say {endpoint}").into())
     }
 }
 
@@ -517,7 +518,7 @@ fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
 }
 
 /// New constants on lines of their own, below a statement and in its style.
-fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result<Edit, &'static str> {
+fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result<Edit, Reason> {
     let alone = "the WP_REDIS_* constants stand where no line can be added";
     let source = outcome.sources.iter().find(|source| source.path == anchor.file).ok_or(alone)?;
     let mut node =
@@ -532,7 +533,7 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
     let indentation = source.slice(around(&source.text, node.start_byte()).start..node.start_byte());
     let plain = text.ends_with(b";") && text.len() > 7 && text[..6].eq_ignore_ascii_case(b"define");
     if !block || !plain || !indentation.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
-        return Err(alone);
+        return Err(alone.into());
     }
     let end = around(&source.text, node.end_byte()).end;
     // A comment after the statement belongs to it; after anything else the statement is not alone on its line.
@@ -548,7 +549,7 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
         let number = *name == "WP_REDIS_PORT";
         let value = if number { value.clone() } else { format!("'{value}'") };
         if !has_only(&value, "'/._@+,=~:-") {
-            return Err("the new value has characters that are not written here");
+            return Err("the new value has characters that are not written here".into());
         }
         with.extend_from_slice(ending);
         with.extend_from_slice(indentation);

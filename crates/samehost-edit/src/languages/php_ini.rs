@@ -1,6 +1,7 @@
 //! The lines of a configuration that PHP's INI scanner reads (Zend/zend_ini_scanner.l): php.ini as a whole, and the files
 //! of PHP-FPM line by line. Independent of settings.
 
+use crate::refusal::Reason;
 use std::ops::Range;
 
 use crate::lines::{self, has_only, trim};
@@ -33,7 +34,7 @@ pub(crate) struct Entry {
     /// Range of the value, without quotes.
     pub(crate) range: Range<usize>,
     /// The value, if it is literal; otherwise why it is not understood.
-    pub(crate) value: Result<String, &'static str>,
+    pub(crate) value: Result<String, Reason>,
     /// The quote around it.
     pub(crate) quote: Option<u8>,
     /// The whole line without its newline.
@@ -139,7 +140,7 @@ fn is_expression(value: &[u8]) -> bool {
 
 struct Value {
     range: Range<usize>,
-    value: Result<String, &'static str>,
+    value: Result<String, Reason>,
     quote: Option<u8>,
     /// Where it ends, its quotes included.
     end: usize,
@@ -152,13 +153,13 @@ fn value(text: &[u8], range: Range<usize>, quotes: Quotes) -> Value {
     if let Some(quote @ (b'"' | b'\'')) = bytes.first().copied() {
         let limit = if quotes == Quotes::OfAFile { text.len() } else { range.end };
         let Some(close) = closing(&text[..limit], range.start + 1, quote) else {
-            return refused("its quote is not closed", limit);
+            return refused("its quote is not closed".into(), limit);
         };
         let inner = range.start + 1..close;
         let end = lines::around(text, close).end;
         let behind = text[close + 1..end].trim_ascii();
         if !(behind.is_empty() || behind[0] == b';') {
-            return refused("it is put together from parts", end);
+            return refused("it is put together from parts".into(), end);
         }
         let value = literal(&text[inner.clone()], Some(quote));
         return Value { range: inner, value, quote: Some(quote), end };
@@ -179,7 +180,7 @@ fn closing(text: &[u8], from: usize, quote: u8) -> Option<usize> {
 }
 
 /// Text of a value, if nothing in it is special to PHP.
-fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, &'static str> {
+fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, Reason> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
     let special: &[char] = match quote {
         Some(b'\'') => return Ok(text.to_owned()),
@@ -187,9 +188,9 @@ fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, &'static str> {
         None => &['"', '\'', '\\', '(', ')', '|', '&', '!', '^', '~', '#', '{', '}', '='],
     };
     if text.contains("${") {
-        Err("it has a variable of the environment in it")
+        Err("it has a variable of the environment in it".into())
     } else if text.contains(special) {
-        Err("it has characters that mean something to PHP")
+        Err("it has characters that mean something to PHP".into())
     } else {
         Ok(text.to_owned())
     }

@@ -33,7 +33,7 @@ use self::tree::Tree;
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
 use crate::files::{Edit, Files};
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use target::{Use, Worker};
 
@@ -261,7 +261,7 @@ fn could_not_look(output: &str) -> bool {
 }
 
 /// getopt's letters, of which `D`, `C`, `c`, `d`, `f`, `e`, `E` and `k` have a value, attached or behind.
-fn arguments(words: &[String]) -> Result<Arguments, String> {
+fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     let mut found = Arguments::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -275,7 +275,9 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
         let Some(value) = value else { continue };
         match letter {
             'f' => found.files = vec![value.into()],
-            'C' | 'c' => return Err(format!("Apache was started with a directive of its own (-{letter})")),
+            'C' | 'c' => {
+                return Err(format!("Apache was started with a directive of its own (-{letter})").into());
+            }
             'd' => {
                 found.folder = Some(value.clone().into());
                 found.options.extend(["-d".to_owned(), value]);
@@ -306,6 +308,6 @@ mod tests {
             "/x",
         );
         let words = ["-k", "start", "-C", "Listen"].map(str::to_owned);
-        assert!(arguments(&words).unwrap_err().contains("(-C)"));
+        assert!(arguments(&words).unwrap_err().to_string().contains("(-C)"));
     }
 }

@@ -13,7 +13,7 @@ use samehost_services::Protocol;
 
 use super::tree::{Text, Tree};
 use crate::lines::has_only;
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 
 /// Schemes that Apache speaks over sockets as well, with what they are and the port without one.
 const SCHEMES: &[(&str, Protocol, u16)] = &[
@@ -57,7 +57,7 @@ pub(super) struct Target {
 ///
 /// # Errors
 /// Why it is not understood, or cannot move.
-pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, String> {
+pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
     let is_socket = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
     let length = if is_socket { text.find('|').map_or(text.len(), |bar| bar + 1) } else { 0 };
@@ -68,26 +68,28 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, String> {
         );
     }
     let Some((scheme, rest)) = url.split_once("://") else {
-        return if is_socket {
-            Err(format!("`{url}` is not a URL"))
-        } else {
-            unknown(text).map_or(Ok(None), Err)
+        if is_socket {
+            return Err(format!("`{url}` is not a URL").into());
+        }
+        return match unknown(text) {
+            Some(why) => Err(why.into()),
+            None => Ok(None),
         };
     };
     if let Some(why) = unknown(&text[..length + scheme.len()]) {
-        return Err(why);
+        return Err(why.into());
     }
     let scheme = scheme.to_ascii_lowercase();
     if let Some((_, why)) = BARRED.iter().find(|(barred, _)| *barred == scheme) {
         return Err((*why).into());
     }
     let Some((_, protocol, usual)) = SCHEMES.iter().find(|(known, ..)| *known == scheme) else {
-        return if is_socket { Err(format!("`{scheme}` is not a known scheme")) } else { Ok(None) };
+        return if is_socket { Err(format!("`{scheme}` is not a known scheme").into()) } else { Ok(None) };
     };
     let end = rest.find(['/', '?', '#', '$', '%']).unwrap_or(rest.len());
     let authority = &rest[..end];
     if let Some(why) = unknown(&rest[..rest.find('/').unwrap_or(rest.len())]) {
-        return Err(why);
+        return Err(why.into());
     }
     if rest[end..].starts_with(['$', '%']) && !authority.contains(':') {
         return Err(ANEW.into());
@@ -126,7 +128,7 @@ fn unknown(text: &str) -> Option<String> {
     Some(why)
 }
 
-fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), Reason> {
     let wrong = || format!("`{authority}` is not a host and a port");
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -141,22 +143,22 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
         None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() || !authority.starts_with('[') && !has_only(host, ".-_") {
-        return Err(wrong());
+        return Err(wrong().into());
     }
     let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
     Ok((host.to_ascii_lowercase(), port))
 }
 
 /// The endpoint of a socket's path.
-fn path_of(path: &str) -> Result<Endpoint, String> {
+fn path_of(path: &str) -> Result<Endpoint, Reason> {
     if !path.starts_with('/') {
-        return Err(format!("`{path}` is below DefaultRuntimeDir, wherever that is"));
+        return Err(format!("`{path}` is below DefaultRuntimeDir, wherever that is").into());
     }
     if path.starts_with("//") {
-        return Err(format!("Apache takes the first name in `{path}` for a host, and leaves it out"));
+        return Err(format!("Apache takes the first name in `{path}` for a host, and leaves it out").into());
     }
     if path.len() > UNIX_PATH_MAX || !is_plain(path) {
-        return Err(format!("`{path}` is not a plain path of at most {UNIX_PATH_MAX} bytes"));
+        return Err(format!("`{path}` is not a plain path of at most {UNIX_PATH_MAX} bytes").into());
     }
     Ok(Endpoint::Unix(path.into()))
 }
@@ -170,12 +172,12 @@ fn is_plain(path: &str) -> bool {
 ///
 /// # Errors
 /// Why it cannot be.
-pub(super) fn socket(endpoint: &Endpoint) -> Result<String, String> {
+pub(super) fn socket(endpoint: &Endpoint) -> Result<String, Reason> {
     let path = crate::lines::socket_path(endpoint)?;
     if is_plain(path) && !path.starts_with("//") {
         Ok(format!("unix:{path}|"))
     } else {
-        Err(format!("Apache would not take `{path}` as it is"))
+        Err(format!("Apache would not take `{path}` as it is").into())
     }
 }
 
@@ -183,14 +185,14 @@ pub(super) fn socket(endpoint: &Endpoint) -> Result<String, String> {
 ///
 /// # Errors
 /// Why they cannot be.
-pub(super) fn authority(endpoint: &Endpoint) -> Result<String, String> {
+pub(super) fn authority(endpoint: &Endpoint) -> Result<String, Reason> {
     let Endpoint::Tcp { host, port } = endpoint else {
-        return Err(format!("Apache cannot connect to {endpoint}"));
+        return Err(format!("Apache cannot connect to {endpoint}").into());
     };
     let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     match host_and_port(&text) {
         Ok(parsed) if parsed == (host.clone(), Some(*port)) => Ok(text),
-        _ => Err(format!("`{text}` is not an address that Apache could look up")),
+        _ => Err(format!("`{text}` is not an address that Apache could look up").into()),
     }
 }
 
@@ -286,7 +288,7 @@ struct Spot {
 }
 
 impl Spot {
-    fn handler(words: &[Text]) -> Result<Option<Spot>, String> {
+    fn handler(words: &[Text]) -> Result<Option<Spot>, Reason> {
         let Some(first) = words.first() else { return Ok(None) };
         let spot = Spot { word: 0, offset: 6, worker: Worker::None, balancer: None };
         match first.bytes.get(..6) {
@@ -318,7 +320,7 @@ impl Spot {
     }
 
     /// A rule that passes requests on, and no redirect.
-    fn rule(words: &[Text]) -> Result<Option<Spot>, String> {
+    fn rule(words: &[Text]) -> Result<Option<Spot>, Reason> {
         let flags = words.get(2).map(|word| String::from_utf8_lossy(&word.bytes).to_ascii_lowercase());
         let flags = flags.unwrap_or_default();
         if flags.contains("proxy:") {
@@ -336,7 +338,7 @@ impl Spot {
 /// [`Refusal`], where it may connect, to what is not understood or cannot move.
 pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     let directive = &tree.nodes[node];
-    let refused = |reason: String| tree.refusal(node, reason, BY_HAND);
+    let refused = |reason: Reason| tree.refusal(node, reason, BY_HAND);
     let spot = match directive.name.as_str() {
         "sethandler" | "addhandler" => Spot::handler(&directive.words).map_err(refused)?,
         "proxypass" | "proxypassmatch" => Some(Spot::pass(tree, node)),

@@ -22,7 +22,7 @@ use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines}
 use crate::files::{Edit, Files, Remembered};
 use crate::languages::url;
 use crate::lines::{insert_below, is_plain, line_end, lines};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
@@ -154,7 +154,7 @@ fn could_not_look(output: &str) -> bool {
 }
 
 /// Go's flags, with one or two dashes, and the value behind `=` or in the next word.
-fn arguments(words: &[String]) -> Result<Arguments, String> {
+fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     let mut found = Arguments::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -279,18 +279,18 @@ impl<'a> Proxy<'a> {
     }
 
     /// What is spoken with it, where that can be moved.
-    fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
+    fn protocol(&self, own: Scheme) -> Result<Protocol, Reason> {
         let Together { schemes, has_tls, transport, .. } = self.together();
         // One of them decides for all.
         if own == Scheme::Https || schemes.contains(&Scheme::Https) || *has_tls {
-            return Err("TLS is spoken to it, which its socket may not".to_owned());
+            return Err("TLS is spoken to it, which its socket may not".into());
         }
         match transport.as_deref() {
             Some("fastcgi") => Ok(Protocol::FastCgi),
             None if self.statement.word(0) == "php_fastcgi" => Ok(Protocol::FastCgi),
             None | Some("http") if schemes.contains(&Scheme::H2c) => Ok(Protocol::Grpc),
             None | Some("http") => Ok(Protocol::Http),
-            Some(other) => Err(format!("`transport {other}` is unknown")),
+            Some(other) => Err(format!("`transport {other}` is unknown").into()),
         }
     }
 
@@ -438,20 +438,20 @@ enum Scheme {
 }
 
 /// Where an address leads, and what is spoken there.
-fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
+fn parse(token: &Token) -> Result<(Scheme, Endpoint), Reason> {
     let text = token.value.as_str();
     if token.has_variable {
-        return Err("the address is put together from environment variables".to_owned());
+        return Err("the address is put together from environment variables".into());
     }
     if text.contains('{') {
-        return Err("the address is put together from placeholders or arguments".to_owned());
+        return Err("the address is put together from placeholders or arguments".into());
     }
     if let Some((scheme, rest)) = text.split_once("://") {
         let scheme = match scheme {
             "http" => Scheme::Http,
             "h2c" => Scheme::H2c,
             "https" => Scheme::Https,
-            other => return Err(format!("`{other}://` is not a scheme of an upstream")),
+            other => return Err(format!("`{other}://` is not a scheme of an upstream").into()),
         };
         return Ok((scheme, tcp(rest)?));
     }
@@ -460,16 +460,16 @@ fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
         "tcp" | "tcp4" | "tcp6" => return Ok((Scheme::None, tcp(rest)?)),
         "unix" => Scheme::None,
         "unix+h2c" => Scheme::H2c,
-        other => return Err(format!("`{other}` is a special network")),
+        other => return Err(format!("`{other}` is a special network").into()),
     };
     if url::is_plain_path(rest) && !rest.split('/').any(|part| part == "..") {
         Ok((scheme, Endpoint::Unix(rest.into())))
     } else {
-        Err("the path of its socket is unusual".to_owned())
+        Err("the path of its socket is unusual".into())
     }
 }
 
-fn tcp(text: &str) -> Result<Endpoint, String> {
+fn tcp(text: &str) -> Result<Endpoint, Reason> {
     let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
         Some((host, port)) => {
             let number = port.parse().ok().filter(|number: &u16| number.to_string() == port);
@@ -482,11 +482,11 @@ fn tcp(text: &str) -> Result<Endpoint, String> {
     let name = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
     let is_several = bare.is_none() && host.contains(':');
     let endpoint = if is_several { None } else { url::tcp(name, port) };
-    endpoint.ok_or_else(|| format!("`{text}` is an unusual address"))
+    endpoint.ok_or_else(|| format!("`{text}` is an unusual address").into())
 }
 
 /// An endpoint as an address of this scheme.
-fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, &'static str> {
+fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, Reason> {
     match to {
         Endpoint::Unix(path) => {
             let path = path.to_str().filter(|path| url::is_plain_path(path));
@@ -502,7 +502,7 @@ fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, &'static str> {
             };
             Ok(format!("{prefix}{host}:{port}"))
         }
-        _ => Err("only a Unix socket or plain TCP can be written here"),
+        _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }
 }
 
@@ -528,6 +528,6 @@ mod tests {
             "",
         );
         let words = ["run", "--envfile", "/e", "--config", "/c"].map(str::to_owned);
-        assert!(arguments(&words).unwrap_err().contains("--envfile"));
+        assert!(arguments(&words).unwrap_err().to_string().contains("--envfile"));
     }
 }

@@ -14,7 +14,7 @@ use crate::files::{Edit, Files};
 use crate::languages::url::{self, Url};
 use crate::languages::yaml::Document;
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 mod service;
@@ -189,7 +189,7 @@ impl<'a> Project<'a> {
         let host = host_of(value)?;
         let target = services.behind(client, &host)?;
         let name = format!("{} {}", client.name, variable.name);
-        let refuse = |server: &Server, reason: &str| {
+        let refuse = |server: &Server, reason: Reason| {
             let by_hand = by_hand(client, target, server);
             Some(Err(self.refusal(variable.line, &format!("{name}: {reason}"), &by_hand)))
         };
@@ -202,7 +202,7 @@ impl<'a> Project<'a> {
         let Some(words) = words(client, &variable.name, value, server.protocol) else {
             // A path by itself may be anything.
             let why = "the program that reads it is unknown, and each library spells this in its own way";
-            return if host.starts_with('/') { None } else { refuse(&server, why) };
+            return if host.starts_with('/') { None } else { refuse(&server, why.into()) };
         };
         let (endpoint, [user, password, database]) = match agreed(client, target, &server, words, &variable) {
             Ok(content) => content,
@@ -221,7 +221,7 @@ impl<'a> Project<'a> {
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }
 
-    fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let text = Text { file: self.file, text: &self.text, document: &self.document };
         let mut edits = shared_directory(&text, found, to)?;
         edits.extend(self.write_variables(&text, found, to)?);
@@ -234,7 +234,7 @@ impl<'a> Project<'a> {
         text: &Text<'_>,
         found: &Found<'_>,
         to: &Endpoint,
-    ) -> Result<Vec<Edit>, &'static str> {
+    ) -> Result<Vec<Edit>, Reason> {
         let Found { client, server, variable, words, .. } = found;
         let mut edits = Vec::new();
         let edit = |variable: &Variable, with: String| Edit::new(self.file, variable.range.clone(), with);
@@ -250,16 +250,16 @@ impl<'a> Project<'a> {
                 Some(socket) if !socket.range.is_empty() => {
                     edits.push(edit(&socket, path.display().to_string()));
                 }
-                Some(_) => return Err("the variable of its socket is empty: take that line away"),
+                Some(_) => return Err("the variable of its socket is empty: take that line away".into()),
                 None => edits.push(text.variable(variable.at, beside.socket, server.socket, list)?),
             },
             (Words::Beside(_), Endpoint::Tcp { .. }) => {
-                return Err("the variable of its socket counts before the host: take that line away");
+                return Err("the variable of its socket counts before the host: take that line away".into());
             }
             (Words::Directory(name), Endpoint::Unix(_)) => {
                 let usual = url::usual_port(Protocol::Postgres);
                 if port(client, name, usual)? != usual {
-                    return Err("its port is a part of the socket's name, and not the image's");
+                    return Err("its port is a part of the socket's name, and not the image's".into());
                 }
                 edits.push(edit(variable, server.directory.to_owned()));
             }
@@ -270,7 +270,7 @@ impl<'a> Project<'a> {
                         edits.push(edit(&now, port.to_string()));
                     }
                     None if *port != url::usual_port(Protocol::Postgres) => {
-                        return Err("its port is not the usual one, and no variable has it");
+                        return Err("its port is not the usual one, and no variable has it".into());
                     }
                     _ => {}
                 }
@@ -281,7 +281,7 @@ impl<'a> Project<'a> {
                 let written = spelling.write(&parsed, to)?.text();
                 edits.extend(crate::files::minimal(self.file, variable.range.start, now, &written));
             }
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         }
         Ok(edits)
     }
@@ -361,16 +361,16 @@ fn text(client: &Service<'_>, name: &str) -> Option<String> {
 }
 
 /// The edits that make both services mount the directory of the socket.
-fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     let Found { client, target, server, .. } = found;
     let path = match to {
         Endpoint::Unix(path) => path,
         Endpoint::Tcp { host, .. } if *host == target.name => return Ok(Vec::new()),
-        Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service"),
-        _ => return Err("only a Unix socket or plain TCP can be written here"),
+        Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service".into()),
+        _ => return Err("only a Unix socket or plain TCP can be written here".into()),
     };
     if path != Path::new(server.socket) {
-        return Err("the image has its socket elsewhere");
+        return Err("the image has its socket elsewhere".into());
     }
     // A volume that one of them mounts there is used for the other as well.
     let there = target.mounts(server.directory).or(client.mounts(server.directory));
@@ -382,7 +382,7 @@ fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result
             continue;
         }
         if service.covers(server.directory) {
-            return Err("something else is mounted at the socket's directory");
+            return Err("something else is mounted at the socket's directory".into());
         }
         edits.push(text.mount(service, source, server.directory)?);
     }
@@ -399,18 +399,18 @@ fn agreed(
     server: &Server,
     words: Words,
     variable: &Variable,
-) -> Result<(Endpoint, [&'static str; 3]), &'static str> {
+) -> Result<(Endpoint, [&'static str; 3]), Reason> {
     if let Some(why) = client.unclear().or(target.unclear()).or(target.changes_socket()) {
-        return Err(why);
+        return Err(why.into());
     }
     if client.variable(&variable.name).is_none() {
-        return Err("it stands there twice");
+        return Err("it stands there twice".into());
     }
     let content = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server.protocol)?;
     if matches!(content.0, Endpoint::Unix(_)) {
         let shared = client.mounts(server.directory);
         if shared.is_none() || shared != target.mounts(server.directory) {
-            return Err("it names a socket whose directory the two services do not share");
+            return Err("it names a socket whose directory the two services do not share".into());
         }
     }
     Ok(content)

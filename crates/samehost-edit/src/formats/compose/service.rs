@@ -1,6 +1,7 @@
 //! A service of a Compose file: its image, its variables, and what of it can be edited: a variable's value, and the volume that
 //! is mounted in it and declared.
 
+use crate::refusal::Reason;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -297,22 +298,17 @@ pub(super) struct Text<'a> {
 
 impl Text<'_> {
     /// Mounts a source at a directory of a service.
-    pub(super) fn mount(
-        &self,
-        service: &Service<'_>,
-        source: &str,
-        directory: &str,
-    ) -> Result<Edit, &'static str> {
+    pub(super) fn mount(&self, service: &Service<'_>, source: &str, directory: &str) -> Result<Edit, Reason> {
         let volume = format!("{source}:{directory}");
         match service.map.get("volumes") {
             Some((_, list)) => {
-                let Kind::List(items) = &list.kind else { return Err(ONE_LINE) };
+                let Kind::List(items) = &list.kind else { return Err(ONE_LINE.into()) };
                 let first = items.first().ok_or(ONE_LINE)?;
                 let line = line_at(self.text, first.range.start);
                 let before = self.before(first)?;
                 let dash = before.trim_start();
                 if !dash.starts_with('-') || !dash[1..].trim().is_empty() {
-                    return Err(ONE_LINE);
+                    return Err(ONE_LINE.into());
                 }
                 let newline = newline_at(self.text, line.end);
                 Ok(Edit::new(self.file, line.start..line.start, format!("{before}{volume}{newline}")))
@@ -326,7 +322,7 @@ impl Text<'_> {
     }
 
     /// Declares a volume in the file; `None` if it is declared.
-    pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, &'static str> {
+    pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, Reason> {
         let Some((_, volumes)) = self.document.root.get("volumes") else {
             let newline = newline_at(self.text, self.text.len());
             let break_before = if self.text.ends_with('\n') { "" } else { newline };
@@ -341,7 +337,7 @@ impl Text<'_> {
         let line = line_at(self.text, first.range.start);
         let before = self.before(first)?;
         if !before.bytes().all(|byte| byte == b' ') || before.is_empty() {
-            return Err("its volumes are declared on one line");
+            return Err("its volumes are declared on one line".into());
         }
         let newline = newline_at(self.text, line.end);
         Ok(Some(Edit::new(self.file, line.start..line.start, format!("{before}{name}:{newline}"))))
@@ -354,13 +350,13 @@ impl Text<'_> {
         name: &str,
         value: &str,
         is_list: IsList,
-    ) -> Result<Edit, &'static str> {
+    ) -> Result<Edit, Reason> {
         let line = line_at(self.text, at);
         let before = self.text.get(line.start..at).unwrap_or_default();
         let written = match is_list {
             IsList::Yes if before.trim_start().starts_with('-') => format!("{before}{name}={value}"),
             IsList::No if before.bytes().all(|byte| byte == b' ') => format!("{before}{name}: {value}"),
-            _ => return Err("its variables are written on one line"),
+            _ => return Err("its variables are written on one line".into()),
         };
         // In a list the quote may be before the name.
         let written = written.replace(['"', '\''], "");
@@ -368,13 +364,13 @@ impl Text<'_> {
     }
 
     /// The text before a node in its line.
-    fn before(&self, node: &Node) -> Result<&str, &'static str> {
+    fn before(&self, node: &Node) -> Result<&str, Reason> {
         let line = line_at(self.text, node.range.start);
-        self.text.get(line.start..node.range.start).ok_or(ONE_LINE)
+        self.text.get(line.start..node.range.start).ok_or(ONE_LINE.into())
     }
 
     /// Indentation of a service's keys, and the end of a line after which a new key can be inserted.
-    fn below(&self, map: &Node) -> Result<(String, &'static str, usize), &'static str> {
+    fn below(&self, map: &Node) -> Result<(String, &'static str, usize), Reason> {
         let found = ["image", "restart", "container_name", "build", "hostname"].iter().find_map(|name| {
             let (key, value) = map.get(name)?;
             let line = line_at(self.text, key.range.start);
@@ -384,7 +380,7 @@ impl Text<'_> {
             (plain && value.text().is_some())
                 .then(|| (indent.to_owned(), newline_at(self.text, line.end), line.end))
         });
-        found.ok_or("it is written on one line")
+        found.ok_or("it is written on one line".into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a client in a container names its database server.
 
+use crate::refusal::Reason;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, percent_decoded};
@@ -145,7 +146,7 @@ pub(in crate::formats) fn endpoint(
     words: Words,
     value: &str,
     protocol: Protocol,
-) -> Result<Content, &'static str> {
+) -> Result<Content, Reason> {
     const UNUSUAL: &str = "its host or port is unusual";
     let usual = url::usual_port(protocol);
     let path = |path: &str| if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(UNUSUAL) };
@@ -190,14 +191,14 @@ pub(in crate::formats) fn endpoint(
     })
 }
 
-pub(in crate::formats) fn port(client: &dyn Client, name: &str, usual: u16) -> Result<u16, &'static str> {
+pub(in crate::formats) fn port(client: &dyn Client, name: &str, usual: u16) -> Result<u16, Reason> {
     let there = client.is_set(name);
     match client.value(name) {
         Some(value) => {
             let text = value.ok_or("its port is filled in")?;
-            text.parse().map_err(|_| "its port is not a number")
+            text.parse().map_err(|_| "its port is not a number".into())
         }
-        None if there => Err("its port stands there twice"),
+        None if there => Err("its port stands there twice".into()),
         None => Ok(usual),
     }
 }

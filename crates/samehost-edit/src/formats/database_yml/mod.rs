@@ -14,7 +14,7 @@ use crate::languages::erb::Masked;
 use crate::languages::url::{self, Url, is_plain_path, postgres_path};
 use crate::languages::yaml::{self, Document, Kind, Node};
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
@@ -235,7 +235,9 @@ impl<'a> Yml<'a> {
         if ["host", "socket"].iter().any(|key| self.value(map, key).ok().flatten().is_some()) {
             return Err(wrong("it has a URL and a host or socket beside it", "url: alone"));
         }
-        let target = spelling.read(&parsed).map_err(|why| wrong(why, "url: with one host and one path"))?;
+        let target = spelling
+            .read(&parsed)
+            .map_err(|why| wrong(&why.to_string(), "url: with one host and one path"))?;
         let protocol = parsed.protocol().unwrap_or(Protocol::Plain);
         let beside = self.connection(environment, protocol, target.endpoint, parsed.shown(), line);
         Ok(Some(Setting {
@@ -323,9 +325,9 @@ fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
 
 impl Yml<'_> {
     /// A value of an environment: its own, or the one that it inherits.
-    fn value<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<Value<'b>>, &'static str> {
+    fn value<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<Value<'b>>, Reason> {
         if map.twice(name) || map.twice("<<") {
-            return Err("a key stands in it twice");
+            return Err("a key stands in it twice".into());
         }
         let inherited = match map.get("<<") {
             None => None,
@@ -335,7 +337,7 @@ impl Yml<'_> {
             ["<<", name].map(|key| map.pairs().iter().position(|(one, _)| one.text() == Some(key)));
         match (map.get(name), inherited) {
             // In Ruby an inherited value wins if << is below the key.
-            (Some(_), Some(_)) if merge > own => Err("<< stands below a key that it overrides"),
+            (Some(_), Some(_)) if merge > own => Err("<< stands below a key that it overrides".into()),
             (Some((_, node)), _) => Ok(Some(Value {
                 node: self.document.resolve(node),
                 own: node.text().is_some() || !matches!(node.kind, Kind::Alias(_)),
@@ -344,20 +346,15 @@ impl Yml<'_> {
         }
     }
 
-    fn inherited<'b>(
-        &'b self,
-        from: &'b Node,
-        name: &str,
-        depth: usize,
-    ) -> Result<Option<&'b Node>, &'static str> {
+    fn inherited<'b>(&'b self, from: &'b Node, name: &str, depth: usize) -> Result<Option<&'b Node>, Reason> {
         if depth > 8 {
-            return Err("it inherits too deep");
+            return Err("it inherits too deep".into());
         }
         let from = self.document.resolve(from);
         match &from.kind {
             Kind::Map(_) => {
                 if from.twice(name) || from.twice("<<") {
-                    return Err("a key stands twice in what it inherits");
+                    return Err("a key stands twice in what it inherits".into());
                 }
                 if let Some((_, node)) = from.get(name) {
                     return if from.get("<<").is_none() {
@@ -368,7 +365,7 @@ impl Yml<'_> {
                 }
                 from.get("<<").map_or(Ok(None), |(_, deeper)| self.inherited(deeper, name, depth + 1))
             }
-            _ => Err("what it inherits is not a map"),
+            _ => Err("what it inherits is not a map".into()),
         }
     }
 
@@ -377,7 +374,7 @@ impl Yml<'_> {
         let wrong = |line: u32, why: &str| {
             self.refusal(line, why, &format!("{name}: in the environment itself, once"))
         };
-        let value = self.value(map, name).map_err(|why| wrong(map.line, why))?;
+        let value = self.value(map, name).map_err(|why| wrong(map.line, &why.to_string()))?;
         let Some(value) = value else { return Ok(None) };
         if self.masked.touches(&value.node.range) {
             let code = &self.text[yaml::line_at(&self.text, value.node.range.start)];

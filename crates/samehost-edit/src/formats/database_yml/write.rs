@@ -8,7 +8,7 @@ use super::{Adapter, Environment, Value, Yml, spelling};
 use crate::files::{Edit, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
 use crate::languages::yaml::{self, Kind, Node};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 use crate::setting::Setting;
 
 impl Yml<'_> {
@@ -19,7 +19,7 @@ impl Yml<'_> {
         to: &Endpoint,
     ) -> Result<Vec<Edit>> {
         let map = environment.map;
-        let refuse = |why: &str| {
+        let refuse = |why: Reason| {
             self.refusal(now.line, &format!("{}: {why}", environment.name), &by_hand(now.protocol, to))
         };
         let url = match map.text() {
@@ -29,7 +29,7 @@ impl Yml<'_> {
         if let Some((text, value)) = url {
             return self.write_url(text, value, to).map_err(refuse);
         }
-        let adapter = self.adapter(map)?.ok_or_else(|| refuse("it has no adapter"))?;
+        let adapter = self.adapter(map)?.ok_or_else(|| refuse("it has no adapter".into()))?;
         let mut dropped = None;
         let host = self.literal(map, "host")?.map(|(text, _)| text);
         let port = self
@@ -38,7 +38,7 @@ impl Yml<'_> {
         let wanted = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
-                let path = path.ok_or_else(|| refuse("such a path is not written here"))?;
+                let path = path.ok_or_else(|| refuse("such a path is not written here".into()))?;
                 at_socket(adapter, host, &port, path)
             }
             Endpoint::Tcp { host: goal, port: number } if url::tcp(goal, *number).is_some() => {
@@ -46,13 +46,13 @@ impl Yml<'_> {
                 dropped = self.literal(map, "socket")?.map(|(_, value)| value);
                 Ok(wanted)
             }
-            _ => Err("only a Unix socket or plain TCP can be written here"),
+            _ => Err("only a Unix socket or plain TCP can be written here".into()),
         };
         let wanted = wanted.map_err(refuse)?;
         self.edits(map, &wanted, dropped, adapter).map_err(refuse)
     }
 
-    fn write_url(&self, text: &str, value: Value<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write_url(&self, text: &str, value: Value<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let parsed = Url::parse(text).ok_or("its URL is unusual")?;
         let spelling = spelling(&parsed).ok_or("its URL is unusual")?;
         let written = spelling.write(&parsed, to)?;
@@ -72,11 +72,11 @@ impl Yml<'_> {
         wanted: &[(&str, String)],
         dropped: Option<Value<'_>>,
         adapter: Adapter,
-    ) -> Result<Vec<Edit>, &'static str> {
+    ) -> Result<Vec<Edit>, Reason> {
         const SHARED: &str = "it is shared with others";
         if map.anchor != 0 && self.document.root.pairs().iter().any(|(_, value)| inherits(value, map.anchor))
         {
-            return Err(SHARED);
+            return Err(SHARED.into());
         }
         let mut edits = Vec::new();
         let mut lines = String::new();
@@ -84,7 +84,7 @@ impl Yml<'_> {
         let place = self.place(map, if dropped.is_some() { "" } else { "socket" });
         for (key, value) in wanted {
             match map.get(key) {
-                Some((_, node)) if matches!(node.kind, Kind::Alias(_)) => return Err(SHARED),
+                Some((_, node)) if matches!(node.kind, Kind::Alias(_)) => return Err(SHARED.into()),
                 Some((_, node)) => match node.inside() {
                     // Inside of quotes the address needs none of its own.
                     Some(inside) => {
@@ -97,11 +97,11 @@ impl Yml<'_> {
                         let colon =
                             self.text[key_node.range.end..].find(':').ok_or(SHARED)? + key_node.range.end + 1;
                         if !self.text[yaml::line_at(&self.text, colon)].trim_end().ends_with(':') {
-                            return Err("an empty value has a comment beside it");
+                            return Err("an empty value has a comment beside it".into());
                         }
                         edits.push(Edit::new(self.file, colon..colon, format!(" {value}")));
                     }
-                    None => return Err("its value goes over several lines or has escapes"),
+                    None => return Err("its value goes over several lines or has escapes".into()),
                 },
                 None => {
                     let (indent, newline, _) = place.as_ref().ok_or("it is written on one line")?;
@@ -117,7 +117,7 @@ impl Yml<'_> {
                 Some(range) => edits.push(Edit::new(self.file, range, "")),
                 // mysql2 prefers the host to the socket in any case.
                 None if adapter == Adapter::Mysql2 => {}
-                None => return Err("its socket is inherited"),
+                None => return Err("its socket is inherited".into()),
             }
         }
         Ok(edits)
@@ -180,12 +180,7 @@ fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
 type Pair = (&'static str, String);
 
 /// The keys that lead to a socket.
-fn at_socket(
-    adapter: Adapter,
-    host: Option<&str>,
-    port: &str,
-    path: &str,
-) -> Result<Vec<Pair>, &'static str> {
+fn at_socket(adapter: Adapter, host: Option<&str>, port: &str, path: &str) -> Result<Vec<Pair>, Reason> {
     let mut wanted = Vec::new();
     if adapter == Adapter::Postgres {
         let (directory, number) = postgres_socket(path)
@@ -209,9 +204,9 @@ fn at_port(
     host: Option<&str>,
     port: &str,
     (goal, number): (&str, u16),
-) -> Result<Vec<Pair>, &'static str> {
+) -> Result<Vec<Pair>, Reason> {
     if adapter != Adapter::Postgres && goal == "localhost" {
-        return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not");
+        return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not".into());
     }
     let mut wanted = Vec::new();
     if host != Some(goal) {

@@ -15,7 +15,7 @@ use crate::editor::Editor;
 use crate::files::{Edit, Files, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_path, postgres_socket};
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
@@ -335,14 +335,14 @@ fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
 // The bytes that move a setting.
 
 impl Settings<'_> {
-    fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
                 Some(path.ok_or("a path with such characters is not written here")?)
             }
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() => None,
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         };
         let edit = |range: &Range<usize>, with: String| Edit::new(self.file, range.clone(), with);
         match (&found.how, to) {
@@ -411,10 +411,10 @@ fn host_and_port(
     protocol: Protocol,
     to: &Endpoint,
     path: Option<&str>,
-) -> Result<(String, Option<u16>), &'static str> {
+) -> Result<(String, Option<u16>), Reason> {
     match (to, path) {
         (Endpoint::Tcp { host, .. }, _) if protocol == Protocol::Mysql && host == "localhost" => {
-            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not")
+            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not".into())
         }
         (Endpoint::Tcp { host, port }, _) => Ok((host.clone(), Some(*port))),
         (_, Some(path)) if protocol == Protocol::Postgres => {
@@ -423,7 +423,7 @@ fn host_and_port(
             Ok((directory.to_owned(), Some(port)))
         }
         (_, Some(path)) => Ok((path.to_owned(), None)),
-        _ => Err("only a Unix socket or plain TCP can be written here"),
+        _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }
 }
 
@@ -508,7 +508,7 @@ impl Settings<'_> {
                 setting.database = said.database;
                 Ok(Some(Found { setting, how: How::Url(spelling, text.to_owned(), range) }))
             }
-            Err(why) => refused(why),
+            Err(why) => refused(&why.to_string()),
         }
     }
 }

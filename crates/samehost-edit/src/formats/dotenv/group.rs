@@ -7,7 +7,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::lines::{Entry, Lines};
 use crate::files::Edit;
 use crate::languages::url::{is_local, is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 
 /// How a group of variables names a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Group {
     }
 
     /// The variables as they should be.
-    pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, &'static str> {
+    pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
@@ -134,7 +134,7 @@ impl Group {
             Endpoint::Tcp { host, port } if tcp(host, *port).is_some() => {
                 return Ok(self.tcp_values(host, *port));
             }
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         };
         Ok(match self.form {
             Form::SocketVariable(name) => vec![(name, path.to_owned())],

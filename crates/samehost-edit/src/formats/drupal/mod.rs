@@ -13,7 +13,7 @@ use crate::languages::php::{
     self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
     variable_used,
 };
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
@@ -112,7 +112,7 @@ fn setting(connection: &Connection) -> Setting {
     }
 }
 
-fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, String> {
+fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     match to {
         Endpoint::Unix(path) => {
             let path = path.to_str().ok_or("the path is not text")?;
@@ -132,11 +132,11 @@ fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Ve
             }
             Ok(edits)
         }
-        _ => Err(format!("Drupal's mysql driver cannot connect to {to}")),
+        _ => Err(format!("Drupal's mysql driver cannot connect to {to}").into()),
     }
 }
 
-fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, String> {
+fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     match to {
         Endpoint::Unix(path) => {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -147,7 +147,7 @@ fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result
             server(connection, outcome, folder, port, 5432)
         }
         Endpoint::Tcp { host, port } => server(connection, outcome, host, *port, 5432),
-        _ => Err(format!("Drupal's pgsql driver cannot connect to {to}")),
+        _ => Err(format!("Drupal's pgsql driver cannot connect to {to}").into()),
     }
 }
 
@@ -158,7 +158,7 @@ fn server(
     host: &str,
     port: u16,
     default: u16,
-) -> Result<Vec<Edit>, String> {
+) -> Result<Vec<Edit>, Reason> {
     let mut edits = Vec::new();
     match connection.item("host") {
         Some(_) if connection.text("host").as_deref() == Some(host) => {}
@@ -210,7 +210,7 @@ impl Connection {
         self.item("unix_socket").unwrap_or_else(|| self.anchor()).entry.place()
     }
 
-    fn refusal(&self, reason: String) -> Refusal {
+    fn refusal(&self, reason: impl Into<String>) -> Refusal {
         let place = self.place();
         refuse(&Trouble::new(&place.file, place.line, reason), &self.keys)
     }
@@ -264,7 +264,7 @@ fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection>> {
         let is_shared = its_uses.is_some_and(|uses| *uses > 1);
         connections.push(match connection {
             Ok(connection) if is_shared => {
-                Err(connection.refusal("this array is used for several connections".into()))
+                Err(connection.refusal("this array is used for several connections"))
             }
             found => found,
         });
@@ -350,7 +350,8 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
     let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
     let written = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
-    let endpoint = endpoint(protocol, socket, host.as_deref(), port).map_err(wrong)?;
+    let endpoint =
+        endpoint(protocol, socket, host.as_deref(), port).map_err(|why| wrong(&why.to_string()))?;
     Ok(Some(Connection { name, keys, protocol, endpoint, spelled: written, port, items: items.to_vec() }))
 }
 
@@ -365,15 +366,15 @@ fn endpoint(
     socket: Option<Option<String>>,
     host: Option<&str>,
     port: u16,
-) -> Result<Endpoint, &'static str> {
+) -> Result<Endpoint, Reason> {
     Ok(match (protocol, socket, host) {
         (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(would_end_it) => {
             Endpoint::Unix(PathBuf::from(path))
         }
-        (_, Some(_), _) => return Err("its unix_socket is not a path"),
-        (_, None, None | Some("")) => return Err("it has no host"),
+        (_, Some(_), _) => return Err("its unix_socket is not a path".into()),
+        (_, None, None | Some("")) => return Err("it has no host".into()),
         (_, None, Some(host)) if host.contains(would_end_it) => {
-            return Err("its host is not understood");
+            return Err("its host is not understood".into());
         }
         (Protocol::Postgres, None, Some(host)) if host.starts_with('/') => {
             Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))
@@ -388,7 +389,7 @@ fn endpoint(
                 let inner = inner.ok_or("its host is not understood")?;
                 Endpoint::Tcp { host: inner.to_owned(), port }
             }
-            None if host.contains(':') => return Err("mysqlnd wants brackets around an IPv6 address"),
+            None if host.contains(':') => return Err("mysqlnd wants brackets around an IPv6 address".into()),
             None => Endpoint::Tcp { host: host.to_owned(), port },
         },
         (_, None, Some(host)) => Endpoint::Tcp { host: host.to_owned(), port },

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::Files;
 use crate::lines::{self, lines};
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 
 /// Most `defaults` that inherit from each other.
 pub(super) const DEEPEST: usize = 16;
@@ -215,7 +215,7 @@ pub(super) struct Word {
 ///
 /// # Errors
 /// What HAProxy would refuse.
-pub(super) fn words(line: &[u8], at: usize) -> Result<Vec<Word>, &'static str> {
+pub(super) fn words(line: &[u8], at: usize) -> Result<Vec<Word>, Reason> {
     let mut lexer = Lexer { line, next: 0 };
     let mut words = Vec::new();
     loop {
@@ -245,7 +245,7 @@ impl Lexer<'_> {
     }
 
     /// The next word, and whether it has a variable.
-    fn word(&mut self) -> Result<Option<(Vec<u8>, bool)>, &'static str> {
+    fn word(&mut self) -> Result<Option<(Vec<u8>, bool)>, Reason> {
         let mut value = Vec::new();
         let mut quote = None;
         let mut has_variable = false;
@@ -261,7 +261,7 @@ impl Lexer<'_> {
                     self.escaped(&mut value, quote == Some(b'"'))?;
                     continue;
                 }
-                (_, 0) => return Err("it has a NUL byte"),
+                (_, 0) => return Err("it has a NUL byte".into()),
                 (Some(b'"'), b'$') => {
                     has_variable = true;
                     value.push(byte);
@@ -271,13 +271,13 @@ impl Lexer<'_> {
             self.next += 1;
         }
         match quote {
-            Some(_) => Err("a quote is not closed"),
+            Some(_) => Err("a quote is not closed".into()),
             None => Ok((self.next > start).then_some((value, has_variable))),
         }
     }
 
     /// What a backslash stands for, and the byte behind it.
-    fn escaped(&mut self, value: &mut Vec<u8>, is_quoted: bool) -> Result<(), &'static str> {
+    fn escaped(&mut self, value: &mut Vec<u8>, is_quoted: bool) -> Result<(), Reason> {
         let Some(byte) = self.peek() else {
             value.push(b'\\');
             return Ok(());

@@ -17,7 +17,7 @@ use self::server::{Server, Shared, is_server};
 use crate::editor::{Arguments, Check, Editor, OfService, Program, is_all, written_lines};
 use crate::files::{Edit, Files, glob};
 use crate::lines::{self, is_plain, lines};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
@@ -136,7 +136,7 @@ fn could_not_look(output: &str) -> bool {
 
 /// `-f` may be there several times, and `--` has only files behind it. After a reload there are `-sf` with old
 /// processes and `-x` as well.
-fn arguments(words: &[String]) -> Result<Arguments, String> {
+fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     let mut found = Arguments::default();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
@@ -211,18 +211,18 @@ impl Chroot {
     }
 
     /// The path on this machine of what the configuration calls so.
-    fn outside(&self, path: &str) -> Result<String, String> {
+    fn outside(&self, path: &str) -> Result<String, Reason> {
         match self {
             Chroot::None if path.starts_with('/') => Ok(path.to_owned()),
-            Chroot::None => Err("the path of its socket does not begin with a slash".to_owned()),
+            Chroot::None => Err("the path of its socket does not begin with a slash".into()),
             // HAProxy's directory is the new root.
             Chroot::Directory(root) => Ok(format!("{root}/{}", path.strip_prefix('/').unwrap_or(path))),
-            Chroot::Unclear(why) => Err(why.clone()),
+            Chroot::Unclear(why) => Err(why.clone().into()),
         }
     }
 
     /// What the configuration has to call a path on this machine.
-    fn inside<'a>(&self, path: &'a str) -> Result<&'a str, String> {
+    fn inside<'a>(&self, path: &'a str) -> Result<&'a str, Reason> {
         let found = match self {
             Chroot::None => path,
             Chroot::Directory(root) => {
@@ -231,12 +231,13 @@ impl Chroot {
                     format!("HAProxy connects inside its chroot {root}, and {path} is outside of it")
                 })?
             }
-            Chroot::Unclear(why) => return Err(why.clone()),
+            Chroot::Unclear(why) => return Err(why.clone().into()),
         };
         if found.len() > LONGEST_PATH {
             return Err(format!(
                 "HAProxy takes no path of a socket that is longer than {LONGEST_PATH} bytes"
-            ));
+            )
+            .into());
         }
         Ok(found)
     }

@@ -8,7 +8,7 @@ use super::config::{Config, DEEPEST, Line, Word};
 use crate::files::Edit;
 use crate::languages::url;
 use crate::lines::is_plain;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::Setting;
 
 const BY_HAND: &str = "server NAME unix@/path/of.sock";
@@ -112,38 +112,38 @@ impl<'a> Server<'a> {
     }
 
     /// Where HAProxy connects.
-    fn endpoint(&self) -> Result<Endpoint, String> {
+    fn endpoint(&self) -> Result<Endpoint, Reason> {
         let text = self.address.value.as_str();
         if text.contains('$') {
-            return Err("the address is put together from environment variables".to_owned());
+            return Err("the address is put together from environment variables".into());
         }
         let path = ["unix@", "stream+unix@"].iter().find_map(|kind| text.strip_prefix(kind));
         if let Some(path) = path.or_else(|| text.starts_with('/').then_some(text)) {
             let path = self.chroot.outside(path)?;
             return match url::is_plain_path(&path) && !path.split('/').any(|part| part == "..") {
                 true => Ok(Endpoint::Unix(path.into())),
-                false => Err("the path of its socket is unusual".to_owned()),
+                false => Err("the path of its socket is unusual".into()),
             };
         }
         let bare =
             ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"].iter().find_map(|kind| text.strip_prefix(kind));
         let bare = bare.unwrap_or(text);
         if bare.contains('@') {
-            return Err(format!("`{text}` is a special kind of address"));
+            return Err(format!("`{text}` is a special kind of address").into());
         }
         let Some((host, port)) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) else {
-            return Err("it has no port: HAProxy takes the one that the client came to".to_owned());
+            return Err("it has no port: HAProxy takes the one that the client came to".into());
         };
         let number: u16 = port.parse().unwrap_or_default();
         if number == 0 || number.to_string() != port {
-            return Err(format!("`{port}` is not a plain port"));
+            return Err(format!("`{port}` is not a plain port").into());
         }
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if matches!(host, "" | "*" | "0.0.0.0" | "::") {
-            return Err("HAProxy connects to where the client wanted to go".to_owned());
+            return Err("HAProxy connects to where the client wanted to go".into());
         }
         let host = if host.eq_ignore_ascii_case("localhost") { "localhost" } else { host };
-        url::tcp(host, number).ok_or_else(|| format!("`{text}` is an unusual address"))
+        url::tcp(host, number).ok_or_else(|| format!("`{text}` is an unusual address").into())
     }
 
     pub(super) fn setting(&self) -> Result<Setting> {
@@ -178,12 +178,12 @@ impl<'a> Server<'a> {
                     let inside = self.chroot.inside(path).map(|inside| format!("{prefix}{inside}"));
                     (inside, self.chroot.by_hand(path))
                 }
-                None => (Err("the path of the socket is unusual".to_owned()), BY_HAND.to_owned()),
+                None => (Err("the path of the socket is unusual".into()), BY_HAND.to_owned()),
             },
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
                 (Ok(format!("{}:{port}", bracketed(host))), String::new())
             }
-            _ => (Err("only a Unix socket or plain TCP can be written here".to_owned()), BY_HAND.to_owned()),
+            _ => (Err("only a Unix socket or plain TCP can be written here".into()), BY_HAND.to_owned()),
         };
         let written = spelled.map_err(|why| self.refuse(why, by_hand))?;
         let edit = Edit::new(&self.config.file, self.address.range.clone(), written);
@@ -234,7 +234,7 @@ impl<'a> Server<'a> {
 
     /// What has to be added so that health checks go where they went: over a socket, HAProxy ignores `port` unless there is
     /// an `addr`, and asks the socket.
-    fn checks(&self, now: &Endpoint, to: &Endpoint) -> Result<Option<Edit>, String> {
+    fn checks(&self, now: &Endpoint, to: &Endpoint) -> Result<Option<Edit>, Reason> {
         let [addr, port, agent_addr, agent_port] =
             ["addr", "port", "agent-addr", "agent-port"].map(|key| last(&self.options, key));
         let agent = (agent_addr.or(addr), agent_port);
@@ -271,21 +271,21 @@ fn check(
     port: Option<Opt<'_>>,
     now: &Endpoint,
     to: &Endpoint,
-) -> Result<Stays, String> {
+) -> Result<Stays, Reason> {
     match (addr, port, now, to) {
         (None, None, ..) | (None, Some(_), Endpoint::Unix(_), Endpoint::Unix(_)) => Ok(Stays::AsItIs),
-        (Some(_), None, ..) => Err("its health check has another address, and the server's port".to_owned()),
+        (Some(_), None, ..) => Err("its health check has another address, and the server's port".into()),
         (Some(addr), Some(port), Endpoint::Tcp { host, port: own }, _)
             if is_value(addr, &bracketed(host)) && is_value(port, &own.to_string()) =>
         {
-            Err(format!("`{} {}` is the server's own, and would stay there", addr.text(), port.text()))
+            Err(format!("`{} {}` is the server's own, and would stay there", addr.text(), port.text()).into())
         }
         (Some(_), Some(_), ..) => Ok(Stays::AsItIs),
         // The server's own port is ignored over a socket, and the check moves with the server.
         (None, Some(port), Endpoint::Tcp { port: own, .. }, _) if is_value(port, &own.to_string()) => {
             match to {
                 Endpoint::Tcp { port: other, .. } if own != other => {
-                    Err(format!("`{}` is the server's own, and would stay there", port.text()))
+                    Err(format!("`{}` is the server's own, and would stay there", port.text()).into())
                 }
                 _ => Ok(Stays::AsItIs),
             }
@@ -294,10 +294,10 @@ fn check(
         (None, Some(port), Endpoint::Unix(_), Endpoint::Tcp { port: other, .. })
             if !is_value(port, &other.to_string()) =>
         {
-            Err(format!("`{}` is ignored over a socket, and would count then", port.text()))
+            Err(format!("`{}` is ignored over a socket, and would count then", port.text()).into())
         }
         (None, Some(_), Endpoint::Tcp { host, .. }, Endpoint::Tcp { host: other, .. }) if host != other => {
-            Err("its health check has another port, and the server's address".to_owned())
+            Err("its health check has another port, and the server's address".into())
         }
         (None, Some(_), ..) => Ok(Stays::AsItIs),
     }
@@ -365,20 +365,20 @@ impl Opt<'_> {
 ///
 /// # Errors
 /// What is not understood.
-pub(super) fn of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, String> {
+pub(super) fn of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
     let mut options = Vec::new();
     let mut words = line.words.iter().skip(from);
     while let Some(word) = words.next() {
         let key = word.value.as_str();
         if word.has_variable {
-            return Err("an option is put together from environment variables".to_owned());
+            return Err("an option is put together from environment variables".into());
         }
         let value = if VALUED.contains(&key) || key.starts_with("set-proxy-v2-tlv-fmt(") {
             Some(words.next().ok_or_else(|| format!("`{key}` has no value"))?)
         } else if FLAGS.contains(&key) {
             None
         } else {
-            return Err(format!("`{key}` is an unknown option of a server"));
+            return Err(format!("`{key}` is an unknown option of a server").into());
         };
         options.push(Opt { key, value, line });
     }

@@ -81,8 +81,9 @@ impl Editing<'_> {
     }
 
     fn path(&self) -> Result<String> {
-        let path = socket_path(&self.goal.endpoint)
-            .and_then(|path| quoted(path, b"").map(|_| path).ok_or("the path has a quote or a backslash"));
+        let path = socket_path(&self.goal.endpoint).and_then(|path| {
+            quoted(path, b"").map(|_| path).ok_or("the path has a quote or a backslash".into())
+        });
         path.map(str::to_owned).map_err(|reason| {
             self.refuse(reason, "choose a path such as /run/mysqld/mysqld.sock, and write `socket = PATH`")
         })

@@ -16,7 +16,7 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
 use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use analysis::{Analysis, Found, Kind};
 use listen::Listener;
@@ -201,7 +201,7 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     }
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
-        let written = spell(&goal.endpoint).map_err(refused)?;
+        let written = spell(&goal.endpoint).map_err(|why| refused(why.into()))?;
         let edit = if goal.stays {
             beside(analysis, found, node, &written)
         } else {
@@ -209,7 +209,7 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         };
         return Ok(vec![edit]);
     };
-    let after = pass.with(value, &goal.endpoint).map_err(refused)?;
+    let after = pass.with(value, &goal.endpoint).map_err(|why| refused(why.into()))?;
     let (from, to) = (&setting.endpoint, &goal.endpoint);
     let moved = pass::Moved { tree, node, pass, from, to, before: value, after: &after };
     let lines = moved.beside()?;
@@ -259,7 +259,7 @@ enum Address {
 ///
 /// # Errors
 /// Why it is none.
-fn parse(text: &[u8]) -> Result<Address, String> {
+fn parse(text: &[u8]) -> Result<Address, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
     if let Some(path) = unix(text) {
         return socket(path);
@@ -280,7 +280,7 @@ fn parse(text: &[u8]) -> Result<Address, String> {
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     if !text.starts_with('[') && (host.is_empty() || !has_only(host, ".-_")) {
-        return Err(format!("`{text}` is not an address"));
+        return Err(format!("`{text}` is not an address").into());
     }
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
 }
@@ -289,7 +289,7 @@ fn parse(text: &[u8]) -> Result<Address, String> {
 ///
 /// # Errors
 /// Why it is none.
-fn parse_listen(text: &[u8]) -> Result<Endpoint, String> {
+fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
     let port = match text {
         b"*" => 80,
         [b'*', b':', port @ ..] => number(&String::from_utf8_lossy(port))?,
@@ -311,23 +311,26 @@ fn unix(text: &str) -> Option<&str> {
 ///
 /// # Errors
 /// Why it cannot be one.
-fn socket(path: &str) -> Result<Address, String> {
+fn socket(path: &str) -> Result<Address, Reason> {
     if path.starts_with('/') && path.len() <= UNIX_PATH_MAX {
         Ok(Address::Unix(path.to_owned()))
     } else {
-        Err(format!("`{path}` is not an absolute path of at most {UNIX_PATH_MAX} bytes"))
+        Err(format!("`{path}` is not an absolute path of at most {UNIX_PATH_MAX} bytes").into())
     }
 }
 
-fn number(text: &str) -> Result<u16, String> {
+fn number(text: &str) -> Result<u16, Reason> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port != 0);
     port.ok_or_else(|| {
-        if text.contains('-') {
-            format!("`{text}` is a range of ports")
-        } else {
-            format!("`{text}` is not a port")
+        {
+            if text.contains('-') {
+                format!("`{text}` is a range of ports")
+            } else {
+                format!("`{text}` is not a port")
+            }
         }
+        .into()
     })
 }
 
@@ -350,7 +353,7 @@ fn is_special(byte: u8) -> bool {
 ///
 /// # Errors
 /// Why it cannot be.
-fn spell(endpoint: &Endpoint) -> Result<String, String> {
+fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
@@ -358,13 +361,14 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
                 return Err(format!(
                     "a path with `{}` means something else to nginx",
                     char::from(byte).escape_default()
-                ));
+                )
+                .into());
             }
             if !path.is_absolute() {
-                return Err(format!("{text}: nginx would look for it where it happens to run"));
+                return Err(format!("{text}: nginx would look for it where it happens to run").into());
             }
             if path.as_os_str().as_bytes().len() > UNIX_PATH_MAX {
-                return Err(format!("{text} is longer than {UNIX_PATH_MAX} bytes"));
+                return Err(format!("{text} is longer than {UNIX_PATH_MAX} bytes").into());
             }
             Ok(format!("unix:{text}"))
         }
@@ -372,11 +376,11 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { host, port } if host.parse::<Ipv6Addr>().is_ok() => Ok(format!("[{host}]:{port}")),
         Endpoint::Tcp { host, port } => {
             if host.is_empty() || !has_only(host, ".-_") {
-                return Err(format!("`{host}` is not a host that nginx could look up"));
+                return Err(format!("`{host}` is not a host that nginx could look up").into());
             }
             Ok(format!("{host}:{port}"))
         }
-        other => Err(format!("nginx cannot use {other}")),
+        other => Err(format!("nginx cannot use {other}").into()),
     }
 }
 
@@ -400,7 +404,7 @@ mod tests {
 
     #[test]
     fn addresses_are_what_nginx_takes_them_for() {
-        fn parsed(text: &str) -> Result<String, String> {
+        fn parsed(text: &str) -> Result<String, Reason> {
             parse(text.as_bytes()).map(|address| address.endpoint(80).to_string())
         }
         for (text, endpoint) in [
@@ -422,7 +426,7 @@ mod tests {
 
     #[test]
     fn listeners_may_leave_the_host_out() {
-        fn parsed(text: &str) -> Result<String, String> {
+        fn parsed(text: &str) -> Result<String, Reason> {
             parse_listen(text.as_bytes()).map(|endpoint| endpoint.to_string())
         }
         assert_eq!(parsed("8080").unwrap(), "tcp:0.0.0.0:8080");

@@ -13,7 +13,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::Address;
 use super::tree::Tree;
 use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 
 /// Default port of an upstream's server, and of `http://host`.
 pub(super) const UPSTREAM_PORT: u16 = 80;
@@ -165,7 +165,7 @@ impl Pass {
                 refused(format!("`{value}` has no port"), self.example(""))
             }
             Ok(address) => Ok(Target::Address(address.endpoint(UPSTREAM_PORT))),
-            Err(reason) => refused(reason, self.example(parts.uri)),
+            Err(reason) => refused(reason.into(), self.example(parts.uri)),
         }
     }
 
@@ -221,7 +221,7 @@ impl Pass {
     ///
     /// # Errors
     /// Why that cannot be written.
-    pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, String> {
+    pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, Reason> {
         let parts = self.parts(value);
         let written = super::spell(endpoint)?;
         if !self.is_url || !matches!(endpoint, Endpoint::Unix(_)) {

@@ -22,7 +22,7 @@ use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::languages::url::{self, postgres_path, postgres_socket};
 use crate::lines::{self, listening_host};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 /// The editor.
@@ -151,21 +151,22 @@ impl<'a> Database<'a> {
         Ok(Database { entry, connection, directory: ini.socket_directory() })
     }
 
-    fn endpoint(&self) -> Result<Endpoint, &'static str> {
+    fn endpoint(&self) -> Result<Endpoint, Reason> {
         let port = match self.connection.last("port") {
             None => DATABASE_PORT,
             Some(pair) => pair.value.parse().map_err(|_| "the port is not a number")?,
         };
         let host = self.connection.last("host").map_or("", |pair| pair.value.as_str());
         match host {
-            "" if self.directory.is_empty() => Err("it has no host, and unix_socket_dir is empty"),
-            "" => postgres_path(self.directory, port).ok_or("it has no host, and unix_socket_dir is unusual"),
-            host if host.contains(',') => Err("it has several hosts"),
-            host if host.starts_with('@') => Err("it is an abstract socket"),
+            "" if self.directory.is_empty() => Err("it has no host, and unix_socket_dir is empty".into()),
+            "" => postgres_path(self.directory, port)
+                .ok_or("it has no host, and unix_socket_dir is unusual".into()),
+            host if host.contains(',') => Err("it has several hosts".into()),
+            host if host.starts_with('@') => Err("it is an abstract socket".into()),
             host if host.starts_with('/') => {
-                postgres_path(host, port).ok_or("the path of its socket is unusual")
+                postgres_path(host, port).ok_or("the path of its socket is unusual".into())
             }
-            host => url::tcp(host, port).ok_or("the host is unusual"),
+            host => url::tcp(host, port).ok_or("the host is unusual".into()),
         }
     }
 
@@ -193,7 +194,7 @@ impl<'a> Database<'a> {
         Ok(setting)
     }
 
-    fn write(&self, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write(&self, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let (host, port) = match to {
             Endpoint::Unix(path) => path
                 .to_str()
@@ -203,7 +204,7 @@ impl<'a> Database<'a> {
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && lines::is_plain(host) => {
                 (host.as_str(), *port)
             }
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         };
         let now = self.connection.last("port").map_or(Ok(DATABASE_PORT), |pair| pair.value.parse());
         let mut edits = Vec::new();
@@ -252,14 +253,14 @@ struct Connection(Vec<Pair>);
 
 impl Connection {
     /// Parses a connection string.
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let mut pairs = Vec::new();
         let mut at = skip(text, 0);
         while at < text.len() {
             let pair = pair(text, at)?;
             at = skip(text, pair.whole.end);
             if at == pair.whole.end && at < text.len() {
-                return Err("two of its words have no space between them");
+                return Err("two of its words have no space between them".into());
             }
             pairs.push(pair);
         }
@@ -280,14 +281,14 @@ fn skip(text: &str, from: usize) -> usize {
     from + text[from..].len() - text[from..].trim_start_matches(' ').len()
 }
 
-fn pair(text: &str, start: usize) -> Result<Pair, &'static str> {
+fn pair(text: &str, start: usize) -> Result<Pair, Reason> {
     const NO_PAIR: &str = "it is not a list of key=value";
     let length =
         text[start..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
     let key = &text[start..start + length];
     let equals = skip(text, start + length);
     if key.is_empty() || text.as_bytes().get(equals) != Some(&b'=') {
-        return Err(NO_PAIR);
+        return Err(NO_PAIR.into());
     }
     let begin = skip(text, equals + 1);
     let (value, end) = if text.as_bytes().get(begin) == Some(&b'\'') {
@@ -297,7 +298,7 @@ fn pair(text: &str, start: usize) -> Result<Pair, &'static str> {
         (text[begin..end].to_owned(), end)
     };
     if value.contains(|letter: char| letter.is_ascii_control()) {
-        return Err("a tab is part of the value to PgBouncer");
+        return Err("a tab is part of the value to PgBouncer".into());
     }
     Ok(Pair { key: key.to_owned(), value, written: begin..end, whole: start..end })
 }

@@ -17,7 +17,7 @@ use crate::files::{Edit, Files};
 use crate::languages::php::{
     self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
 };
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
@@ -123,7 +123,7 @@ fn write(
     connection: &Connection,
     outcome: &Outcome,
     wanted: &[(&'static str, Option<String>)],
-) -> Result<Vec<Edit>, String> {
+) -> Result<Vec<Edit>, Reason> {
     let mut edits = Vec::new();
     for (key, value) in wanted {
         match (connection.item(key), value) {
@@ -171,7 +171,7 @@ struct Connection {
     /// The arrays that contain its words, each with the words that it may have. The first has the host.
     groups: Vec<Group>,
     /// The words for another endpoint, or why there are none.
-    spell: fn(&Connection, &Endpoint) -> Result<Words, String>,
+    spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
     /// The edit to make by hand.
     by_hand: &'static str,
 }
@@ -237,7 +237,7 @@ impl Connection {
         item.entry.place()
     }
 
-    fn refusal(&self, reason: String) -> Refusal {
+    fn refusal(&self, reason: impl Into<String>) -> Refusal {
         let place = self.place();
         refuse(&Trouble::new(&place.file, place.line, reason), &self.name, self.by_hand)
     }
@@ -288,31 +288,31 @@ fn word(items: &[Item], key: &str) -> Option<String> {
 }
 
 /// A socket's path as text, if it can be written.
-fn path(path: &Path) -> Result<&str, String> {
+fn path(path: &Path) -> Result<&str, Reason> {
     path.to_str().ok_or_else(|| "the path is not text".into())
 }
 
 /// A port as text; the default is used where it is not set.
-fn port(text: Option<&str>, default: u16) -> Result<u16, &'static str> {
+fn port(text: Option<&str>, default: u16) -> Result<u16, Reason> {
     match text.map(str::trim) {
         None | Some("" | "0") => Ok(default),
-        Some(port) => port.parse().map_err(|_| "its port is not a number"),
+        Some(port) => port.parse().map_err(|_| "its port is not a number".into()),
     }
 }
 
 /// Where Redis is, for clients that take a path for a socket.
-fn redis(host: &str, port_text: Option<&str>) -> Result<Endpoint, &'static str> {
+fn redis(host: &str, port_text: Option<&str>) -> Result<Endpoint, Reason> {
     if host.starts_with('/') {
         return Ok(Endpoint::Unix(host.into()));
     }
     if host.is_empty() || host.contains(['/', ':', ',', ' ']) {
-        return Err("its host is not understood");
+        return Err("its host is not understood".into());
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port: port(port_text, 6379)? })
 }
 
 /// Host and port of PostgreSQL for an endpoint: the host of a socket is its directory.
-fn postgres(to: &Endpoint) -> Result<(String, u16), String> {
+fn postgres(to: &Endpoint) -> Result<(String, u16), Reason> {
     match to {
         Endpoint::Unix(socket) => {
             let name = socket.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -323,38 +323,38 @@ fn postgres(to: &Endpoint) -> Result<(String, u16), String> {
             }
         }
         Endpoint::Tcp { host, port } => Ok((host.clone(), *port)),
-        _ => Err(format!("PHP's client of PostgreSQL cannot connect to {to} by host and port")),
+        _ => Err(format!("PHP's client of PostgreSQL cannot connect to {to} by host and port").into()),
     }
 }
 
 /// Where mysqlnd connects.
-fn mysql_endpoint(host: &str, port: u16, socket: Option<&str>) -> Result<Endpoint, &'static str> {
+fn mysql_endpoint(host: &str, port: u16, socket: Option<&str>) -> Result<Endpoint, Reason> {
     if host.eq_ignore_ascii_case("localhost") {
         return match socket.filter(|socket| !socket.is_empty()) {
             None => Ok(Endpoint::Unix(MYSQL_SOCKET.into())),
             Some(path) if path.starts_with('/') && !path.contains([';', ',']) => {
                 Ok(Endpoint::Unix(path.into()))
             }
-            Some(_) => Err("its socket is not a path"),
+            Some(_) => Err("its socket is not a path".into()),
         };
     }
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return match inner.parse::<std::net::Ipv6Addr>() {
             Ok(_) => Ok(Endpoint::Tcp { host: inner.to_owned(), port }),
-            Err(_) => Err("its host is not understood"),
+            Err(_) => Err("its host is not understood".into()),
         };
     }
     if host.starts_with("p:") {
-        return Err("`p:` asks for a persistent connection, which is not understood here");
+        return Err("`p:` asks for a persistent connection, which is not understood here".into());
     }
     if host.is_empty() || host.contains(|one: char| one.is_whitespace() || ";,:/\\'\"".contains(one)) {
-        return Err("its host is not understood");
+        return Err("its host is not understood".into());
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 /// The host of a TCP endpoint as mysqlnd wants it.
-fn mysql_host(host: &str) -> Result<String, String> {
+fn mysql_host(host: &str) -> Result<String, Reason> {
     if host.eq_ignore_ascii_case("localhost") {
         return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::files::Files;
 use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 
 pub(super) const MOODLE: Application =
     Application { file: "config.php", mark: "$CFG->dbtype", setup, connections };
@@ -35,7 +35,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     if let Some(trouble) = property_used(outcome, "CFG", &["dbhost", "dboptions"]) {
         return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
     }
-    type Spell = fn(&Connection, &Endpoint) -> Result<Words, String>;
+    type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
     let (protocol, spell): (_, Spell) = match word(items, "dbtype").as_deref() {
         Some("mysqli" | "mariadb" | "auroramysql") => (Protocol::Mysql, spell_mysql),
         Some("pgsql") => (Protocol::Postgres, spell_postgres),
@@ -74,19 +74,19 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
                 Protocol::Postgres => understand_postgres(&connection),
                 _ => understand_mysql(&connection),
             };
-            connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+            connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
             Ok(connection)
         });
     vec![found]
 }
 
-fn understand_mysql(connection: &Connection) -> Result<Endpoint, &'static str> {
+fn understand_mysql(connection: &Connection) -> Result<Endpoint, Reason> {
     let socket = connection.text("dbsocket").filter(|socket| socket.contains('/'));
     let port = port(connection.text("dbport").as_deref(), 3306)?;
     mysql_endpoint(&connection.written, port, socket.as_deref())
 }
 
-fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     match to {
         Endpoint::Unix(socket) => {
             let has_socket = connection.text("dbsocket").is_some_and(|socket| socket.contains('/'));
@@ -104,7 +104,7 @@ fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> 
             }
             Ok(words)
         }
-        _ => Err(format!("Moodle's driver cannot connect to {to} by host and port")),
+        _ => Err(format!("Moodle's driver cannot connect to {to} by host and port").into()),
     }
 }
 
@@ -112,16 +112,16 @@ fn is_local(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1")
 }
 
-fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str> {
+fn understand_postgres(connection: &Connection) -> Result<Endpoint, Reason> {
     let host = connection.written.as_str();
     let port = port(connection.text("dbport").as_deref(), 5432)?;
     let socket = connection.text("dbsocket").filter(|socket| !socket.is_empty() && socket != "0");
     let folder = match socket.as_deref().filter(|_| is_local(host)) {
         Some(folder) if folder.starts_with('/') => folder.trim_end_matches('/'),
-        Some(folder) if folder.contains('/') => return Err("its dbsocket is not an absolute path"),
+        Some(folder) if folder.contains('/') => return Err("its dbsocket is not an absolute path".into()),
         Some(_) => DEFAULT_DIRECTORY,
         None if host.is_empty() || host.contains([' ', '\'', '\\', ',']) => {
-            return Err("its host is not understood");
+            return Err("its host is not understood".into());
         }
         None if host.starts_with('/') => host,
         None => return Ok(Endpoint::Tcp { host: host.to_owned(), port }),
@@ -129,7 +129,7 @@ fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str
     Ok(Endpoint::Unix(Path::new(folder).join(format!(".s.PGSQL.{port}"))))
 }
 
-fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let (host, port) = postgres(to)?;
     let set = connection.text("dbport").filter(|text| !text.is_empty());
     let number = port.to_string();

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, variable_used};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 
 pub(super) const NEXTCLOUD: Application =
     Application { file: "config.php", mark: "$CONFIG", setup: Setup::default, connections };
@@ -80,7 +80,7 @@ fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
             spell: if protocol == Protocol::Postgres { spell_postgres } else { spell_mysql },
             by_hand: DATABASE,
         };
-        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+        connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
         Ok(connection)
     }))
 }
@@ -93,26 +93,26 @@ fn split(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn understand_mysql(text: &str) -> Result<Endpoint, &'static str> {
+fn understand_mysql(text: &str) -> Result<Endpoint, Reason> {
     match split(text) {
         (host, Some(path)) if path.starts_with('/') => mysql_endpoint(host, 3306, Some(path)),
         (host, number) => mysql_endpoint(host, port(number, 3306)?, None),
     }
 }
 
-fn understand_postgres(text: &str) -> Result<Endpoint, &'static str> {
+fn understand_postgres(text: &str) -> Result<Endpoint, Reason> {
     let (host, number) = split(text);
     let port = port(number, 5432)?;
     match host {
-        "" => Err("it has no host"),
-        _ if host.contains([';', ' ', '\\', ',']) => Err("its host is not understood"),
+        "" => Err("it has no host".into()),
+        _ if host.contains([';', ' ', '\\', ',']) => Err("its host is not understood".into()),
         _ if host.starts_with('/') => Ok(Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))),
-        _ if host.contains(['/', ':', '[']) => Err("its host is not understood"),
+        _ if host.contains(['/', ':', '[']) => Err("its host is not understood".into()),
         _ => Ok(Endpoint::Tcp { host: host.to_owned(), port }),
     }
 }
 
-fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let text = match to {
         Endpoint::Unix(socket) => {
             let socket = path(socket)?;
@@ -123,12 +123,12 @@ fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, String> {
         }
         Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
         Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
-        _ => return Err(format!("Nextcloud cannot connect to {to} by `dbhost`")),
+        _ => return Err(format!("Nextcloud cannot connect to {to} by `dbhost`").into()),
     };
     Ok(vec![("dbhost", Some(text))])
 }
 
-fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let (host, port) = postgres(to)?;
     if host.contains(':') {
         return Err("Nextcloud splits this at the last colon: an IPv6 address is not written here".into());
@@ -164,15 +164,15 @@ fn cache(file: &Path, outcome: &Outcome, items: &[Item]) -> Option<Result<Connec
         let is_path = connection.written.starts_with('/');
         let is_lookup = is_path && !matches!(number.as_deref().map(str::trim), None | Some("" | "0"));
         let understood = match is_lookup {
-            true => Err("with a port, phpredis takes the path for the name of a host: it has to be 0"),
+            true => Err("with a port, phpredis takes the path for the name of a host: it has to be 0".into()),
             false => redis(&connection.written, number.as_deref()),
         };
-        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+        connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
         Ok(connection)
     }))
 }
 
-fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let is_set = connection.item("port").is_some();
     match to {
         Endpoint::Unix(socket) => {
@@ -182,6 +182,6 @@ fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, String> 
             ("host", Some(host.clone())),
             ("port", (is_set || *port != 6379).then(|| port.to_string())),
         ]),
-        _ => Err(format!("Nextcloud cannot connect to {to} by host and port")),
+        _ => Err(format!("Nextcloud cannot connect to {to} by host and port").into()),
     }
 }

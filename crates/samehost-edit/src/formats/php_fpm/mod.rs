@@ -11,7 +11,7 @@ use crate::files::{Edit, Files};
 use crate::formats::php_ini::Saved;
 use crate::languages::php_ini::{self, Quotes};
 use crate::lines::{around, has_only};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 mod pools;
@@ -180,8 +180,8 @@ fn title(pool: &Pool) -> String {
 }
 
 fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
-    let refused = |reason: String| pools.refusal(placed, reason, BY_HAND);
-    let value = placed.entry.value.clone().map_err(|reason| refused(reason.to_owned()))?;
+    let refused = |reason: Reason| pools.refusal(placed, reason, BY_HAND);
+    let value = placed.entry.value.clone().map_err(refused)?;
     let endpoint = endpoint(&pool.expanded(&value)).map_err(refused)?;
     let backlog = pool.last("listen.backlog").and_then(|placed| placed.entry.value.as_ref().ok());
     Ok(Setting {
@@ -193,20 +193,20 @@ fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
 
 /// Meaning of an address to FPM: with a colon it is TCP, digits alone are a port at every address, and everything else
 /// is a path.
-fn endpoint(value: &str) -> Result<Endpoint, String> {
+fn endpoint(value: &str) -> Result<Endpoint, Reason> {
     let is_port = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let address = if is_port { Some(("", value)) } else { value.rsplit_once(':') };
     if let Some((host, text)) = address {
         let port = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
         let Some(port) = port.filter(|port| *port != 0) else {
-            return Err(format!("`{value}` has no port that is one"));
+            return Err(format!("`{value}` has no port that is one").into());
         };
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match inner {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
             None if host.is_empty() => "::",
             None if has_only(host, ".-_") => host,
-            _ => return Err(format!("`{value}` is not an address")),
+            _ => return Err(format!("`{value}` is not an address").into()),
         };
         return Ok(Endpoint::Tcp { host: host.into(), port });
     }
@@ -214,11 +214,11 @@ fn endpoint(value: &str) -> Result<Endpoint, String> {
     if value.starts_with('/') && is_plain && value.len() <= UNIX_PATH_MAX {
         return Ok(Endpoint::Unix(value.into()));
     }
-    Err(format!("`{value}` is not an absolute path of at most {UNIX_PATH_MAX} plain characters"))
+    Err(format!("`{value}` is not an absolute path of at most {UNIX_PATH_MAX} plain characters").into())
 }
 
 /// How an endpoint is written.
-fn spell(endpoint: &Endpoint) -> Result<String, String> {
+fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     let written = match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
@@ -226,18 +226,18 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
                 |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(&byte) || byte >= 0x80;
             if let Some(byte) = text.bytes().find(|byte| !plain(*byte)) {
                 let byte = char::from(byte).escape_default();
-                return Err(format!("a path with `{byte}` means something else to PHP-FPM"));
+                return Err(format!("a path with `{byte}` means something else to PHP-FPM").into());
             }
             text.to_owned()
         }
         Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
-        other => return Err(format!("PHP-FPM cannot listen at {other}")),
+        other => return Err(format!("PHP-FPM cannot listen at {other}").into()),
     };
     // The result must be read as what was meant.
     match self::endpoint(&written) {
         Ok(read) if read == *endpoint => Ok(written),
-        Ok(read) => Err(format!("PHP-FPM would take `{written}` for {read}")),
+        Ok(read) => Err(format!("PHP-FPM would take `{written}` for {read}").into()),
         Err(reason) => Err(reason),
     }
 }

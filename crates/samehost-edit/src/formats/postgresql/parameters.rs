@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 
 /// Maximum depth of includes, as in the server.
 const DEEPEST: usize = 10;
@@ -104,7 +104,7 @@ impl Parameters {
 type Parsed = Option<(String, String, Range<usize>)>;
 
 /// Parses one line.
-pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, &'static str> {
+pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, Reason> {
     let end = range.end;
     let mut at = space(text, range.start, end);
     if at == end || text[at] == b'#' {
@@ -140,16 +140,16 @@ pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, &'static
                 .skip(1)
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'));
         if at == from || !fits || (!is_number && written.contains(&b'+')) {
-            return Err("its value is not understood");
+            return Err("its value is not understood".into());
         }
         let dots = written.iter().filter(|byte| **byte == b'.').count();
         if is_number && (dots > 1 || written.iter().filter(|byte| matches!(byte, b'-' | b'+')).count() > 1) {
-            return Err("its value needs quotes");
+            return Err("its value needs quotes".into());
         }
     }
     let rest = space(text, at, end);
     if rest < end && text[rest] != b'#' {
-        return Err("there is something behind its value");
+        return Err("there is something behind its value".into());
     }
     let value = utf8(&text[from..at]).ok_or("its value is not UTF-8");
     // Only the connection parameters must be UTF-8; the rest may have any encoding.

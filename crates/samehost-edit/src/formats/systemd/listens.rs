@@ -1,6 +1,7 @@
 //! Where a known server listens according to its command line, parsed as by the server, with the options that say where
 //! it listens, and their form of a socket; and the same command with another place: all other words stay byte for byte.
 
+use crate::refusal::Reason;
 use samehost_model::{Endpoint, Protocol};
 use samehost_services as services;
 
@@ -23,13 +24,14 @@ impl Listens {
     }
 
     /// The command with the goal in it.
-    pub(super) fn moved(&self, value: &str, words: &[Word], goal: &Goal) -> Result<String, String> {
+    pub(super) fn moved(&self, value: &str, words: &[Word], goal: &Goal) -> Result<String, Reason> {
         if let Endpoint::Tcp { host, .. } = &self.endpoint
             && !is_loopback(host)
         {
             return Err(format!(
                 "it listens at {host}, where other machines may need it, and cannot do both"
-            ));
+            )
+            .into());
         }
         let new = match &goal.endpoint {
             Endpoint::Unix(path) => {
@@ -102,7 +104,7 @@ impl Listens {
     }
 
     /// The words for an address.
-    fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, String> {
+    fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, Reason> {
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let options = match self.server.say {
             Say::Gunicorn => return Ok(vec!["--bind".into(), format!("{bracketed}:{port}")]),
@@ -112,7 +114,7 @@ impl Listens {
             Say::Memcached => ["-l", "-p"],
             Say::Redis => match self.given.iter().find(|given| given.kind == Kind::Host) {
                 Some(bind) if bind.value == host => return Ok(vec!["--port".into(), port.to_string()]),
-                Some(bind) => return Err(format!("it has --bind {}", bind.value)),
+                Some(bind) => return Err(format!("it has --bind {}", bind.value).into()),
                 None => ["--bind", "--port"],
             },
         };
@@ -181,7 +183,7 @@ pub(super) struct Listens {
 
 impl Server {
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
-    pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, String> {
+    pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, Reason> {
         let given = self.given(words, program)?;
         let [bind, host, port, socket, mode, backlog] =
             [Kind::Bind, Kind::Host, Kind::Port, Kind::Socket, Kind::Mode, Kind::Backlog]
@@ -194,7 +196,7 @@ impl Server {
             if let Kind::Stop(why) = given.kind
                 && !why.is_empty()
             {
-                return Err(format!("{why}: {}{}", given.before, given.value));
+                return Err(format!("{why}: {}{}", given.before, given.value).into());
             }
         }
         if bind.is_none() && given.iter().any(|given| given.kind == Kind::Stop("")) {
@@ -202,7 +204,7 @@ impl Server {
         }
         let endpoint = if let Some(bind) = bind {
             if port.is_some() || socket.is_some() {
-                return Err(format!("{} says more than once where it listens", self.name()));
+                return Err(format!("{} says more than once where it listens", self.name()).into());
             }
             self.bound(&bind.value)
         } else if let Some(socket) = socket {
@@ -214,7 +216,7 @@ impl Server {
             // Puma's -p alone is open to all.
             let usual = if self.say == Say::Puma { port.and(Some("0.0.0.0")) } else { self.host };
             let Some(host) = host.map(|given| given.value.as_str()).or(usual) else {
-                return Err(format!("its command does not say where {} listens", self.name()));
+                return Err(format!("its command does not say where {} listens", self.name()).into());
             };
             let port = match port {
                 Some(given) => given.value.parse().ok(),
@@ -229,16 +231,16 @@ impl Server {
         };
         match endpoint {
             Some(endpoint) => Ok(Listens { server: self, endpoint, backlog, program, given }),
-            None => Err(format!("where {} listens is written in an unusual way", self.name())),
+            None => Err(format!("where {} listens is written in an unusual way", self.name()).into()),
         }
     }
 
     /// The option of a kind, which may be there once.
-    fn only_one<'a>(&self, given: &'a [Given], kind: Kind) -> Result<Option<&'a Given>, String> {
+    fn only_one<'a>(&self, given: &'a [Given], kind: Kind) -> Result<Option<&'a Given>, Reason> {
         let mut found = given.iter().filter(|given| given.kind == kind);
         match (found.next(), found.next()) {
             (Some(given), Some(_)) => {
-                Err(format!("{} says more than once where it listens ({})", self.name(), given.value))
+                Err(format!("{} says more than once where it listens ({})", self.name(), given.value).into())
             }
             (first, _) => Ok(first),
         }
@@ -272,7 +274,7 @@ impl Server {
     }
 
     /// The options that matter.
-    fn given(&self, words: &[Word], program: usize) -> Result<Vec<Given>, String> {
+    fn given(&self, words: &[Word], program: usize) -> Result<Vec<Given>, Reason> {
         let mut found = Vec::new();
         let mut at = program + 1;
         while let Some(word) = words.get(at) {
@@ -284,7 +286,8 @@ impl Server {
                 if may_be_options || self.matching(&word.text).is_some() {
                     return Err(format!(
                         "{dynamic} is only known when systemd starts it, and may say where it listens"
-                    ));
+                    )
+                    .into());
                 }
             }
             let first = at;
@@ -293,7 +296,9 @@ impl Server {
                 break;
             }
             if self.say == Say::Redis && first == program + 1 && !word.text.starts_with('-') {
-                return Err(format!("{} may say where it listens: samehost switch {}", word.text, word.text));
+                return Err(
+                    format!("{} may say where it listens: samehost switch {}", word.text, word.text).into()
+                );
             }
             let Some((kind, before, value)) = self.matching(&word.text) else {
                 self.lookalike(&word.text)?;
@@ -305,13 +310,13 @@ impl Server {
                 None => {
                     let next = words.get(at).ok_or("an option's value is missing")?;
                     if let Some(dynamic) = &next.dynamic {
-                        return Err(format!("{dynamic} is only known when systemd starts it"));
+                        return Err(format!("{dynamic} is only known when systemd starts it").into());
                     }
                     at += 1;
                     if self.say == Say::Redis
                         && words.get(at).is_some_and(|more| !more.text.starts_with("--"))
                     {
-                        return Err(format!("{} has several values", word.text));
+                        return Err(format!("{} has several values", word.text).into());
                     }
                     (next.text.clone(), first + 1)
                 }
@@ -337,7 +342,7 @@ impl Server {
     }
 
     /// A word that the program may read as one of those options: an abbreviated name, or combined letters.
-    fn lookalike(&self, text: &str) -> Result<(), String> {
+    fn lookalike(&self, text: &str) -> Result<(), Reason> {
         let name = text.split('=').next().unwrap_or(text);
         let mut spellings = self.options.iter().flat_map(|(spellings, _)| spellings.iter());
         let shortened = self.say != Say::Redis
@@ -350,7 +355,7 @@ impl Server {
             && text[1..]
                 .starts_with(['A', 'v', 'V', 'd', 'h', 'i', 'k', 'r', 'M', 'L', 'C', 'S', 'F', 'X', 'W'])
             && text[1..].contains(['l', 'p', 's', 'a', 'b', 'U']);
-        if shortened || letters { Err(format!("{text} is not understood")) } else { Ok(()) }
+        if shortened || letters { Err(format!("{text} is not understood").into()) } else { Ok(()) }
     }
 }
 

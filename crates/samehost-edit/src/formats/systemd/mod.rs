@@ -17,7 +17,7 @@ use crate::files::{Edit, Files};
 use crate::languages::url::is_plain_path;
 use crate::lines::{is_loopback, listening_host, tcp};
 use crate::proposal::verify_edits;
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 use listens::{Listens, base, server};
 use unit::{Word, command};
@@ -223,7 +223,7 @@ impl<'a> Command<'a> {
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let stop = |reason: String| {
+        let stop = |reason: Reason| {
             let by_hand = format!(
                 "in a drop-in, ExecStart= (empty), then ExecStart= with {}",
                 hint(self.listens.server.name())
@@ -231,7 +231,9 @@ impl<'a> Command<'a> {
             Refusal::new(&one.file, one.line, reason, by_hand)
         };
         if self.unit.is_later(&one.file) {
-            return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
+            return Err(stop(
+                format!("this drop-in counts before the one that would be written ({OURS})").into(),
+            ));
         }
         let moved = self.listens.moved(&one.value, &self.words, goal).map_err(stop)?;
         if let Some(edit) = in_place(self.unit, one, &moved) {
@@ -331,17 +333,19 @@ impl<'a> Socket<'a> {
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let stop = |reason: String| {
+        let stop = |reason: Reason| {
             let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
             Refusal::new(&one.file, one.line, reason, by_hand)
         };
         if self.unit.is_later(&one.file) {
-            return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
+            return Err(stop(
+                format!("this drop-in counts before the one that would be written ({OURS})").into(),
+            ));
         }
         if let Endpoint::Tcp { host, .. } = &self.setting.endpoint
             && !is_loopback(host)
         {
-            return Err(stop(format!("it listens at {host}, where other machines may need it")));
+            return Err(stop(format!("it listens at {host}, where other machines may need it").into()));
         }
         let value = match &goal.endpoint {
             Endpoint::Unix(path) => path.to_str().filter(|path| is_plain_path(path)).map(str::to_owned),
@@ -367,7 +371,7 @@ impl<'a> Socket<'a> {
         for (key, value) in wanted {
             let present = self.unit.last("Socket", key);
             if present.is_some_and(|one| self.unit.is_later(&one.file) && one.value != value) {
-                return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}")));
+                return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}").into()));
             }
             if present.is_none_or(|one| one.value != value) {
                 new.push(format!("{key}={value}"));
@@ -409,14 +413,14 @@ fn taker(unit: &Unit, file: &Path, files: &dyn Files) -> Result<Protocol, String
     let service = Unit::open(&path, files).map_err(|_| name.clone())?;
     let all = service.list("Service", "ExecStart");
     let [one] = all.as_slice() else { return Err(name) };
-    let words = command(&one.value).ok_or(&name)?;
+    let words = command(&one.value).ok_or_else(|| name.clone())?;
     let program = match server(&words) {
         Some((_, server)) => server.name(),
-        None => base(&words.first().ok_or(&name)?.text),
+        None => base(&words.first().ok_or_else(|| name.clone())?.text),
     };
     TAKERS
         .iter()
         .find(|(taker, _)| *taker == program)
         .map(|(_, protocol)| *protocol)
-        .ok_or_else(|| program.to_owned())
+        .ok_or_else(|| program.into())
 }

@@ -1,5 +1,6 @@
 //! Changes, adds and removes elements of PHP arrays in the style of their neighbours, and changes properties.
 
+use crate::refusal::Reason;
 use tree_sitter::Node;
 
 use super::literal::{content, encode};
@@ -13,15 +14,15 @@ const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
 
 /// An element with another value.
-pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, String> {
+pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, Reason> {
     let key = String::from_utf8_lossy(&item.key);
     let place = match (&item.value.place, &item.value.via) {
         (Some(place), None) if !place.comment => place,
-        (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost")),
+        (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost").into()),
         (_, via) => {
             let via = via.as_ref().filter(|via| has_only(via, "_$"));
             let via = via.map_or_else(|| "elsewhere".into(), |via| String::from_utf8_lossy(via));
-            return Err(format!("`{key}` is taken from {via}"));
+            return Err(format!("`{key}` is taken from {via}").into());
         }
     };
     // A number stays one.
@@ -33,7 +34,7 @@ pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, String> {
 }
 
 /// A new element before another, in its style.
-pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, String> {
+pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, Reason> {
     let value = encode(Quoting::Single, value).ok_or(STRANGE)?;
     let place = anchor.entry.place();
     let (source, node) = find(outcome, &anchor.entry)?;
@@ -72,7 +73,7 @@ pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> R
 }
 
 /// Removes an element with its comma.
-pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
+pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, Reason> {
     let place = item.entry.place();
     let (source, node) = find(outcome, &item.entry)?;
     let text = &source.text;
@@ -110,7 +111,7 @@ pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
 }
 
 /// The node of an entry.
-fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>), String> {
+fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>), Reason> {
     let (place, kind): (&Place, _) = match entry {
         Entry::Element(place) => (place, "array_element_initializer"),
         Entry::Statement(place) => (place, "expression_statement"),
