@@ -14,7 +14,6 @@ use samehost_model::Protocol;
 /// The library by which a program connects to a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Library {
-    /// It is not known.
     #[default]
     Unknown,
     /// PostgreSQL's own: psycopg, Ruby's pg, PHP's PDO, DBD::Pg.
@@ -57,7 +56,6 @@ impl Word {
 /// PostgreSQL answers `N` whoever asks, and the library decides who goes on then (docs/decisions/0132).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverSocket {
-    /// It connects all the same.
     Connects,
     /// It fails, and prints this.
     Fails(&'static str),
@@ -166,7 +164,6 @@ impl Library {
         }
     }
 
-    /// By what PHP connects.
     #[must_use]
     pub(crate) fn of_php(protocol: Protocol) -> Self {
         match protocol {

@@ -9,7 +9,6 @@ use crate::files::{Edit, Files};
 use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// An editor of one format.
 pub trait Editor: Sync {
     /// Name in JSON, in the corpus and on the command line: `wp-config`.
     fn name(&self) -> &'static str;
@@ -153,7 +152,6 @@ pub struct OfService {
 pub struct Arguments {
     /// To be repeated.
     pub options: Vec<String>,
-    /// The files that it names.
     pub files: Vec<PathBuf>,
     /// Where it names none: the first of these that there is.
     pub usual: Vec<PathBuf>,
@@ -161,14 +159,11 @@ pub struct Arguments {
     pub folder: Option<PathBuf>,
 }
 
-/// The check of an editor's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The program that makes it.
     pub program: &'static Program,
     /// Name of the installed program that is preferred: `php-fpm8.2`, where the configuration's path has that version.
     pub preferred: Option<String>,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// Everything that the program would read or load because of it; the file in question first.
     pub reads: Vec<PathBuf>,
@@ -178,7 +173,6 @@ pub struct Check {
     pub executes: Option<&'static str>,
 }
 
-/// PHP itself, which several formats are written in.
 static PHP: Program = Program {
     usual: "php",
     is_called: Program::has_one_name,
@@ -201,7 +195,6 @@ impl Check {
     }
 }
 
-/// The lines of a program's output that say anything.
 pub(crate) fn written_lines(output: &str) -> impl DoubleEndedIterator<Item = &str> {
     output.lines().map(str::trim).filter(|line| !line.is_empty())
 }

@@ -11,7 +11,6 @@ pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 /// Why a configuration is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The file.
     pub file: PathBuf,
     /// The line, from 1; 0 stands for the whole file.
     pub line: u32,
@@ -22,7 +21,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal of a line of a file; line 0 stands for the whole file.
     pub(crate) fn new(file: &Path, line: u32, reason: impl Into<String>, by_hand: impl Into<String>) -> Self {
         Refusal { file: file.to_owned(), line, reason: reason.into(), by_hand: by_hand.into() }
     }
@@ -41,14 +39,13 @@ impl Refusal {
         self
     }
 
-    /// The same refusal with another manual edit.
     #[must_use]
     pub(crate) fn by_hand(mut self, by_hand: impl Into<String>) -> Self {
         self.by_hand = by_hand.into();
         self
     }
 
-    /// The same without secrets.
+    /// The same refusal with every password and other secret in its two sentences masked.
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {
         self.reason = redactor.message(&self.reason);
@@ -94,7 +91,6 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// The refusal of this line.
     pub(crate) fn refusal(self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(self.file, self.line, reason, by_hand)
     }

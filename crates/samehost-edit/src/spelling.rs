@@ -5,7 +5,6 @@ use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
 use crate::languages::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
 
-/// One form of a socket in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
     /// MySQL: `localhost` and a parameter of this name; another host would mean TCP. `localhost` alone is the library's
@@ -33,7 +32,6 @@ pub(crate) enum Spelling {
     Memcached,
 }
 
-/// The endpoint and the database in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
@@ -58,12 +56,11 @@ fn socket(path: &str) -> Result<Endpoint, Reason> {
     }
 }
 
-/// Redis' database 0 is none.
+/// A number of a Redis database; 0, which every client has without asking, is `None`.
 fn number(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty() && text != "0")
 }
 
-/// A path, and the number after its last slash.
 fn path_and_number(path: &str) -> (&str, Option<String>) {
     match path.rsplit_once('/') {
         Some((before, last)) if last.bytes().all(|byte| byte.is_ascii_digit()) => (before, number(last)),
@@ -78,7 +75,10 @@ impl Spelling {
         url.password().or_else(|| url.password_alone().filter(|_| is_alone))
     }
 
-    /// The endpoint of a URL, as a library of this spelling reads it.
+    /// The endpoint and the database of a URL, as a library of this spelling reads it.
+    /// One URL leads different libraries to different places: `mysql://u@localhost/a` is a socket to one and TCP to
+    /// another. So a reading that libraries do not share (a host beside a socket, a parameter given twice,
+    /// percent signs in a path) is an error here, and its words go on behind "the URL".
     pub(crate) fn read(self, url: &Url) -> Result<Target, Reason> {
         let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);
         let tcp = || {
@@ -138,7 +138,10 @@ impl Spelling {
         }
     }
 
-    /// The URL with another endpoint.
+    /// The URL with another endpoint, its login, database and other parameters kept.
+    ///
+    /// # Errors
+    /// Why this spelling cannot say it; also where the URL that was written would not be read as what was asked.
     pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, Reason> {
         let now = self.read(url)?;
         if now.endpoint == *to {
@@ -161,7 +164,6 @@ impl Spelling {
         if same { Ok(url) } else { Err("it would not say what was asked".into()) }
     }
 
-    /// Writes the directory of PostgreSQL's socket.
     fn write_directory(self, url: &mut Url, path: &str) -> Result<(), Reason> {
         let (directory, port) = postgres_socket(path)
             .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
@@ -274,7 +276,7 @@ impl Spelling {
         Ok(())
     }
 
-    /// No host, no port, and this path.
+    /// Takes host and port away, as nothing but a path may stand in the URL of a socket.
     fn bare(url: &mut Url, path: &str) {
         url.host.clear();
         url.port = None;
@@ -282,13 +284,11 @@ impl Spelling {
     }
 }
 
-/// PostgreSQL's socket in a directory.
 fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, Reason> {
     let port = url.port_or(usual).ok_or(NO_PLACE)?;
     postgres_path(directory, port).ok_or("its directory is unusual".into())
 }
 
-/// Number of the database in a `redis` URL.
 fn redis_database(url: &Url) -> Result<Option<String>, Reason> {
     if url.scheme != "redis" {
         return Err("its scheme is not the one that this variable is for".into());

@@ -187,6 +187,20 @@ impl Node {
         pairs.place(name).map(|(place, _)| &pairs[place])
     }
 
+    /// The value of a name in a map; the last if it appears twice.
+    pub(crate) fn value(&self, name: &str) -> Option<&Node> {
+        let (_, value) = self.get(name)?;
+        Some(value)
+    }
+
+    /// The keys and values of the map at a name; empty if there is none.
+    pub(crate) fn pairs_of(&self, name: &str) -> &[(Node, Node)] {
+        match self.value(name) {
+            Some(map) => map.pairs(),
+            None => &[],
+        }
+    }
+
     /// Whether a key appears twice in a map.
     pub(crate) fn twice(&self, name: &str) -> bool {
         let Kind::Map(pairs) = &self.kind else { return false };

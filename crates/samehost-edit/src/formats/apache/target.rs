@@ -12,7 +12,7 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_services::Protocol;
 
 use super::tree::{Text, Tree};
-use crate::lines::has_only;
+use crate::lines::{has_only, starts_with_any_case};
 use crate::refusal::{Reason, Refusal};
 
 /// Schemes that Apache speaks over sockets as well, with what they are and the port without one.
@@ -58,8 +58,8 @@ pub(super) struct Target {
 /// # Errors
 /// Why it is not understood, or cannot move.
 pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
-    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
-    let is_socket = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
+    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
+    let is_socket = starts_with_any_case(text.as_bytes(), "unix:");
     let length = if is_socket { text.find('|').map_or(text.len(), |bar| bar + 1) } else { 0 };
     let (socket, url) = text.split_at(length);
     if is_socket && !socket.ends_with('|') {
@@ -113,7 +113,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     }))
 }
 
-/// A variable without a known value.
+/// Why the address is not known, if it has a variable in it that the configuration gives no value.
 fn unknown(text: &str) -> Option<String> {
     let (_, name) = text.split_once("${")?;
     let name = name.split('}').next().unwrap_or_default();
@@ -129,7 +129,7 @@ fn unknown(text: &str) -> Option<String> {
 }
 
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), Reason> {
-    let wrong = || format!("`{authority}` is not a host and a port");
+    let wrong = || Reason::from(format!("`{authority}` is not a host and a port"));
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or_else(wrong)?;
@@ -143,13 +143,18 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), Reason> {
         None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() || !authority.starts_with('[') && !has_only(host, ".-_") {
-        return Err(wrong().into());
+        return Err(wrong());
     }
-    let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
+    let port = match port {
+        None => None,
+        Some(digits) => match digits.parse() {
+            Ok(0) | Err(_) => return Err(wrong()),
+            Ok(port) => Some(port),
+        },
+    };
     Ok((host.to_ascii_lowercase(), port))
 }
 
-/// The endpoint of a socket's path.
 fn path_of(path: &str) -> Result<Endpoint, Reason> {
     if !path.starts_with('/') {
         return Err(format!("`{path}` is below DefaultRuntimeDir, wherever that is").into());
@@ -264,7 +269,6 @@ pub(super) enum Worker {
     None,
 }
 
-/// A directive that connects.
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) node: usize,
@@ -279,7 +283,6 @@ pub(super) struct Use {
 
 const BY_HAND: &str = "write `unix:/path/of.sock|` before the URL by hand, if it should move";
 
-/// Where a directive has a URL.
 struct Spot {
     word: usize,
     offset: usize,
@@ -291,8 +294,8 @@ impl Spot {
     fn handler(words: &[Text]) -> Result<Option<Spot>, Reason> {
         let Some(first) = words.first() else { return Ok(None) };
         let spot = Spot { word: 0, offset: 6, worker: Worker::None, balancer: None };
-        match first.bytes.get(..6) {
-            Some(start) if start.eq_ignore_ascii_case(b"proxy:") => Ok(Some(spot)),
+        match first.bytes.as_slice() {
+            handler if starts_with_any_case(handler, "proxy:") => Ok(Some(spot)),
             _ if first.bytes.starts_with(b"${") => {
                 Err("the handler is a variable without a known value".into())
             }
@@ -315,14 +318,13 @@ impl Spot {
             Some(section) => (0, section.words.first()),
             None => (1, tree.nodes[node].words.first()),
         };
-        let balancer = named.map(|name| String::from_utf8_lossy(&name.bytes).to_ascii_lowercase());
+        let balancer = named.map(|name| name.lossy().to_ascii_lowercase());
         Spot { word, offset: 0, worker: Worker::Own, balancer }
     }
 
     /// A rule that passes requests on, and no redirect.
     fn rule(words: &[Text]) -> Result<Option<Spot>, Reason> {
-        let flags = words.get(2).map(|word| String::from_utf8_lossy(&word.bytes).to_ascii_lowercase());
-        let flags = flags.unwrap_or_default();
+        let flags = words.get(2).map_or(String::new(), |word| word.lossy().to_ascii_lowercase());
         if flags.contains("proxy:") {
             return Err("a flag of the rule names the handler".into());
         }
@@ -371,7 +373,6 @@ impl Use {
     }
 }
 
-/// Whether a path is another one or below it.
 fn is_below(path: &str, other: &str) -> bool {
     path.starts_with(other.trim_end_matches('/'))
 }
@@ -390,19 +391,25 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Those of a configuration.
     pub(super) fn all(tree: &Tree) -> Vec<Shared> {
-        let sets = tree.nodes.iter().filter(|node| node.name == "proxyset");
-        let sets: HashSet<usize> = sets.filter_map(|node| node.parent).collect();
-        let sections = (0..tree.nodes.len()).filter(|node| {
-            tree.nodes[*node].name == "<proxy" && (tree.nodes[*node].words.len() > 1 || sets.contains(node))
-        });
-        sections
-            .filter_map(|node| {
-                let target = parse(&tree.nodes[node].words.first()?.bytes).ok()??;
-                Some(Shared { node, target })
-            })
-            .collect()
+        let mut has_parameters = HashSet::new();
+        for node in &tree.nodes {
+            if node.name == "proxyset" {
+                has_parameters.extend(node.parent);
+            }
+        }
+        let mut shared = Vec::new();
+        for (index, section) in tree.nodes.iter().enumerate() {
+            let makes_worker = section.words.len() > 1 || has_parameters.contains(&index);
+            if section.name != "<proxy" || !makes_worker {
+                continue;
+            }
+            let Some(url) = section.words.first() else { continue };
+            if let Ok(Some(target)) = parse(&url.bytes) {
+                shared.push(Shared { node: index, target });
+            }
+        }
+        shared
     }
 
     pub(super) fn is_for(&self, one: &Use, tree: &Tree) -> bool {

@@ -25,7 +25,6 @@ use crate::lines::{insert_below, is_plain, line_end, lines};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct Caddy;
 
@@ -55,8 +54,11 @@ impl Editor for Caddy {
         // A snippet may be imported several times.
         let (mut seen, mut dynamic) = (BTreeSet::new(), BTreeSet::new());
         for proxy in proxies(&statements) {
-            let refusal = proxy.dynamic();
-            reading.refused.extend(refusal.filter(|one| dynamic.insert((one.file.clone(), one.line))));
+            if let Some(refusal) = proxy.dynamic()
+                && dynamic.insert((refusal.file.clone(), refusal.line))
+            {
+                reading.refused.push(refusal);
+            }
             for upstream in proxy.upstreams(file) {
                 let (file, at) = upstream.place();
                 if seen.insert((file.to_owned(), at)) {
@@ -78,10 +80,10 @@ impl Editor for Caddy {
                 if now.name != setting.name || now.endpoint != setting.endpoint {
                     continue;
                 }
-                return match now.endpoint == goal.endpoint {
-                    true => Ok(Vec::new()),
-                    false => upstream.write(&now.endpoint, &goal.endpoint, files),
-                };
+                if now.endpoint == goal.endpoint {
+                    return Ok(Vec::new());
+                }
+                return upstream.write(&now.endpoint, &goal.endpoint, files);
             }
         }
         Err(setting.gone())
@@ -160,8 +162,10 @@ fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix('-') else { continue };
         let flag = flag.strip_prefix('-').unwrap_or(flag);
-        let (name, attached) =
-            flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, attached) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (flag, None),
+        };
         if !["config", "c", "adapter", "a", "envfile", "pidfile", "pingback"].contains(&name) {
             continue;
         }
@@ -180,10 +184,8 @@ const BY_HAND: &str = "unix//path/of.sock in place of the address";
 /// Directives that pass requests on. The last two are written with others, and take what `reverse_proxy` takes.
 const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forward_auth"];
 
-/// A directive that passes requests on.
 struct Proxy<'a> {
     statement: &'a Statement,
-    /// What its upstreams decide together.
     together: OnceCell<Together>,
 }
 
@@ -196,7 +198,6 @@ struct Together {
     transport: Option<String>,
 }
 
-/// One address of it.
 struct Upstream<'a> {
     proxy: &'a Proxy<'a>,
     /// The statement that it stands in: the directive, or `to`.
@@ -214,19 +215,19 @@ impl<'a> Proxy<'a> {
         self.together.get_or_init(|| {
             let all = self.upstreams(Path::new(""));
             let mut schemes: Vec<Scheme> = Vec::new();
-            for scheme in all.iter().filter_map(|one| Some(parse(one.token).ok()?.0)) {
+            for upstream in &all {
+                let Ok((scheme, _)) = parse(upstream.token) else { continue };
                 if !schemes.contains(&scheme) {
                     schemes.push(scheme);
                 }
             }
-            let transport = self.transport();
-            Together {
-                is_alone: all.len() == 1,
-                schemes,
-                has_tls: transport
-                    .is_some_and(|one| one.below().iter().any(|below| below.word(0).starts_with("tls"))),
-                transport: transport.map(|one| one.word(1).to_owned()),
+            let mut together =
+                Together { is_alone: all.len() == 1, schemes, has_tls: false, transport: None };
+            if let Some(transport) = self.transport() {
+                together.has_tls = transport.below().iter().any(|below| below.word(0).starts_with("tls"));
+                together.transport = Some(transport.word(1).to_owned());
             }
+            together
         })
     }
 
@@ -262,14 +263,13 @@ impl<'a> Proxy<'a> {
         upstreams
     }
 
-    /// Upstreams that are found while Caddy runs.
+    /// The refusal of upstreams that are looked up while Caddy runs.
     fn dynamic(&self) -> Option<Refusal> {
         let found = self.block().find(|one| one.word(0) == "dynamic")?;
         let by_hand = "reverse_proxy unix//path/of.sock, and no `dynamic`";
         Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
     }
 
-    /// Whether it has one upstream only.
     fn is_alone(&self) -> bool {
         self.together().is_alone
     }
@@ -278,7 +278,7 @@ impl<'a> Proxy<'a> {
         self.block().find(|one| one.word(0) == "transport")
     }
 
-    /// What is spoken with it, where that can be moved.
+    /// What is spoken with an upstream; an error where it may not be spoken over a socket.
     fn protocol(&self, own: Scheme) -> Result<Protocol, Reason> {
         let Together { schemes, has_tls, transport, .. } = self.together();
         // One of them decides for all.
@@ -335,7 +335,6 @@ impl<'a> Proxy<'a> {
 }
 
 impl Upstream<'_> {
-    /// Where it is written.
     fn place(&self) -> (&Path, usize) {
         (&self.statement.file, self.token.range.start)
     }
@@ -353,7 +352,6 @@ impl Upstream<'_> {
         Ok(setting.at(&self.statement.file, self.token.line))
     }
 
-    /// The edits that lead it to another endpoint.
     fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
         let (scheme, _) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
         let mut more = None;
@@ -370,7 +368,6 @@ impl Upstream<'_> {
     }
 }
 
-/// Whether a word is replaced by the address of the upstream.
 fn uses_address(word: &Token) -> bool {
     word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
 }
@@ -391,10 +388,12 @@ fn named_host(
     let below = proxy.below();
     let check = below.iter().find(|one| ["health_uri", "health_path"].contains(&one.word(0)));
     let Some(check) = check else { return Ok(None) };
-    let headers: Vec<&&Statement> = below.iter().filter(|one| one.word(0) == "health_headers").collect();
-    let mut set = headers.iter().flat_map(|one| one.below());
-    if set.any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
-        return Ok(None);
+    let mut has_headers = false;
+    for one in below.iter().filter(|one| one.word(0) == "health_headers") {
+        has_headers = true;
+        if one.below().iter().any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
+            return Ok(None);
+        }
     }
     let host = match now {
         Endpoint::Unix(_) => "localhost".to_owned(),
@@ -407,7 +406,7 @@ fn named_host(
     // A snippet's line is not this proxy's alone, and stands elsewhere.
     let is_own = check.file == proxy.file && check.line > proxy.line;
     let last = check.words.last().map_or(check.line, |word| word.line);
-    let line = all.get(last as usize - 1).filter(|_| is_own && is_alone && headers.is_empty());
+    let line = all.get(last as usize - 1).filter(|_| is_own && is_alone && !has_headers);
     let first = all.get(check.line as usize - 1);
     let (Some(line), Some(first)) = (line, first) else {
         let why = "asks for the host of the address, which over a socket is `localhost`";
@@ -424,16 +423,12 @@ fn named_host(
 /// The port of an address without one.
 const USUAL_PORT: u16 = 80;
 
-/// What is spoken to an upstream, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// None is written.
     None,
-    /// `http://`
     Http,
     /// HTTP/2 without TLS: `h2c://`, `unix+h2c/`.
     H2c,
-    /// `https://`
     Https,
 }
 
@@ -470,22 +465,24 @@ fn parse(token: &Token) -> Result<(Scheme, Endpoint), Reason> {
 }
 
 fn tcp(text: &str) -> Result<Endpoint, Reason> {
-    let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
-        Some((host, port)) => {
-            let number = port.parse().ok().filter(|number: &u16| number.to_string() == port);
-            (host, number.ok_or_else(|| format!("`{port}` is not one port"))?)
-        }
-        None => (text, USUAL_PORT),
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, digits)) if !text.ends_with(']') => match digits.parse::<u16>() {
+            Ok(port) if port.to_string() == digits => (host, port),
+            _ => return Err(format!("`{digits}` is not one port").into()),
+        },
+        _ => (text, USUAL_PORT),
     };
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    // Without a host, Go connects to this machine.
-    let name = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
-    let is_several = bare.is_none() && host.contains(':');
-    let endpoint = if is_several { None } else { url::tcp(name, port) };
-    endpoint.ok_or_else(|| format!("`{text}` is an unusual address").into())
+    let unusual = || Reason::from(format!("`{text}` is an unusual address"));
+    let name = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(bare) => bare,
+        None if host.contains(':') => return Err(unusual()),
+        // Without a host, Go connects to this machine.
+        None if host.is_empty() => "localhost",
+        None => host,
+    };
+    url::tcp(name, port).ok_or_else(unusual)
 }
 
-/// An endpoint as an address of this scheme.
 fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, Reason> {
     match to {
         Endpoint::Unix(path) => {

@@ -24,11 +24,9 @@ use service::{IsList, Service, Text, Variable};
 pub(in crate::formats) use service::{Server, name_of};
 pub(in crate::formats) use words::{Client, Words, asked, endpoint, host_of, port, words};
 
-/// The editor.
 #[derive(Debug)]
 pub struct Compose;
 
-/// The manual edit if the file is not understood.
 const BY_HAND: &str = "a named volume at /var/run/mysqld (or /var/run/postgresql) in both services, and the path in the client's variable";
 
 impl Editor for Compose {
@@ -76,21 +74,25 @@ impl Editor for Compose {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let name = file.to_str()?;
         let project = Project::open(file, files).ok()?;
-        // Compose reads the variables of this file by itself.
-        let own = Some(file.with_file_name(".env")).filter(|path| files.exists(path));
         let folder = file.parent().unwrap_or(Path::new("/"));
-        let named: Option<Vec<PathBuf>> = project
-            .services()
-            .iter()
-            .map(|service| {
-                Some(service.files()?.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>())
-            })
-            .collect::<Option<Vec<_>>>()
-            .map(|files| files.concat());
-        let unknown =
-            named.is_none().then(|| "which other files it reads (env_file, extends) is not clear".into());
+        let mut named: Vec<PathBuf> = Vec::new();
+        let mut unknown = None;
+        for service in project.services() {
+            match service.files() {
+                Some(names) => named.extend(names.into_iter().map(|name| folder.join(name))),
+                None => unknown = Some("which other files it reads (env_file, extends) is not clear".into()),
+            }
+        }
+        let mut reads = vec![file.to_owned()];
+        // Compose reads the variables of this file by itself.
+        let own = file.with_file_name(".env");
+        if files.exists(&own) {
+            reads.push(own);
+        }
+        if unknown.is_none() {
+            reads.extend(named);
+        }
         let arguments = ["compose", "-f", name, "config", "--quiet"].map(str::to_owned).to_vec();
-        let reads = [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect();
         Some(Check { unknown, ..Check::new(&COMPOSE, arguments, reads) })
     }
 
@@ -130,18 +132,20 @@ impl<'a> Project<'a> {
         let text = lines::read_text(file, files, "it is not UTF-8")?;
         let document = Document::parse(&text)?;
         for name in ["include", "services", "volumes"] {
-            let key = document.root.get(name).map(|(key, _)| key.line);
-            if let Some(line) = key.filter(|_| name == "include" || document.root.twice(name)) {
-                return Err(Refusal::at(line, format!("{name} makes more of it than stands here")));
+            let Some((key, _)) = document.root.get(name) else { continue };
+            if name == "include" || document.root.twice(name) {
+                return Err(Refusal::at(key.line, format!("{name} makes more of it than stands here")));
             }
         }
-        let services = document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
         let mut first: HashMap<Option<&str>, u32> = HashMap::new();
-        let twice = services.iter().filter_map(|(key, _)| {
+        let mut twice = Vec::new();
+        for (key, _) in document.root.pairs_of("services") {
             let line = *first.entry(key.text()).or_insert(key.line);
-            (line != key.line).then_some(line)
-        });
-        if let Some(line) = twice.min() {
+            if line != key.line {
+                twice.push(line);
+            }
+        }
+        if let Some(line) = twice.into_iter().min() {
             return Err(Refusal::at(line, "a service stands in it twice"));
         }
         Ok(Project { file, text, document })
@@ -152,8 +156,12 @@ impl<'a> Project<'a> {
     }
 
     fn services(&self) -> Vec<Service<'_>> {
-        let services = self.document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
-        services.iter().filter_map(|(key, map)| Some(Service::of(key.text()?, map))).collect()
+        let mut services = Vec::new();
+        for (key, map) in self.document.root.pairs_of("services") {
+            let Some(name) = key.text() else { continue };
+            services.push(Service::of(name, map));
+        }
+        services
     }
 
     fn found(&self) -> Vec<Result<Found<'_>>> {
@@ -184,8 +192,10 @@ impl<'a> Project<'a> {
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         }
-        let leads = is_host || LEADS.iter().any(|word| variable.name.contains(word));
-        let value = variable.value.as_deref().filter(|_| leads)?;
+        if !is_host && !LEADS.iter().any(|word| variable.name.contains(word)) {
+            return None;
+        }
+        let value = variable.value.as_deref()?;
         let host = host_of(value)?;
         let target = services.behind(client, &host)?;
         let name = format!("{} {}", client.name, variable.name);
@@ -194,10 +204,9 @@ impl<'a> Project<'a> {
             Some(Err(self.refusal(variable.line, &format!("{name}: {reason}"), &by_hand)))
         };
         let Some(server) = target.server() else {
-            return unknown_image(target).map(|(why, by_hand)| {
-                let reason = format!("{name}: the image of {} {why}", target.name);
-                Err(self.refusal(variable.line, &reason, &by_hand))
-            });
+            let (why, by_hand) = unknown_image(target)?;
+            let reason = format!("{name}: the image of {} {why}", target.name);
+            return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         };
         let Some(words) = words(client, &variable.name, value, server.protocol) else {
             // A path by itself may be anything.
@@ -228,7 +237,6 @@ impl<'a> Project<'a> {
         Ok(edits)
     }
 
-    /// The edits of the client's variables.
     fn write_variables(
         &self,
         text: &Text<'_>,
@@ -310,13 +318,13 @@ fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
         return Some(("makes no socket by itself", by_hand));
     }
     let databases = ["mysql", "mariadb", "percona", "postgres", "postgis", "timescale", "pgvector"];
-    databases.iter().any(|name| image.contains(name)).then(|| {
-        let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
-        ("is not one whose socket is known", by_hand)
-    })
+    if !databases.iter().any(|name| image.contains(name)) {
+        return None;
+    }
+    let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
+    Some(("is not one whose socket is known", by_hand))
 }
 
-/// The services of a file.
 struct Services<'a> {
     all: Vec<Service<'a>>,
     /// Where each name stands; none stands twice.
@@ -343,7 +351,7 @@ impl<'a> Services<'a> {
     fn behind(&self, client: &Service<'_>, host: &str) -> Option<&Service<'a>> {
         if !host.starts_with('/') {
             let named = &self.all[*self.named.get(host)?];
-            return Some(named).filter(|named| named.name != client.name);
+            return if named.name == client.name { None } else { Some(named) };
         }
         for (place, server) in &self.servers {
             let found = &self.all[*place];
@@ -355,7 +363,6 @@ impl<'a> Services<'a> {
     }
 }
 
-/// Value of a variable, if it has one.
 fn text(client: &Service<'_>, name: &str) -> Option<String> {
     client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
 }
@@ -416,7 +423,6 @@ fn agreed(
     Ok(content)
 }
 
-/// Docker Compose's own check.
 static COMPOSE: Program =
     Program { usual: "docker", is_called: Program::has_one_name, could_not_look, service: None };
 

@@ -1,7 +1,6 @@
 //! A service of a Compose file: its image, its variables, and what of it can be edited: a variable's value, and the volume that
 //! is mounted in it and declared.
 
-use crate::refusal::Reason;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -12,6 +11,7 @@ use samehost_model::Protocol;
 use super::words::Client;
 use crate::files::Edit;
 use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
+use crate::refusal::Reason;
 
 /// An official database image, and where its socket is.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,10 @@ impl Server {
 }
 
 /// Name of an image, without Docker's registry and without tag.
-pub(in crate::formats) fn name_of(image: &str) -> &str {
-    let image = ["docker.io/", "library/"]
-        .iter()
-        .fold(image, |image, word| image.strip_prefix(word).unwrap_or(image));
+pub(in crate::formats) fn name_of(mut image: &str) -> &str {
+    for prefix in ["docker.io/", "library/"] {
+        image = image.strip_prefix(prefix).unwrap_or(image);
+    }
     let name = image.split('@').next().unwrap_or(image);
     name.split(':').next().unwrap_or(name)
 }
@@ -55,7 +55,6 @@ const POSTGRES: Server = Server {
     socket: "/var/run/postgresql/.s.PGSQL.5432",
 };
 
-/// A service.
 #[derive(Clone, Debug)]
 pub(super) struct Service<'a> {
     pub(super) name: String,
@@ -76,10 +75,7 @@ impl Client for Service<'_> {
     }
 
     fn value(&self, name: &str) -> Option<Option<String>> {
-        match self.environment.named.get(name)?.as_slice() {
-            [place] => Some(self.environment.variables[*place].value.clone()),
-            _ => None,
-        }
+        Some(self.variable(name)?.value)
     }
 
     fn is_set(&self, name: &str) -> bool {
@@ -92,7 +88,6 @@ impl Client for Service<'_> {
     }
 }
 
-/// A variable of a service's environment.
 #[derive(Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
@@ -101,7 +96,6 @@ pub(super) struct Variable {
     /// Whether Compose interpolates something.
     pub(super) filled: bool,
     pub(super) line: u32,
-    /// The bytes of the value.
     pub(super) range: Range<usize>,
     /// Whether it is `- NAME=value` rather than `NAME: value`.
     pub(super) listed: bool,
@@ -109,9 +103,8 @@ pub(super) struct Variable {
     pub(super) at: usize,
 }
 
-/// Its variables, from a map or a list.
 fn variables(map: &Node) -> Vec<Variable> {
-    let Some(environment) = map.get("environment").map(|(_, node)| node) else { return Vec::new() };
+    let Some(environment) = map.value("environment") else { return Vec::new() };
     let mut found = Vec::new();
     match &environment.kind {
         Kind::Map(pairs) => {
@@ -168,7 +161,7 @@ impl<'a> Service<'a> {
     }
 
     fn get(&self, name: &str) -> Option<&'a Node> {
-        self.map.get(name).map(|(_, value)| value)
+        self.map.value(name)
     }
 
     /// Name of the image, without registry and tag.
@@ -176,12 +169,10 @@ impl<'a> Service<'a> {
         Some(name_of(self.get("image")?.text()?))
     }
 
-    /// The database that it serves, by its image.
     pub(super) fn server(&self) -> Option<Server> {
         Server::of_image(self.get("image")?.text()?)
     }
 
-    /// Its variables, from a map or a list.
     pub(super) fn variables(&self) -> &[Variable] {
         &self.environment.variables
     }
@@ -212,12 +203,9 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Keys that merge other definitions into a service.
+    /// Why its lines may not be all that counts for it; `None` if they are.
     pub(super) fn unclear(&self) -> Option<&'static str> {
-        if self.map.pairs().iter().any(|(key, value)| {
-            key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_)) || has_alias(value)
-        }) || self.map.anchor != 0
-        {
+        if has_alias(self.map) || self.map.anchor != 0 {
             return Some("it takes words from elsewhere in the file, or gives them");
         }
         let twice = ["environment", "volumes", "image"].iter().any(|name| self.map.twice(name));
@@ -228,7 +216,12 @@ impl<'a> Service<'a> {
             (self.get("profiles").is_some(), "it runs in some profiles only"),
             (twice, "a key stands in it twice"),
         ];
-        reasons.iter().find(|(is_so, _)| *is_so).map(|(_, reason)| *reason)
+        for (is_so, reason) in reasons {
+            if is_so {
+                return Some(reason);
+            }
+        }
+        None
     }
 
     /// What may give a database another socket than its image's.
@@ -249,25 +242,34 @@ impl<'a> Service<'a> {
     /// The source mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.
     pub(super) fn mounts(&self, directory: &str) -> Option<&'a str> {
         let Kind::List(items) = &self.get("volumes")?.kind else { return None };
-        items.iter().find_map(|item| {
-            let mut parts = item.text()?.split(':');
-            let (source, target) = (parts.next()?, parts.next()?);
-            let readable = parts.next().is_none_or(|mode| ["rw", "ro", "z", "Z"].contains(&mode));
-            (target.trim_end_matches('/') == directory && readable && !source.contains('$')).then_some(source)
-        })
+        for item in items {
+            let Some(text) = item.text() else { continue };
+            let mut parts = text.split(':');
+            let (Some(source), Some(target)) = (parts.next(), parts.next()) else { continue };
+            let is_usual = parts.next().is_none_or(|mode| ["rw", "ro", "z", "Z"].contains(&mode));
+            if target.trim_end_matches('/') == directory && is_usual && !source.contains('$') {
+                return Some(source);
+            }
+        }
+        None
     }
 
     /// Whether anything is mounted at a directory, below or above it.
     pub(super) fn covers(&self, directory: &str) -> bool {
-        self.get("volumes").map(words).unwrap_or_default().split([':', ' ']).any(|word| {
+        if self.get("tmpfs").is_some_and(|node| words(node).contains("/run")) {
+            return true;
+        }
+        let volumes = self.get("volumes").map(words).unwrap_or_default();
+        volumes.split([':', ' ']).any(|word| {
             let word = word.trim_end_matches('/');
             word == directory
                 || word.starts_with(&format!("{directory}/"))
                 || (word.len() > 1 && directory.starts_with(&format!("{word}/")))
-        }) || self.get("tmpfs").is_some_and(|node| words(node).contains("/run"))
+        })
     }
 }
 
+/// Whether a node takes something from elsewhere in the file: an alias, or a merge key.
 fn has_alias(node: &Node) -> bool {
     match &node.kind {
         Kind::Alias(_) => true,
@@ -289,7 +291,6 @@ fn words(node: &Node) -> String {
 
 const ONE_LINE: &str = "its volumes are not written as a list of lines";
 
-/// A file to edit.
 pub(super) struct Text<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
@@ -297,7 +298,6 @@ pub(super) struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Mounts a source at a directory of a service.
     pub(super) fn mount(&self, service: &Service<'_>, source: &str, directory: &str) -> Result<Edit, Reason> {
         let volume = format!("{source}:{directory}");
         match service.map.get("volumes") {
@@ -371,16 +371,19 @@ impl Text<'_> {
 
     /// Indentation of a service's keys, and the end of a line after which a new key can be inserted.
     fn below(&self, map: &Node) -> Result<(String, &'static str, usize), Reason> {
-        let found = ["image", "restart", "container_name", "build", "hostname"].iter().find_map(|name| {
-            let (key, value) = map.get(name)?;
+        for name in ["image", "restart", "container_name", "build", "hostname"] {
+            let Some((key, value)) = map.get(name) else { continue };
             let line = line_at(self.text, key.range.start);
-            let indent = self.text.get(line.start..key.range.start)?;
-            let rest = self.text.get(value.range.end..line.end)?.trim_start();
-            let plain = indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
-            (plain && value.text().is_some())
-                .then(|| (indent.to_owned(), newline_at(self.text, line.end), line.end))
-        });
-        found.ok_or("it is written on one line".into())
+            let Some(indent) = self.text.get(line.start..key.range.start) else { continue };
+            let Some(rest) = self.text.get(value.range.end..line.end) else { continue };
+            let rest = rest.trim_start();
+            let is_alone =
+                indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
+            if is_alone && value.text().is_some() {
+                return Ok((indent.to_owned(), newline_at(self.text, line.end), line.end));
+            }
+        }
+        Err("it is written on one line".into())
     }
 }
 

@@ -18,11 +18,9 @@ use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
-/// The editor.
 #[derive(Debug)]
 pub struct DatabaseYml;
 
-/// The manual edit if the file is not understood.
 const BY_HAND: &str = "in the environment: socket: /run/mysqld/mysqld.sock and host: localhost (mysql2), or host: /run/postgresql (postgresql)";
 
 impl Editor for DatabaseYml {
@@ -44,8 +42,11 @@ impl Editor for DatabaseYml {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let yml = Yml::open(file, files)?;
-        let environments = yml.environments();
-        Ok(environments.iter().filter_map(|environment| yml.setting(environment).transpose()).collect())
+        let mut found = Vec::new();
+        for environment in yml.environments() {
+            found.extend(yml.setting(&environment).transpose());
+        }
+        Ok(found.into_iter().collect())
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
@@ -104,7 +105,6 @@ struct Yml<'a> {
     overridden: bool,
 }
 
-/// Whether a map has a key more than once.
 fn has_twice(map: &Node, key: &Node) -> bool {
     key.text().is_some_and(|name| map.twice(name))
 }
@@ -119,7 +119,10 @@ impl<'a> Yml<'a> {
         let masked = Masked::new(&text)?;
         let document = Document::parse(&masked.text)?;
         let root = file.parent().and_then(Path::parent);
-        let variables = root.and_then(|root| files.read(&root.join(".env")).ok()).unwrap_or_default();
+        let overridden = match root.map(|root| files.read(&root.join(".env"))) {
+            Some(Ok(variables)) => sets_url(&variables),
+            Some(Err(_)) | None => false,
+        };
         for (key, value) in document.root.pairs() {
             if has_twice(&document.root, key)
                 || value.pairs().iter().any(|(inner, _)| has_twice(value, inner))
@@ -127,9 +130,6 @@ impl<'a> Yml<'a> {
                 return Err(Refusal::at(key.line, "a key stands in it twice"));
             }
         }
-        let overridden = String::from_utf8_lossy(&variables)
-            .lines()
-            .any(|line| line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL="));
         Ok(Yml { file, text, masked, document, overridden })
     }
 
@@ -153,8 +153,7 @@ impl<'a> Yml<'a> {
             for (key, value) in value.pairs() {
                 let Some(inner) = key.text().filter(|inner| *inner != "<<") else { continue };
                 let map = self.document.resolve(value);
-                let mut names = ["adapter", "url"].iter();
-                let is_one = names.any(|name| self.value(map, name).is_ok_and(|value| value.is_some()));
+                let is_one = self.has(map, "adapter") || self.has(map, "url");
                 if is_one && !map.pairs().is_empty() {
                     found.push(Environment { name: format!("{name}.{inner}"), map });
                 }
@@ -212,12 +211,16 @@ impl<'a> Yml<'a> {
         line: u32,
     ) -> Setting {
         let map = environment.map;
-        let words =
-            |(name, _): &(&str, &str)| Some(Word::new(*name, self.plain(map, name)?, self.file, line));
         let is_postgres = protocol == Protocol::Postgres;
+        let mut words = Vec::new();
+        if is_postgres {
+            for (name, _) in LIBPQ_WORDS {
+                words.extend(self.plain(map, name).map(|value| Word::new(*name, value, self.file, line)));
+            }
+        }
         Setting {
             library: if is_postgres { Library::Libpq } else { Library::Unknown },
-            words: LIBPQ_WORDS.iter().filter_map(words).filter(|_| is_postgres).collect(),
+            words,
             user: self.plain(map, "username"),
             password: self.plain(map, "password").map(Secret::new),
             database: self.plain(map, "database"),
@@ -225,14 +228,13 @@ impl<'a> Yml<'a> {
         }
     }
 
-    /// The endpoint of an environment with a URL.
     fn by_url(&self, environment: &Environment<'_>, text: &str, line: u32) -> Result<Option<Setting>> {
         let map = environment.map;
         let wrong = |reason: &str, by_hand: &str| self.wrong(environment, line, reason, by_hand);
         let parsed = Url::parse(text)
             .ok_or_else(|| wrong("its URL is unusual", "url: with its password percent-encoded"))?;
         let Some(spelling) = spelling(&parsed) else { return Ok(None) };
-        if ["host", "socket"].iter().any(|key| self.value(map, key).ok().flatten().is_some()) {
+        if self.has(map, "host") || self.has(map, "socket") {
             return Err(wrong("it has a URL and a host or socket beside it", "url: alone"));
         }
         let target = spelling
@@ -309,6 +311,16 @@ impl<'a> Yml<'a> {
     }
 }
 
+/// Whether a `.env` sets DATABASE_URL.
+fn sets_url(variables: &[u8]) -> bool {
+    for line in String::from_utf8_lossy(variables).lines() {
+        if line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL=") {
+            return true;
+        }
+    }
+    false
+}
+
 /// How ActiveRecord reads a URL.
 fn spelling(url: &Url) -> Option<Spelling> {
     match url.protocol()? {
@@ -320,10 +332,17 @@ fn spelling(url: &Url) -> Option<Spelling> {
 
 /// Line of a value if it is the environment's own, else that of the environment.
 fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
-    value.filter(|(_, value)| value.own).map_or(map.line, |(_, value)| value.node.line)
+    match value {
+        Some((_, value)) if value.own => value.node.line,
+        _ => map.line,
+    }
 }
 
 impl Yml<'_> {
+    fn has(&self, map: &Node, name: &str) -> bool {
+        matches!(self.value(map, name), Ok(Some(_)))
+    }
+
     /// A value of an environment: its own, or the one that it inherits.
     fn value<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<Value<'b>>, Reason> {
         if map.twice(name) || map.twice("<<") {
@@ -363,7 +382,10 @@ impl Yml<'_> {
                         self.value(from, name).map(|value| value.map(|value| value.node))
                     };
                 }
-                from.get("<<").map_or(Ok(None), |(_, deeper)| self.inherited(deeper, name, depth + 1))
+                match from.value("<<") {
+                    Some(deeper) => self.inherited(deeper, name, depth + 1),
+                    None => Ok(None),
+                }
             }
             _ => Err("what it inherits is not a map".into()),
         }

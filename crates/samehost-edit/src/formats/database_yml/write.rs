@@ -32,23 +32,23 @@ impl Yml<'_> {
         let adapter = self.adapter(map)?.ok_or_else(|| refuse("it has no adapter".into()))?;
         let mut dropped = None;
         let host = self.literal(map, "host")?.map(|(text, _)| text);
-        let port = self
-            .literal(map, "port")?
-            .map_or(url::usual_port(adapter.protocol()).to_string(), |(text, _)| text.to_owned());
+        let port = match self.literal(map, "port")? {
+            Some((text, _)) => text.to_owned(),
+            None => url::usual_port(adapter.protocol()).to_string(),
+        };
         let wanted = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
                 let path = path.ok_or_else(|| refuse("such a path is not written here".into()))?;
-                at_socket(adapter, host, &port, path)
+                at_socket(adapter, host, &port, path).map_err(refuse)?
             }
             Endpoint::Tcp { host: goal, port: number } if url::tcp(goal, *number).is_some() => {
                 let wanted = at_port(adapter, host, &port, (goal, *number)).map_err(refuse)?;
                 dropped = self.literal(map, "socket")?.map(|(_, value)| value);
-                Ok(wanted)
+                wanted
             }
-            _ => Err("only a Unix socket or plain TCP can be written here".into()),
+            _ => return Err(refuse("only a Unix socket or plain TCP can be written here".into())),
         };
-        let wanted = wanted.map_err(refuse)?;
         self.edits(map, &wanted, dropped, adapter).map_err(refuse)
     }
 
@@ -104,13 +104,15 @@ impl Yml<'_> {
                     None => return Err("its value goes over several lines or has escapes".into()),
                 },
                 None => {
-                    let (indent, newline, _) = place.as_ref().ok_or("it is written on one line")?;
+                    let Place { indent, newline, .. } = place.as_ref().ok_or("it is written on one line")?;
                     lines += &format!("{newline}{indent}{key}: {value}");
                 }
             }
         }
-        if let (false, Some((_, _, at))) = (lines.is_empty(), &place) {
-            edits.push(Edit::new(self.file, *at..*at, lines));
+        if !lines.is_empty()
+            && let Some(Place { at, .. }) = place
+        {
+            edits.push(Edit::new(self.file, at..at, lines));
         }
         if let Some(value) = dropped {
             match self.whole_line(map, "socket").filter(|_| value.own) {
@@ -123,21 +125,25 @@ impl Yml<'_> {
         Ok(edits)
     }
 
-    /// Indentation and line break of an environment, and the position for a new line: below the host, or whatever else
-    /// names the server.
-    fn place(&self, map: &Node, socket: &str) -> Option<(String, &'static str, usize)> {
-        let order = ["port", "host", socket, "adapter", "<<", "database"];
-        order.iter().find_map(|name| {
-            let (key, value) = map.get(name)?;
+    /// Where an environment gets a new line: below the host, or whatever else names the server.
+    fn place(&self, map: &Node, socket: &str) -> Option<Place> {
+        for name in ["port", "host", socket, "adapter", "<<", "database"] {
+            let Some((key, value)) = map.get(name) else { continue };
             let line = yaml::line_at(&self.text, key.range.start);
             let indent = &self.text[line.start..key.range.start];
-            let one_line =
-                value.range.end <= line.end && value.text().is_some() | matches!(value.kind, Kind::Alias(_));
-            let rest = self.text.get(value.range.end.max(key.range.end)..line.end)?.trim_start();
-            let alone = indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
-            (one_line && alone && !self.masked.touches(&line))
-                .then(|| (indent.to_owned(), yaml::newline_at(&self.text, line.end), line.end))
-        })
+            let is_one_line = value.range.end <= line.end
+                && (value.text().is_some() || matches!(value.kind, Kind::Alias(_)));
+            let end = value.range.end.max(key.range.end);
+            let Some(rest) = self.text.get(end..line.end) else { continue };
+            let rest = rest.trim_start();
+            let is_alone =
+                indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
+            if is_one_line && is_alone && !self.masked.touches(&line) {
+                let newline = yaml::newline_at(&self.text, line.end);
+                return Some(Place { indent: indent.to_owned(), newline, at: line.end });
+            }
+        }
+        None
     }
 
     /// Line of a key, with its line break, if nothing else is in it.
@@ -149,6 +155,13 @@ impl Yml<'_> {
         let next = self.text[line.end..].find('\n').map(|newline| line.end + newline + 1)?;
         (before && after && map.pairs().len() > 1).then_some(line.start..next)
     }
+}
+
+/// The end of a line below which an environment can get another one.
+struct Place {
+    indent: String,
+    newline: &'static str,
+    at: usize,
 }
 
 fn inherits(node: &Node, anchor: usize) -> bool {
@@ -176,10 +189,8 @@ fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
     }
 }
 
-/// A key and its value.
 type Pair = (&'static str, String);
 
-/// The keys that lead to a socket.
 fn at_socket(adapter: Adapter, host: Option<&str>, port: &str, path: &str) -> Result<Vec<Pair>, Reason> {
     let mut wanted = Vec::new();
     if adapter == Adapter::Postgres {
@@ -198,7 +209,6 @@ fn at_socket(adapter: Adapter, host: Option<&str>, port: &str, path: &str) -> Re
     Ok(wanted)
 }
 
-/// The keys that lead to a port.
 fn at_port(
     adapter: Adapter,
     host: Option<&str>,

@@ -19,14 +19,12 @@ use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
-/// The editor.
 #[derive(Debug)]
 pub struct Django;
 
 /// Settings of Celery that are one URL.
 const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
 
-/// The manual edit if a database's entry is not understood.
 const DATABASE_BY_HAND: &str =
     "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
 
@@ -89,8 +87,12 @@ struct Found {
 enum How {
     /// HOST and PORT: the range inside the host's quotes, the port's range and whether it exists, and the position for
     /// a new port.
-    Host { host: Range<usize>, port: Option<Range<usize>>, after: usize, quote: char },
-    /// A URL.
+    Host {
+        host: Range<usize>,
+        port: Option<Range<usize>>,
+        after: usize,
+        quote: char,
+    },
     Url(Spelling, String, Range<usize>),
     /// memcached's location, and the prefix of a path in it.
     Memcached(&'static str, Range<usize>),
@@ -122,18 +124,18 @@ impl<'a> Settings<'a> {
             match self.only(name) {
                 Ok(None) => {}
                 Err(error) => take(Err(error)),
-                Ok(Some(value)) => match self.source.value(value) {
-                    Value::Dict(aliases) => {
-                        for (alias, value) in aliases {
-                            take(if name == "CACHES" {
-                                self.cache(&alias, value)
-                            } else {
-                                self.database(&alias, value)
-                            });
-                        }
+                Ok(Some(value)) => {
+                    let Value::Dict(aliases) = self.source.value(value) else {
+                        take(self.code(name, value));
+                        continue;
+                    };
+                    for (alias, value) in aliases {
+                        take(match name {
+                            "CACHES" => self.cache(&alias, value),
+                            _ => self.database(&alias, value),
+                        });
                     }
-                    _ => take(self.code(name, value)),
-                },
+                }
             }
         }
         for name in BROKERS {
@@ -148,7 +150,7 @@ impl<'a> Settings<'a> {
         (found, refused)
     }
 
-    /// A value computed by code, with the words in it.
+    /// The refusal of a value that code computes, by the words in it.
     fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T> {
         let written = self.source.written(value);
         let from_environment =
@@ -169,7 +171,6 @@ impl<'a> Settings<'a> {
         Err(Refusal::at(line(value), reason).by_hand(by_hand))
     }
 
-    /// Port of a database, and its position.
     fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>)> {
         match self.source.value(port) {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
@@ -181,7 +182,6 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The socket in a database's OPTIONS.
     fn socket_option<'n>(
         &'n self,
         name: &str,
@@ -208,65 +208,82 @@ impl<'a> Settings<'a> {
     fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("DATABASES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
-        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
-        let text = |key: &str| get(key).and_then(|value| self.text(value));
-        let refused = |node: Node<'_>, reason: String| Err(database_refused(&name, node, &reason));
-        let engine = text("ENGINE");
-        if engine.is_none() && get("ENGINE").is_some() {
-            return refused(node, "its ENGINE is made by code".into());
-        }
-        let Some(protocol) = engine.as_deref().and_then(protocol_of) else { return Ok(None) };
-        let socket = match get("OPTIONS") {
+        let protocol = match (value_of(&pairs, "ENGINE"), self.text_of(&pairs, "ENGINE")) {
+            (None, _) => return Ok(None),
+            (Some(_), None) => return Err(database_refused(&name, node, "its ENGINE is made by code")),
+            (Some(_), Some(engine)) => protocol_of(&engine),
+        };
+        let Some(protocol) = protocol else { return Ok(None) };
+        let options = value_of(&pairs, "OPTIONS");
+        let socket = match options {
             Some(options) => self.socket_option(&name, protocol, options)?,
             None => None,
         };
-        let login = |key: &str| text(key).filter(|text| !text.is_empty());
-        let setting = |endpoint, spelled: String, at| Setting {
+        let host = match value_of(&pairs, "HOST") {
+            None => String::new(),
+            Some(host) => match self.source.value(host) {
+                Value::Text(text, _) => text,
+                Value::Nothing => String::new(),
+                _ => return self.code(&format!("{name} HOST"), host),
+            },
+        };
+        let (endpoint, spelled, at, how) = match socket {
+            Some(option) => {
+                let Value::Text(path, range) = self.source.value(option) else {
+                    return self.code(&format!("{name} unix_socket"), option);
+                };
+                if !(host.is_empty() || host == "localhost") || !is_plain_path(&path) {
+                    let reason = "it has a HOST and a unix_socket, or an unusual path";
+                    return Err(database_refused(&name, option, reason));
+                }
+                let spelled = format!("unix_socket: {path}");
+                (Endpoint::Unix(path.into()), spelled, option, How::Option(range))
+            }
+            None => {
+                let at = value_of(&pairs, "HOST").unwrap_or(node);
+                let (endpoint, how) = self.by_host(&name, protocol, &pairs, &host, at)?;
+                (endpoint, format!("HOST: {host}"), at, how)
+            }
+        };
+        let login = |key: &str| self.text_of(&pairs, key).filter(|text| !text.is_empty());
+        let setting = Setting {
             library: library(protocol),
-            words: self.words(get("OPTIONS")),
+            words: self.words(options),
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
             ..self.setting(&name, protocol, endpoint, spelled, at)
         };
-        let host = get("HOST");
-        let written = match host.map(|host| (host, self.source.value(host))) {
-            None => String::new(),
-            Some((_, Value::Text(text, _))) => text,
-            Some((_, Value::Nothing)) => String::new(),
-            Some((host, _)) => return self.code(&format!("{name} HOST"), host),
-        };
-        if let Some(option) = socket {
-            let Value::Text(path, range) = self.source.value(option) else {
-                return self.code(&format!("{name} unix_socket"), option);
-            };
-            if !(written.is_empty() || written == "localhost") || !is_plain_path(&path) {
-                return refused(option, "it has a HOST and a unix_socket, or an unusual path".into());
-            }
-            let setting =
-                setting(Endpoint::Unix(path.clone().into()), format!("unix_socket: {path}"), option);
-            return Ok(Some(Found { setting, how: How::Option(range) }));
-        }
-        let Some(host) =
-            host.filter(|_| !written.is_empty() && (protocol != Protocol::Mysql || written != "localhost"))
-        else {
-            let reason =
-                "without a host (or with `localhost` for MySQL) it is the library's own socket already";
-            return refused(host.unwrap_or(node), reason.into());
-        };
-        let usual = url::usual_port(protocol);
-        let port = get("PORT").map_or(Ok((usual, None)), |port| self.port(&name, port, usual));
-        let (port, port_range) = port?;
-        let Some(endpoint) = endpoint(protocol, &written, port) else {
-            return refused(host, "its HOST is unusual".into());
-        };
-        let quote = if self.source.bytes(host).starts_with(b"\"") { '"' } else { '\'' };
-        let range = host.start_byte() + 1..host.end_byte() - 1;
-        let how = How::Host { host: range, port: port_range, after: host.end_byte(), quote };
-        Ok(Some(Found { setting: setting(endpoint, format!("HOST: {written}"), host), how }))
+        Ok(Some(Found { setting, how }))
     }
 
-    /// What a database's OPTIONS ask for.
+    /// Where a database's HOST and PORT lead; `at` is the HOST, or the whole entry if it has none.
+    fn by_host(
+        &self,
+        name: &str,
+        protocol: Protocol,
+        pairs: &[(String, Node<'_>)],
+        host: &str,
+        at: Node<'_>,
+    ) -> Result<(Endpoint, How)> {
+        if host.is_empty() || (protocol == Protocol::Mysql && host == "localhost") {
+            let reason =
+                "without a host (or with `localhost` for MySQL) it is the library's own socket already";
+            return Err(database_refused(name, at, reason));
+        }
+        let usual = url::usual_port(protocol);
+        let (port, port_range) = match value_of(pairs, "PORT") {
+            Some(port) => self.port(name, port, usual)?,
+            None => (usual, None),
+        };
+        let Some(endpoint) = endpoint(protocol, host, port) else {
+            return Err(database_refused(name, at, "its HOST is unusual"));
+        };
+        let quote = if self.source.bytes(at).starts_with(b"\"") { '"' } else { '\'' };
+        let range = at.start_byte() + 1..at.end_byte() - 1;
+        Ok((endpoint, How::Host { host: range, port: port_range, after: at.end_byte(), quote }))
+    }
+
     fn words(&self, options: Option<Node<'_>>) -> Vec<Word> {
         let Some(Value::Dict(pairs)) = options.map(|options| self.source.value(options)) else {
             return Vec::new();
@@ -292,6 +309,10 @@ impl<'a> Settings<'a> {
         Setting::connects(name, protocol, spelled, endpoint).at(self.file, line(at))
     }
 
+    fn text_of(&self, pairs: &[(String, Node<'_>)], key: &str) -> Option<String> {
+        self.text(value_of(pairs, key)?)
+    }
+
     fn text(&self, node: Node<'_>) -> Option<String> {
         match self.source.value(node) {
             Value::Text(text, _) => Some(text),
@@ -300,7 +321,10 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Why a database's entry is not changed.
+fn value_of<'n>(pairs: &[(String, Node<'n>)], key: &str) -> Option<Node<'n>> {
+    pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value)
+}
+
 fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refusal {
     Refusal::at(line(node), format!("{name}: {reason}")).by_hand(DATABASE_BY_HAND)
 }
@@ -321,7 +345,6 @@ fn library(protocol: Protocol) -> Library {
     if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown }
 }
 
-/// Where a HOST and a port lead.
 fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
     match protocol {
         Protocol::Mysql if host.starts_with('/') => {
@@ -331,8 +354,6 @@ fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
         _ => url::tcp(host, port),
     }
 }
-
-// The bytes that move a setting.
 
 impl Settings<'_> {
     fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
@@ -351,8 +372,7 @@ impl Settings<'_> {
                 let written = spelling.write(&parsed, to)?.text();
                 Ok(minimal(self.file, range.start, text, &written).into_iter().collect())
             }
-            (How::Memcached(prefix, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
-                let _ = prefix;
+            (How::Memcached(_, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
                 Ok(vec![edit(range, format!("{host}:{port}"))])
             }
             (How::Memcached(prefix, range), _) => {
@@ -390,7 +410,6 @@ impl Settings<'_> {
     }
 }
 
-/// The words to write by hand.
 fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
     match (protocol, to) {
         (Protocol::Postgres, Endpoint::Unix(path)) => {
@@ -406,7 +425,6 @@ fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
     }
 }
 
-/// What HOST and PORT become.
 fn host_and_port(
     protocol: Protocol,
     to: &Endpoint,
@@ -431,9 +449,8 @@ impl Settings<'_> {
     fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("CACHES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
-        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
-        let backend = get("BACKEND").and_then(|value| self.text(value)).unwrap_or_default();
-        let Some(location) = get("LOCATION") else { return Ok(None) };
+        let backend = self.text_of(&pairs, "BACKEND").unwrap_or_default();
+        let Some(location) = value_of(&pairs, "LOCATION") else { return Ok(None) };
         let (redis, prefix) = match backend.rsplit('.').next().unwrap_or_default() {
             "RedisCache" if backend.starts_with("django.core.") || backend.starts_with("django_redis.") => {
                 (true, "")
