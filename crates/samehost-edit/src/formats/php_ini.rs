@@ -35,7 +35,6 @@ pub(crate) const HANDLER: &str = "session.save_handler";
 /// Names of the directory whose files are read after php.ini, as distributions and images build it.
 const FOLDERS: &[&str] = &["conf.d", "php.d"];
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct PhpIni;
 
@@ -64,16 +63,16 @@ impl Editor for PhpIni {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let ini = Ini::of(file, files)?;
-        let Some(saved) = ini.saved()?.filter(|saved| ini.is_asked(file, saved.file)) else {
-            return Ok(Reading::default());
-        };
-        Ok(saved.settings().collect())
+        match ini.saved()? {
+            Some(saved) if ini.is_asked(file, saved.file) => Ok(saved.settings().collect()),
+            _ => Ok(Reading::default()),
+        }
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let ini = Ini::of(file, files)?;
-        let saved = ini.saved()?;
-        saved.and_then(|saved| saved.edit(setting, goal)).ok_or_else(|| setting.gone())?
+        let Some(saved) = ini.saved()? else { return Err(setting.gone()) };
+        saved.edit(setting, goal).unwrap_or_else(|| Err(setting.gone()))
     }
 
     fn uptake(&self, file: &Path) -> Uptake {
@@ -119,7 +118,8 @@ impl Ini {
     pub(crate) fn read(main: &Path, files: &dyn Files) -> Result<Self> {
         let files = &Bounded::new(files);
         let mut paths = vec![main.to_owned()];
-        for name in FOLDERS.iter().filter(|_| main.ends_with("php.ini")) {
+        let folders = if main.ends_with("php.ini") { FOLDERS } else { &[] };
+        for name in folders {
             let mut parts = files.list(&main.with_file_name(name)).unwrap_or_default();
             parts.retain(|path| path.extension().is_some_and(|extension| extension == "ini"));
             parts.sort();
@@ -191,7 +191,6 @@ impl Ini {
     }
 }
 
-/// The extension that a line names.
 pub(crate) fn handler(entry: &Entry, file: &Path) -> Result<Option<Handler>> {
     let refuse = |why: &str| Refusal::new(file, entry.number, format!("{HANDLER}: {why}"), BY_HAND);
     let name = entry.value.as_deref().map_err(|why| refuse(&why.to_string()))?;
@@ -201,7 +200,6 @@ pub(crate) fn handler(entry: &Entry, file: &Path) -> Result<Option<Handler>> {
     Ok(Handler::named(name))
 }
 
-/// What to write by hand.
 pub(crate) const BY_HAND: &str =
     "session.save_path = \"unix:///path/of.sock\" for redis and memcache, or a path alone for memcached";
 
@@ -213,7 +211,6 @@ pub(crate) enum Handler {
     Memcache,
 }
 
-/// A server of a path of sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     /// Where it is in the path.
@@ -227,7 +224,6 @@ pub(crate) struct Server {
 }
 
 impl Handler {
-    /// The extension that a value of `session.save_handler` stands for.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "redis" => Some(Handler::Redis),
@@ -337,15 +333,18 @@ fn redis(path: &str, range: Range<usize>) -> Result<Server, Reason> {
 fn parameters(query: &str, name: &str) -> Vec<String> {
     let mut values = Vec::new();
     for pair in query.split('&') {
-        let [key, value] = <[&str; 2]>::from(pair.split_once('=').unwrap_or((pair, ""))).map(|text| {
-            let text = text.replace('+', " ");
-            percent_decoded(&text).unwrap_or(text)
-        });
-        if key == name && !value.is_empty() {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decoded(value);
+        if decoded(key) == name && !value.is_empty() {
             values.push(value);
         }
     }
     values
+}
+
+fn decoded(text: &str) -> String {
+    let text = text.replace('+', " ");
+    percent_decoded(&text).unwrap_or(text)
 }
 
 /// `tcp://127.0.0.1:11211?weight=1`, `unix:///path:0`.
@@ -390,14 +389,12 @@ impl Server {
     }
 }
 
-/// The endpoint of a socket's path.
 fn unix(path: &str) -> Result<Endpoint, Reason> {
     let endpoint = Endpoint::Unix(path.into());
-    lines::socket_path(&endpoint).map(|_| ())?;
+    lines::socket_path(&endpoint)?;
     Ok(endpoint)
 }
 
-/// Where the address of a URL leads.
 fn place(address: &str, usual: u16) -> Result<Endpoint, Reason> {
     if let Some(rest) = address.strip_prefix("unix:").or_else(|| address.strip_prefix("file:")) {
         return match rest.strip_prefix("//") {
@@ -446,8 +443,15 @@ impl Saved<'_> {
         };
         let servers = self.handler.servers(path);
         let is_alone = servers.len() == 1;
-        let named = servers.into_iter().enumerate().map(|(index, server)| {
-            let server = server.map_err(|why| self.refuse(why))?;
+        let mut found = Vec::new();
+        for (index, server) in servers.into_iter().enumerate() {
+            let server = match server {
+                Ok(server) => server,
+                Err(why) => {
+                    found.push(Err(self.refuse(why)));
+                    continue;
+                }
+            };
             let name =
                 if is_alone { self.title.clone() } else { format!("{}, server {}", self.title, index + 1) };
             let endpoint = server.endpoint.clone();
@@ -457,9 +461,9 @@ impl Saved<'_> {
             setting.user.clone_from(&server.user);
             setting.password.clone_from(&server.password);
             setting.database.clone_from(&server.database);
-            Ok((setting, server))
-        });
-        named.collect()
+            found.push(Ok((setting, server)));
+        }
+        found
     }
 
     pub(crate) fn settings(&self) -> impl Iterator<Item = Result<Setting>> {

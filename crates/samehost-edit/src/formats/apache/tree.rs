@@ -191,8 +191,8 @@ pub(super) fn lines(file: &[u8]) -> Vec<Line> {
             let is_last = end == file.len();
             let content = if !is_last && file[at..end].last() == Some(&b'\r') { end - 1 } else { end };
             let joins = !is_last && file[at..content].last() == Some(&b'\\');
-            for place in at..content - usize::from(joins) {
-                text.push(file[place], place..place + 1);
+            for (offset, byte) in file[at..content - usize::from(joins)].iter().enumerate() {
+                text.push(*byte, at + offset..at + offset + 1);
             }
             at = (end + 1).min(file.len());
             number += 1;

@@ -24,7 +24,7 @@ pub(super) enum Form {
     HostWithPath,
 }
 
-/// Variables that say one connection.
+/// The variables of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) host: &'static str,
@@ -35,21 +35,22 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn names(&self) -> impl Iterator<Item = &'static str> {
-        let socket = match self.form {
-            Form::SocketVariable(name) => Some(name),
-            _ => None,
-        };
-        [Some(self.host), self.port, socket].into_iter().flatten()
+    fn names(&self) -> Vec<&'static str> {
+        let mut names = vec![self.host];
+        names.extend(self.port);
+        if let Form::SocketVariable(socket) = self.form {
+            names.push(socket);
+        }
+        names
     }
 
     /// Whether the file sets any of its variables.
     pub(super) fn is_there(&self, lines: &Lines) -> bool {
-        let (host, socket) = (self.host, self.names().last().unwrap_or(self.host));
+        let (host, socket) = (self.host, self.names().pop().unwrap_or(self.host));
         lines.last(host).is_some() || lines.last(socket).is_some_and(|entry| !is_nothing(&entry.text))
     }
 
-    /// Whether all libraries read the value of an entry as the same text.
+    /// Refuses an entry whose value libraries may not all read as the same text.
     fn is_text(&self, entry: &Entry) -> Result<()> {
         if let Some(why) = entry.unclear {
             return Err(Refusal::at(entry.line, format!("{}: {why}", entry.name)));
@@ -69,17 +70,23 @@ impl Group {
 
     /// Its endpoint, and the entry that names it; `None` if nothing does.
     pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>> {
-        self.names().filter_map(|name| lines.last(name)).try_for_each(|entry| self.is_text(entry))?;
+        for name in self.names() {
+            if let Some(entry) = lines.last(name) {
+                self.is_text(entry)?;
+            }
+        }
         if let Form::SocketVariable(name) = self.form
-            && let Some(entry) = lines.last(name).filter(|entry| !is_nothing(&entry.text))
+            && let Some(entry) = lines.last(name)
+            && !is_nothing(&entry.text)
         {
-            let path = &entry.text;
-            let endpoint = is_plain_path(path).then(|| Endpoint::Unix(path.into()));
-            return endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry));
+            if !is_plain_path(&entry.text) {
+                return Err(unusual(entry));
+            }
+            return Ok(Some((Endpoint::Unix(entry.text.as_str().into()), entry)));
         }
         let Some(entry) = lines.last(self.host) else { return Ok(None) };
         if self.form == Form::HostWithPath {
-            return combined(entry).map(|endpoint| Some((endpoint, entry)));
+            return Ok(Some((combined(entry)?, entry)));
         }
         let usual = usual_port(self.protocol);
         let port = match self.port.and_then(|name| lines.last(name)) {
@@ -104,7 +111,7 @@ impl Group {
         if let Some(refusal) = carries_more(self, entry) {
             return Err(refusal);
         }
-        let path = Some(Endpoint::Unix(host.into())).filter(|_| is_plain_path(host));
+        let path = if is_plain_path(host) { Some(Endpoint::Unix(host.into())) } else { None };
         let number = u16::try_from(port).ok();
         let endpoint = match self.form {
             Form::HostIsDirectory if host.starts_with('/') => {
@@ -121,10 +128,13 @@ impl Group {
             Form::HostIsPath if host.starts_with('/') => path,
             _ => number.and_then(|port| tcp(host, port)),
         };
-        endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry))
+        match endpoint {
+            Some(endpoint) => Ok(Some((endpoint, entry))),
+            None => Err(unusual(entry)),
+        }
     }
 
-    /// The variables as they should be.
+    /// The variables with the values that lead to an endpoint; an empty value takes a variable back.
     pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
@@ -165,11 +175,13 @@ impl Group {
     }
 
     fn with_port(&self, host: String, port: String) -> Vec<(&'static str, String)> {
-        let port = self.port.map(|name| (name, port));
-        [Some((self.host, host)), port].into_iter().flatten().collect()
+        let mut values = vec![(self.host, host)];
+        if let Some(name) = self.port {
+            values.push((name, port));
+        }
+        values
     }
 
-    /// The edits that set these variables.
     pub(super) fn write(
         &self,
         file: &Path,
@@ -178,19 +190,17 @@ impl Group {
     ) -> Result<Vec<Edit>> {
         let usual = usual_port(self.protocol).to_string();
         // New lines go below the port, else the host, else the socket.
-        let anchor = [self.port, Some(self.host)].into_iter().flatten().find_map(|name| lines.last(name));
-        let anchor = anchor.or_else(|| self.names().last().and_then(|name| lines.last(name)));
+        let order = [self.port, Some(self.host), self.names().pop()];
+        let anchor = order.into_iter().flatten().find_map(|name| lines.last(name));
         let Some(anchor) = anchor else { return Ok(Vec::new()) };
         let mut edits: Vec<Edit> = Vec::new();
         for (name, value) in values {
             let there = lines.last(name);
-            let needless = value.is_empty() || (Some(*name) == self.port && *value == usual);
-            if there.is_none() && needless {
-                continue;
-            }
-            if there
-                .is_some_and(|entry| entry.text == *value || (value.is_empty() && is_nothing(&entry.text)))
-            {
+            let is_needless = match there {
+                None => value.is_empty() || (Some(*name) == self.port && *value == usual),
+                Some(entry) => entry.text == *value || (value.is_empty() && is_nothing(&entry.text)),
+            };
+            if is_needless {
                 continue;
             }
             if let Some(user) = lines.user_of(name) {
@@ -258,7 +268,7 @@ fn combined(entry: &Entry) -> Result<Endpoint> {
     if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))
         && path.starts_with('/')
     {
-        return is_plain_path(path).then(|| Endpoint::Unix(path.into())).ok_or_else(|| unusual(entry));
+        return if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(unusual(entry)) };
     }
     if text == "localhost" || text.is_empty() || text.starts_with("localhost:") {
         return Err(Refusal::at(

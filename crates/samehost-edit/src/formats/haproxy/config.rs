@@ -14,7 +14,6 @@ use crate::refusal::{At, Reason, Refusal, Result};
 /// Most `defaults` that inherit from each other.
 pub(super) const DEEPEST: usize = 16;
 
-/// A line with words.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// From 1.
@@ -31,12 +30,10 @@ impl Line {
         self.words.get(index).map_or("", |word| &word.value)
     }
 
-    /// Whether its first words are these.
     pub(super) fn begins(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(index, word)| self.word(index) == *word)
     }
 
-    /// Whether one of its words is this one.
     pub(super) fn has(&self, word: &str) -> bool {
         self.words.iter().any(|one| one.value == word)
     }
@@ -79,7 +76,6 @@ const SECTIONS: &[&str] = &[
     "traces", "acme", "healthcheck",
 ];
 
-/// A configuration.
 #[derive(Debug, Default)]
 pub(super) struct Config {
     pub(super) file: PathBuf,
@@ -200,7 +196,6 @@ impl Config {
     }
 }
 
-/// A word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     /// Without quotes and backslashes.
@@ -290,9 +285,9 @@ impl Lexer<'_> {
             b'r' => value.push(b'\r'),
             b'n' => value.push(b'\n'),
             b'x' => {
-                let digits =
-                    self.line.get(self.next..self.next + 2).and_then(|two| std::str::from_utf8(two).ok());
-                let code = digits.and_then(|two| u8::from_str_radix(two, 16).ok()).filter(|code| *code > 0);
+                let two = self.line.get(self.next..self.next + 2).unwrap_or_default();
+                let two = std::str::from_utf8(two).unwrap_or_default();
+                let code = u8::from_str_radix(two, 16).ok().filter(|code| *code > 0);
                 value.push(code.ok_or("`\\x` wants two hexadecimal digits")?);
                 self.next += 2;
             }

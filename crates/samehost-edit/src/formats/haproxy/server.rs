@@ -17,7 +17,6 @@ const BY_HAND: &str = "server NAME unix@/path/of.sock";
 pub(super) struct Server<'a> {
     config: &'a Config,
     chroot: &'a Chroot,
-    /// Its section.
     index: usize,
     /// `mode` of its proxy.
     mode: &'a str,
@@ -64,7 +63,6 @@ impl<'a> Shared<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// The server of a line.
     pub(super) fn of(
         config: &'a Config,
         chroot: &'a Chroot,
@@ -93,8 +91,7 @@ impl<'a> Server<'a> {
                 return Err(refuse("its `default-server` holds only under a condition", BY_HAND));
             }
             let from = if other.word(0) == "server" { 3 } else { 1 };
-            let found = of(other, from).map_err(|why| config.refusal(other, why, BY_HAND))?;
-            options.extend(found);
+            options.extend(options_of(other, from).map_err(|why| config.refusal(other, why, BY_HAND))?);
         }
         let proxy = section.head.word(1);
         let server = Server { config, chroot, index, mode: shared.mode, line, proxy, address, options };
@@ -111,28 +108,29 @@ impl<'a> Server<'a> {
         self.config.refusal(self.line, why, by_hand)
     }
 
-    /// Where HAProxy connects.
     fn endpoint(&self) -> Result<Endpoint, Reason> {
         let text = self.address.value.as_str();
         if text.contains('$') {
             return Err("the address is put together from environment variables".into());
         }
-        let path = ["unix@", "stream+unix@"].iter().find_map(|kind| text.strip_prefix(kind));
-        if let Some(path) = path.or_else(|| text.starts_with('/').then_some(text)) {
+        let path = match strip_any(text, &["unix@", "stream+unix@"]) {
+            None if text.starts_with('/') => Some(text),
+            path => path,
+        };
+        if let Some(path) = path {
             let path = self.chroot.outside(path)?;
-            return match url::is_plain_path(&path) && !path.split('/').any(|part| part == "..") {
-                true => Ok(Endpoint::Unix(path.into())),
-                false => Err("the path of its socket is unusual".into()),
-            };
+            if !url::is_plain_path(&path) || path.split('/').any(|part| part == "..") {
+                return Err("the path of its socket is unusual".into());
+            }
+            return Ok(Endpoint::Unix(path.into()));
         }
-        let bare =
-            ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"].iter().find_map(|kind| text.strip_prefix(kind));
-        let bare = bare.unwrap_or(text);
+        let bare = strip_any(text, &["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"]).unwrap_or(text);
         if bare.contains('@') {
             return Err(format!("`{text}` is a special kind of address").into());
         }
-        let Some((host, port)) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) else {
-            return Err("it has no port: HAProxy takes the one that the client came to".into());
+        let (host, port) = match bare.rsplit_once(':') {
+            Some(both) if !bare.ends_with(']') => both,
+            _ => return Err("it has no port: HAProxy takes the one that the client came to".into()),
         };
         let number: u16 = port.parse().unwrap_or_default();
         if number == 0 || number.to_string() != port {
@@ -162,7 +160,6 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The edits that lead it to another endpoint.
     pub(super) fn write(&self, now: &Endpoint, to: &Endpoint) -> Result<Vec<Edit>> {
         if let Some(why) = self.obstacle()
             && (now.path().is_some() || to.path().is_some())
@@ -171,28 +168,29 @@ impl<'a> Server<'a> {
         }
         let by_hand = "name where its health check goes: `addr ADDRESS port PORT`";
         let more = self.checks(now, to).map_err(|why| self.refuse(why, by_hand))?;
-        let (spelled, by_hand) = match to {
-            Endpoint::Unix(path) => match path.to_str().filter(|path| url::is_plain_path(path)) {
-                Some(path) => {
-                    let prefix = if self.address.value.starts_with('/') { "" } else { "unix@" };
-                    let inside = self.chroot.inside(path).map(|inside| format!("{prefix}{inside}"));
-                    (inside, self.chroot.by_hand(path))
-                }
-                None => (Err("the path of the socket is unusual".into()), BY_HAND.to_owned()),
-            },
-            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
-                (Ok(format!("{}:{port}", bracketed(host))), String::new())
+        let written = match to {
+            Endpoint::Unix(path) => {
+                let Some(path) = path.to_str().filter(|path| url::is_plain_path(path)) else {
+                    return Err(self.refuse("the path of the socket is unusual", BY_HAND));
+                };
+                let inside = self.chroot.inside(path);
+                let inside = inside.map_err(|why| self.refuse(why, self.chroot.by_hand(path)))?;
+                let prefix = if self.address.value.starts_with('/') { "" } else { "unix@" };
+                format!("{prefix}{inside}")
             }
-            _ => (Err("only a Unix socket or plain TCP can be written here".into()), BY_HAND.to_owned()),
+            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
+                format!("{}:{port}", bracketed(host))
+            }
+            _ => return Err(self.refuse("only a Unix socket or plain TCP can be written here", BY_HAND)),
         };
-        let written = spelled.map_err(|why| self.refuse(why, by_hand))?;
-        let edit = Edit::new(&self.config.file, self.address.range.clone(), written);
-        Ok([edit].into_iter().chain(more).collect())
+        let mut edits = vec![Edit::new(&self.config.file, self.address.range.clone(), written)];
+        edits.extend(more);
+        Ok(edits)
     }
 
     /// What would mean something else, or nothing, once it has an address of another kind.
     fn obstacle(&self) -> Option<String> {
-        let own = self.options.iter().find_map(|option| {
+        for option in &self.options {
             let why = match option.key {
                 "source" | "usesrc" | "interface" => "is an address that no socket has",
                 "namespace" => "is a network that no socket is in",
@@ -201,11 +199,11 @@ impl<'a> Server<'a> {
                 "hash-key" if option.value.is_some_and(|word| word.value != "id") => {
                     "spreads requests by an address that no socket has"
                 }
-                _ => return None,
+                _ => continue,
             };
-            Some(format!("`{}` (line {}) {why}", option.text(), option.line.number))
-        });
-        own.or_else(|| self.config.lines_of(self.index).iter().find_map(|line| self.obstacle_in(line)))
+            return Some(format!("`{}` (line {}) {why}", option.text(), option.line.number));
+        }
+        self.config.lines_of(self.index).iter().find_map(|line| self.obstacle_in(line))
     }
 
     fn obstacle_in(&self, line: &Line) -> Option<String> {
@@ -248,7 +246,10 @@ impl<'a> Server<'a> {
             }
         }
         let end = self.line.words.last().map_or(self.address.range.end, |word| word.range.end);
-        Ok((!added.is_empty()).then(|| Edit::new(&self.config.file, end..end, added)))
+        if added.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Edit::new(&self.config.file, end..end, added)))
     }
 }
 
@@ -260,7 +261,6 @@ enum Stays {
     WithAddress,
 }
 
-/// Whether an option has this value.
 fn is_value(option: Opt<'_>, value: &str) -> bool {
     option.value.is_some_and(|word| word.value == value)
 }
@@ -308,7 +308,10 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// Whether a line is a server.
+fn strip_any<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
+    prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))
+}
+
 pub(super) fn is_server(line: &Line) -> bool {
     line.word(0) == "server"
 }
@@ -342,7 +345,6 @@ const VALUED: &[&str] = &[
     "tcp-ut", "track", "usesrc", "verify", "verifyhost", "weight", "ws",
 ];
 
-/// An option of a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opt<'a> {
     pub(super) key: &'a str,
@@ -352,7 +354,6 @@ pub(super) struct Opt<'a> {
 }
 
 impl Opt<'_> {
-    /// As it is written.
     pub(super) fn text(&self) -> String {
         match self.value {
             Some(value) => format!("{} {}", self.key, value.value),
@@ -365,7 +366,7 @@ impl Opt<'_> {
 ///
 /// # Errors
 /// What is not understood.
-pub(super) fn of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
+fn options_of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
     let mut options = Vec::new();
     let mut words = line.words.iter().skip(from);
     while let Some(word) = words.next() {

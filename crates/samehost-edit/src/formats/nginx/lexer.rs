@@ -38,9 +38,7 @@ pub(super) enum End {
 /// A directive's words, or the end of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// The name and the arguments.
     pub(super) words: Vec<Word>,
-    /// What ends it.
     pub(super) end: End,
     /// One past the byte that ends it.
     pub(super) after: usize,
@@ -53,16 +51,13 @@ pub(super) struct Statement {
 pub(super) struct Unreadable {
     /// The line, from 1.
     pub(super) line: u32,
-    /// What is wrong there.
     pub(super) reason: String,
 }
 
 /// State since the last word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Between words.
     Space,
-    /// In a comment.
     Comment,
     /// In a word, with its quote if it has one.
     Word(Option<u8>),

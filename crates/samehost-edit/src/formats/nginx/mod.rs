@@ -15,13 +15,12 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
-use crate::lines::has_only;
+use crate::lines::{has_only, starts_with_any_case};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use analysis::{Analysis, Found, Kind};
 use listen::Listener;
 
-/// The editor.
 #[derive(Debug)]
 pub struct Nginx;
 
@@ -173,7 +172,6 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
     Edit::new(&found.setting.file, at..at, bytes)
 }
 
-/// The edits of a connection to a backend.
 fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>> {
     let (tree, setting) = (&analysis.tree, &found.setting);
     if goal.endpoint == setting.endpoint {
@@ -185,19 +183,11 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         Kind::Server | Kind::Listen => "`server unix:/path/of.sock;`".to_owned(),
     };
     let refused = |reason: String| tree.refusal(node, reason, example.clone());
-    if matches!(goal.endpoint, Endpoint::Unix(_)) {
-        let bound = (0..tree.nodes.len()).find(|other| {
-            let directive = &tree.nodes[*other];
-            let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
-            directive.name().ends_with(b"_bind") && !directive.is_block && !is_off
-        });
-        if let Some(bound) = bound {
-            let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
-            return Err(refused(format!(
-                "`{}` ({place}) is an address that no socket has",
-                tree.text(bound)
-            )));
-        }
+    if matches!(goal.endpoint, Endpoint::Unix(_))
+        && let Some(bound) = bind(tree)
+    {
+        let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
+        return Err(refused(format!("`{}` ({place}) is an address that no socket has", tree.text(bound))));
     }
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
@@ -222,6 +212,17 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         edits.push(Edit::new(&setting.file, at..at, bytes));
     }
     Ok(edits)
+}
+
+/// A directive such as `proxy_bind`, which gives connections an address of this machine.
+fn bind(tree: &tree::Tree) -> Option<usize> {
+    for (index, directive) in tree.nodes.iter().enumerate() {
+        let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
+        if directive.name().ends_with(b"_bind") && !directive.is_block && !is_off {
+            return Some(index);
+        }
+    }
+    None
 }
 
 /// nginx' own check, which needs the file alone. Its relatives check the same files.
@@ -260,7 +261,7 @@ enum Address {
 /// # Errors
 /// Why it is none.
 fn parse(text: &[u8]) -> Result<Address, Reason> {
-    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
+    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     if let Some(path) = unix(text) {
         return socket(path);
     }
@@ -277,7 +278,10 @@ fn parse(text: &[u8]) -> Result<Address, Reason> {
             };
             (host, port)
         }
-        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
     };
     if !text.starts_with('[') && (host.is_empty() || !has_only(host, ".-_")) {
         return Err(format!("`{text}` is not an address").into());
@@ -303,14 +307,9 @@ fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
 
 /// The path, where it is a socket.
 fn unix(text: &str) -> Option<&str> {
-    let prefix = text.get(..5)?;
-    prefix.eq_ignore_ascii_case("unix:").then(|| &text[5..])
+    if starts_with_any_case(text.as_bytes(), "unix:") { text.get(5..) } else { None }
 }
 
-/// The address of a path.
-///
-/// # Errors
-/// Why it cannot be one.
 fn socket(path: &str) -> Result<Address, Reason> {
     if path.starts_with('/') && path.len() <= UNIX_PATH_MAX {
         Ok(Address::Unix(path.to_owned()))
@@ -320,18 +319,13 @@ fn socket(path: &str) -> Result<Address, Reason> {
 }
 
 fn number(text: &str) -> Result<u16, Reason> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let port = text.parse().ok().filter(|port| digits && *port != 0);
-    port.ok_or_else(|| {
-        {
-            if text.contains('-') {
-                format!("`{text}` is a range of ports")
-            } else {
-                format!("`{text}` is not a port")
-            }
-        }
-        .into()
-    })
+    // Rust takes a sign before the digits, and nginx does not.
+    let has_only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(port) if has_only_digits && port != 0 => Ok(port),
+        _ if text.contains('-') => Err(format!("`{text}` is a range of ports").into()),
+        _ => Err(format!("`{text}` is not a port").into()),
+    }
 }
 
 impl Address {

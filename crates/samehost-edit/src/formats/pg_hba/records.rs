@@ -29,7 +29,7 @@ impl Field {
         let [word] = self.words.as_slice() else { return None };
         let special = word.text.starts_with(['+', '@', '/'])
             || ["all", "sameuser", "samerole", "samegroup", "replication"].contains(&word.text.as_str());
-        (word.quoted || !special).then_some(&word.text)
+        if word.quoted || !special { Some(&word.text) } else { None }
     }
 
     fn is(&self, keyword: &str) -> bool {
@@ -37,7 +37,6 @@ impl Field {
     }
 }
 
-/// A record.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) line: Line,
@@ -139,7 +138,6 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Whether a network contains an address.
 fn contains(network: &str, mask: &str, host: &str) -> Meets {
     let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
         return Meets::Unknown;
@@ -158,7 +156,6 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     all: Vec<Record>,
-    /// The first for the socket.
     pub(super) first_local: Option<usize>,
     pub(super) local: Deciding,
     v4: Deciding,
@@ -200,7 +197,6 @@ impl Records {
 /// The databases or users that a word of a record is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum For {
-    /// This one.
     Name(String),
     /// The database that is called as its user.
     SameUser,
@@ -234,16 +230,18 @@ impl Deciding {
 
     /// The first record that a login matches, or may match.
     pub(super) fn first(&self, records: &[Record], database: &str, user: &str) -> Option<usize> {
-        let same = (database == user).then_some(For::SameUser);
-        let mut first = None;
-        for its_database in [For::Name(database.to_owned()), For::Any].into_iter().chain(same) {
+        let mut databases = vec![For::Name(database.to_owned()), For::Any];
+        if database == user {
+            databases.push(For::SameUser);
+        }
+        let mut found: Vec<usize> = Vec::new();
+        for its_database in databases {
             for its_user in [For::Name(user.to_owned()), For::Any] {
-                let found = self.first.get(&(its_database.clone(), its_user)).copied();
-                first = first.into_iter().chain(found).min();
+                found.extend(self.first.get(&(its_database.clone(), its_user)));
             }
         }
-        let long = self.long.iter().find(|index| records[**index].meets(database, user) != Meets::No);
-        first.into_iter().chain(long.copied()).min()
+        found.extend(self.long.iter().find(|index| records[**index].meets(database, user) != Meets::No));
+        found.into_iter().min()
     }
 }
 
@@ -270,7 +268,6 @@ fn user_of(word: &Word) -> For {
 /// What to do about a line with which the server does not read the file.
 const CORRECT_IT: &str = "correct this line: the server does not read the file";
 
-/// All records of a file.
 pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
     let mut records = Vec::new();
     for line in lines(text) {

@@ -31,7 +31,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
         Some(Err(refusal)) => return vec![Err(refusal)],
         None => return Vec::new(),
     };
-    let mut found: Vec<Result<Connection>> = database(file, items).into_iter().collect();
+    let mut found = vec![database(file, items)];
     if word(items, "cache_handler").as_deref() == Some("redis") {
         found.push(cache(file, items, &["redis_server_host", "redis_server_port"], "redis_server"));
     }
@@ -42,7 +42,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     found
 }
 
-fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
+fn database(file: &Path, items: &[Item]) -> Result<Connection> {
     let driver = word(items, "dbtype").unwrap_or_default();
     let group = Group { keys: &["host"], items: items.to_vec() };
     type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
@@ -52,42 +52,40 @@ fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
         "pgsql" | "postgresql" => (Protocol::Postgres, spell_postgres),
         _ => {
             let trouble = Trouble::new(file, 0, "its dbtype is none of mysqli, mysql, pgsql and postgresql");
-            return Some(Err(refuse(&trouble, "host", DATABASE)));
+            return Err(refuse(&trouble, "host", DATABASE));
         }
     };
-    Some(group.understood(file, DATABASE).and_then(|group| {
-        let written = group.text("host").unwrap_or_default();
-        let understood = match (driver.as_str(), protocol) {
-            ("mysqli", _) => understand_mysqli(&written),
-            (_, Protocol::Postgres) => understand_postgres(&written),
-            _ => mysql_endpoint(&written, 3306, None),
-        };
-        let mut connection = Connection {
-            name: "host".into(),
-            protocol,
-            endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-            written,
-            login: Login {
-                user: word(items, "user"),
-                password: word(items, "password"),
-                database: word(items, "db"),
-            },
-            groups: vec![group],
-            spell,
-            by_hand: DATABASE,
-        };
-        connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
-        Ok(connection)
-    }))
+    let group = group.understood(file, DATABASE)?;
+    let written = group.text("host").unwrap_or_default();
+    let understood = match (driver.as_str(), protocol) {
+        ("mysqli", _) => understand_mysqli(&written),
+        (_, Protocol::Postgres) => understand_postgres(&written),
+        _ => mysql_endpoint(&written, 3306, None),
+    };
+    let connection = Connection {
+        name: "host".into(),
+        protocol,
+        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+        written,
+        login: Login {
+            user: word(items, "user"),
+            password: word(items, "password"),
+            database: word(items, "db"),
+        },
+        groups: vec![group],
+        spell,
+        by_hand: DATABASE,
+    };
+    connection.leading_to(understood)
 }
 
 /// As MysqliDriver::connect() splits its host.
 fn understand_mysqli(text: &str) -> Result<Endpoint, Reason> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return match path.starts_with('/') && !path.contains(':') {
-            true => mysql_endpoint("localhost", 3306, Some(path)),
-            false => Err("its socket is not a path".into()),
-        };
+        if !path.starts_with('/') || path.contains(':') {
+            return Err("its socket is not a path".into());
+        }
+        return mysql_endpoint("localhost", 3306, Some(path));
     }
     let end = text.rfind(']').unwrap_or_default();
     let (host, rest) = match text[end..].find(':') {
@@ -160,7 +158,7 @@ fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str)
     };
     let number = group.text(keys[1]);
     let [password, database] = ["auth", "db"].map(|last| word(items, &format!("{name}_{last}")));
-    let mut connection = Connection {
+    let connection = Connection {
         name: name.to_owned(),
         protocol: Protocol::Redis,
         endpoint: Endpoint::Unix(written.clone().into()),
@@ -171,8 +169,7 @@ fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str)
         by_hand: REDIS,
     };
     let understood = redis(&connection.written, number.as_deref());
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
 fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {

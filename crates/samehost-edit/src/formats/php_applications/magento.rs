@@ -86,7 +86,7 @@ fn each(
 fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
     let group = Group { keys: &["host"], items: items.to_vec() }.understood(file, DATABASE)?;
     let written = group.text("host").unwrap_or_default();
-    let mut connection = Connection {
+    let connection = Connection {
         name: format!("db.{name}"),
         protocol: Protocol::Mysql,
         endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
@@ -114,8 +114,7 @@ fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
         Some((host, number)) => port(Some(number), 3306).and_then(|port| mysql_endpoint(host, port, None)),
         None => mysql_endpoint(&connection.written, 3306, None),
     };
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
 fn spell_database(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
@@ -135,7 +134,7 @@ fn cache(file: &Path, name: String, items: &[Item], keys: &'static [&'static str
     let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
     let written = group.text(keys[0]).unwrap_or_else(|| "127.0.0.1".into());
     let number = group.text("port");
-    let mut connection = Connection {
+    let connection = Connection {
         name,
         protocol: Protocol::Redis,
         endpoint: Endpoint::Unix(written.clone().into()),
@@ -153,8 +152,7 @@ fn cache(file: &Path, name: String, items: &[Item], keys: &'static [&'static str
         Some(path) => redis(path, None),
         None => redis(&connection.written, number.as_deref()),
     };
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
 fn spell_cache(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
@@ -166,7 +164,7 @@ fn spell_cache(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> 
         }
         Endpoint::Tcp { host: name, port } => {
             let is_set = connection.item("port").is_some();
-            let port = (is_set || *port != 6379).then(|| port.to_string());
+            let port = if is_set || *port != 6379 { Some(port.to_string()) } else { None };
             Ok(vec![(host, Some(name.clone())), ("port", port)])
         }
         _ => Err(format!("Credis cannot connect to {to} by host and port").into()),

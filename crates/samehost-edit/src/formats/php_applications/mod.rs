@@ -20,10 +20,8 @@ use crate::languages::php::{
 use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 pub struct PhpApplications;
 
-/// An application.
 struct Application {
     /// How its file's path ends.
     file: &'static str,
@@ -158,21 +156,18 @@ struct Login {
     database: Option<String>,
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 struct Connection {
     /// Name in the reading: `dbhost`, `cache.default`.
     name: String,
     protocol: Protocol,
     endpoint: Endpoint,
-    /// The value as written.
     written: String,
     login: Login,
     /// The arrays that contain its words, each with the words that it may have. The first has the host.
     groups: Vec<Group>,
     /// The words for another endpoint, or why there are none.
     spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
-    /// The edit to make by hand.
     by_hand: &'static str,
 }
 
@@ -216,21 +211,35 @@ impl Group {
 }
 
 impl Connection {
+    fn group(&self, key: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.keys.contains(&key))
+    }
+
     fn item(&self, key: &str) -> Option<&Item> {
-        self.groups.iter().find(|group| group.keys.contains(&key))?.item(key)
+        self.group(key)?.item(key)
     }
 
     fn text(&self, key: &str) -> Option<String> {
-        self.groups.iter().find(|group| group.keys.contains(&key))?.text(key)
+        self.group(key)?.text(key)
+    }
+
+    /// The connection with its endpoint, or the refusal of its words.
+    fn leading_to(mut self, understood: Result<Endpoint, Reason>) -> Result<Self> {
+        match understood {
+            Ok(endpoint) => {
+                self.endpoint = endpoint;
+                Ok(self)
+            }
+            Err(reason) => Err(self.refusal(reason)),
+        }
     }
 
     /// An element beside which a word is added.
     fn anchor(&self, key: &str) -> Option<&Item> {
-        let group = self.groups.iter().find(|group| group.keys.contains(&key))?;
+        let group = self.group(key)?;
         group.keys.iter().find_map(|key| group.item(key)).or_else(|| group.items.first())
     }
 
-    /// Where it is written.
     fn place(&self) -> &Place {
         let group = &self.groups[0];
         let item = group.keys.iter().find_map(|key| group.item(key)).unwrap_or(&group.items[0]);
@@ -243,7 +252,6 @@ impl Connection {
     }
 }
 
-/// A refusal, with the edit to make by hand.
 fn refuse(trouble: &Trouble, name: &str, by_hand: &str) -> Refusal {
     let by_hand = match &trouble.environment {
         Some(variable) => format!("set {variable} where the web server or PHP-FPM gets its environment"),
@@ -262,10 +270,13 @@ fn elements<'a>(
     match &valued.value {
         Value::Unknown(trouble) => Some(Err(refuse(trouble, name, by_hand))),
         Value::Array(items) => {
-            if let Some(via) = valued.via.as_ref().filter(|via| !once(outcome, via)) {
-                let place = items.first().map(|item| item.entry.place());
-                let (file, line) =
-                    place.map_or((Path::new(""), 0), |place| (place.file.as_path(), place.line));
+            if let Some(via) = &valued.via
+                && !once(outcome, via)
+            {
+                let (file, line) = match items.first().map(|item| item.entry.place()) {
+                    Some(place) => (place.file.as_path(), place.line),
+                    None => (Path::new(""), 0),
+                };
                 let via = String::from_utf8_lossy(via);
                 let via = via.split(['[', '-']).next().unwrap_or_default();
                 let reason = format!("{via} is used for other things too, which would change with it");
@@ -277,7 +288,6 @@ fn elements<'a>(
     }
 }
 
-/// An element of an array.
 fn element<'a>(items: &'a [Item], key: &str) -> Option<&'a Valued> {
     items.iter().find(|item| item.key == key.as_bytes()).map(|item| &item.value)
 }
@@ -287,7 +297,6 @@ fn word(items: &[Item], key: &str) -> Option<String> {
     String::from_utf8(element(items, key)?.value.text()?).ok()
 }
 
-/// A socket's path as text, if it can be written.
 fn path(path: &Path) -> Result<&str, Reason> {
     path.to_str().ok_or_else(|| "the path is not text".into())
 }
@@ -327,7 +336,6 @@ fn postgres(to: &Endpoint) -> Result<(String, u16), Reason> {
     }
 }
 
-/// Where mysqlnd connects.
 fn mysql_endpoint(host: &str, port: u16, socket: Option<&str>) -> Result<Endpoint, Reason> {
     if host.eq_ignore_ascii_case("localhost") {
         return match socket.filter(|socket| !socket.is_empty()) {

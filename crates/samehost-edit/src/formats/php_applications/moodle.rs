@@ -11,7 +11,7 @@ use super::{
     postgres, refuse, word,
 };
 use crate::files::Files;
-use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
+use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
 use crate::refusal::{Reason, Result};
 
 pub(super) const MOODLE: Application =
@@ -44,40 +44,46 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
             return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
         }
     };
-    let found =
-        Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND).and_then(|host| {
-            let mut groups = vec![host];
-            if let Some(options) = element(items, "dboptions").filter(|options| options.value != Value::Null)
-            {
-                let inner = match elements(outcome, options, "dboptions", BY_HAND) {
-                    Some(inner) => inner?.to_vec(),
-                    None => Vec::new(),
-                };
-                let group = Group { keys: &["dbsocket", "dbport"], items: inner };
-                groups.push(if group.items.is_empty() { group } else { group.understood(file, BY_HAND)? });
-            }
-            let mut connection = Connection {
-                name: "dbhost".into(),
-                protocol,
-                endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-                written: groups[0].text("dbhost").unwrap_or_default(),
-                login: Login {
-                    user: word(items, "dbuser"),
-                    password: word(items, "dbpass"),
-                    database: word(items, "dbname"),
-                },
-                groups,
-                spell,
-                by_hand: BY_HAND,
-            };
-            let understood = match protocol {
-                Protocol::Postgres => understand_postgres(&connection),
-                _ => understand_mysql(&connection),
-            };
-            connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
-            Ok(connection)
-        });
-    vec![found]
+    vec![connection(file, outcome, items, protocol, spell)]
+}
+
+fn connection(
+    file: &Path,
+    outcome: &Outcome,
+    items: &[Item],
+    protocol: Protocol,
+    spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
+) -> Result<Connection> {
+    let mut groups = vec![Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND)?];
+    if let Some(options) = element(items, "dboptions")
+        && options.value != Value::Null
+    {
+        let inner = match elements(outcome, options, "dboptions", BY_HAND) {
+            Some(inner) => inner?.to_vec(),
+            None => Vec::new(),
+        };
+        let group = Group { keys: &["dbsocket", "dbport"], items: inner };
+        groups.push(if group.items.is_empty() { group } else { group.understood(file, BY_HAND)? });
+    }
+    let connection = Connection {
+        name: "dbhost".into(),
+        protocol,
+        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+        written: groups[0].text("dbhost").unwrap_or_default(),
+        login: Login {
+            user: word(items, "dbuser"),
+            password: word(items, "dbpass"),
+            database: word(items, "dbname"),
+        },
+        groups,
+        spell,
+        by_hand: BY_HAND,
+    };
+    let understood = match protocol {
+        Protocol::Postgres => understand_postgres(&connection),
+        _ => understand_mysql(&connection),
+    };
+    connection.leading_to(understood)
 }
 
 fn understand_mysql(connection: &Connection) -> Result<Endpoint, Reason> {
@@ -93,7 +99,7 @@ fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> 
             let is_default = socket == Path::new(MYSQL_SOCKET) && !has_socket;
             let anything = connection.anchor("dbsocket").is_some();
             let socket = path(socket)?.to_owned();
-            let word = (!is_default || anything).then_some(socket);
+            let word = if is_default && !anything { None } else { Some(socket) };
             Ok(vec![("dbhost", Some("localhost".into())), ("dbsocket", word)])
         }
         Endpoint::Tcp { host, port } => {
@@ -131,9 +137,7 @@ fn understand_postgres(connection: &Connection) -> Result<Endpoint, Reason> {
 
 fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let (host, port) = postgres(to)?;
-    let set = connection.text("dbport").filter(|text| !text.is_empty());
-    let number = port.to_string();
-    let number = (set.is_some() || port != 5432).then_some(number);
+    let is_set = connection.text("dbport").is_some_and(|text| !text.is_empty());
     let mut words = match to {
         Endpoint::Unix(_) => {
             let keeps = is_local(&connection.written);
@@ -148,8 +152,8 @@ fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Reaso
             words
         }
     };
-    if number.is_some() {
-        words.push(("dbport", number));
+    if is_set || port != 5432 {
+        words.push(("dbport", Some(port.to_string())));
     }
     Ok(words)
 }

@@ -54,7 +54,7 @@ fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
     let keys = &["host", "port", "socket", "connect_type"];
     let group = Group { keys, items: items.to_vec() }.understood(file, BY_HAND)?;
     let written = group.text("host").unwrap_or_default();
-    let mut connection = Connection {
+    let connection = Connection {
         name,
         protocol: Protocol::Mysql,
         endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
@@ -64,7 +64,7 @@ fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
         spell,
         by_hand: BY_HAND,
     };
-    let host = Some(connection.written.as_str()).filter(|host| !host.is_empty()).unwrap_or("localhost");
+    let host = if connection.written.is_empty() { "localhost" } else { connection.written.as_str() };
     let understood = if host == "localhost" && connection.text("connect_type").as_deref() == Some("tcp") {
         Err(
             "`connect_type` made versions before 4.7 use TCP for `localhost`, and is ignored since: say 127.0.0.1 or remove it".into(),
@@ -76,8 +76,7 @@ fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
         let socket = connection.text("socket");
         port(number.as_deref(), 3306).and_then(|port| mysql_endpoint(host, port, socket.as_deref()))
     };
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
 fn spell(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {

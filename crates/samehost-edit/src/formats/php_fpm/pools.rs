@@ -16,14 +16,12 @@ use crate::setting::{Goal, Setting};
 /// Maximum depth of includes; FPM's own limit is not higher.
 const DEEPEST: usize = 4;
 
-/// An entry and its file.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) source: usize,
     pub(super) entry: Entry,
 }
 
-/// A pool.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: String,
@@ -43,14 +41,12 @@ impl Pool {
     }
 }
 
-/// A file.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) text: Vec<u8>,
 }
 
-/// A configuration.
 #[derive(Debug)]
 pub(super) struct Pools {
     pub(super) sources: Vec<Source>,
@@ -78,11 +74,13 @@ impl Pools {
 
     /// Whether an include makes FPM read this path.
     pub(super) fn includes(&self, path: &Path) -> bool {
-        self.patterns.iter().any(|pattern| {
-            let names = pattern.file_name().zip(path.file_name());
-            pattern.parent() == path.parent()
-                && names.is_some_and(|(pattern, name)| matches(pattern.as_bytes(), name.as_bytes()))
-        })
+        for pattern in &self.patterns {
+            let (Some(last), Some(name)) = (pattern.file_name(), path.file_name()) else { continue };
+            if pattern.parent() == path.parent() && matches(last.as_bytes(), name.as_bytes()) {
+                return true;
+            }
+        }
+        false
     }
 
     pub(super) fn refusal(
@@ -127,19 +125,15 @@ pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
 /// What a pool hands to PHP, before any file of the application is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// The pool's name.
     pub pool: String,
-    /// What it is.
     pub what: HandedKind,
     /// Its value; `None` where it is not literal.
     pub value: Option<String>,
-    /// Where it stands.
     pub file: PathBuf,
     /// The line there, from 1.
     pub line: u32,
 }
 
-/// What a pool hands to PHP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandedKind {
     /// A variable of the environment: `env[DB_HOST]`.
@@ -212,19 +206,28 @@ pub fn handed_on(
 #[must_use]
 pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
     let Ok(pools) = Pools::read(file, files) else { return false };
-    pools.pools.iter().filter_map(|pool| pool.last("clear_env")).any(|placed| {
+    for placed in pools.pools.iter().filter_map(|pool| pool.last("clear_env")) {
         let value = placed.entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
-        ["no", "off", "0", "false"].contains(&value.as_str())
-    })
+        if ["no", "off", "0", "false"].contains(&value.as_str()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The configuration around a pool's file: that of the php-fpm.conf above which includes it.
 fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
-    let above = file.ancestors().skip(1).take(3).map(|directory| directory.join("php-fpm.conf"));
-    above
-        .filter(|main| main != file)
-        .filter_map(|main| Pools::read_alone(&main, files).ok())
-        .find(|pools| pools.sources.iter().any(|source| source.path == file))
+    for directory in file.ancestors().skip(1).take(3) {
+        let main = directory.join("php-fpm.conf");
+        if main == file {
+            continue;
+        }
+        let Ok(pools) = Pools::read_alone(&main, files) else { continue };
+        if pools.sources.iter().any(|source| source.path == file) {
+            return Some(pools);
+        }
+    }
+    None
 }
 
 /// The php-fpm.conf above a pool's file that includes it.
@@ -286,10 +289,9 @@ impl Reader<'_> {
         let value = placed.entry.value.clone();
         let value = value.map_err(|reason| self.pools.refusal(&placed, reason, by_hand))?;
         for pattern in self.candidates(&value) {
-            let found = glob(self.files, pattern.as_os_str().as_bytes())
+            let mut found = glob(self.files, pattern.as_os_str().as_bytes())
                 .map_err(|error| self.pools.refusal(&placed, error.to_string(), by_hand))?;
-            let found: Vec<PathBuf> =
-                found.into_iter().filter(|path| self.files.read(path).is_ok()).collect();
+            found.retain(|path| self.files.read(path).is_ok());
             if found.is_empty() && !value.starts_with('/') {
                 continue;
             }
@@ -368,9 +370,12 @@ pub fn second_pool(
 /// A new file in the directory of a pool's file that FPM would read.
 fn beside(pools: &Pools, file: &Path, files: &dyn Files) -> Option<PathBuf> {
     let stem = file.file_stem()?.to_str()?;
-    let extension = file.extension().map_or(String::new(), |extension| format!(".{}", extension.display()));
-    let path = file.with_file_name(format!("{stem}{SUFFIX}{extension}"));
-    (pools.includes(&path) && files.read(&path).is_err()).then_some(path)
+    let name = match file.extension() {
+        Some(extension) => format!("{stem}{SUFFIX}.{}", extension.display()),
+        None => format!("{stem}{SUFFIX}"),
+    };
+    let path = file.with_file_name(name);
+    if pools.includes(&path) && files.read(&path).is_err() { Some(path) } else { None }
 }
 
 fn replaced(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {

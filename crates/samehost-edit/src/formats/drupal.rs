@@ -16,7 +16,6 @@ use crate::languages::php::{
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 pub struct Drupal;
 
 impl Editor for Drupal {
@@ -151,7 +150,7 @@ fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result
     }
 }
 
-/// Another host and port.
+/// The edits that give a connection this host and port.
 fn server(
     connection: &Connection,
     outcome: &Outcome,
@@ -175,7 +174,6 @@ fn server(
     Ok(edits)
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 struct Connection {
     /// Its key and target: `default.default`.
@@ -199,13 +197,18 @@ impl Connection {
         text(&self.items, key)
     }
 
+    /// The array and the place in it where the connection is written: two that have it in common move together.
+    fn spot(&self) -> (PathBuf, usize) {
+        let place = self.place();
+        (place.file.clone(), place.range.start)
+    }
+
     /// The element beside which new ones are inserted.
     fn anchor(&self) -> &Item {
         let named = ["host", "driver", "unix_socket"].iter().find_map(|key| self.item(key));
         named.unwrap_or(&self.items[0])
     }
 
-    /// Where it is written.
     fn place(&self) -> &Place {
         self.item("unix_socket").unwrap_or_else(|| self.anchor()).entry.place()
     }
@@ -216,22 +219,16 @@ impl Connection {
     }
 }
 
-/// A refusal, with the manual edit.
 fn refuse(trouble: &Trouble, keys: &str) -> Refusal {
     let by_hand = match &trouble.environment {
         Some(name) => format!(
-            "${{databases}}{keys}['unix_socket'] = '{MYSQL_SOCKET}'; in settings.php (for pgsql: the directory of the socket in {name})"
+            "$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; in settings.php (for pgsql: the directory of the socket in {name})"
         ),
         None => format!(
             "$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; (for pgsql: ['host'] = '/run/postgresql';)"
         ),
     };
-    Refusal::new(
-        &trouble.file,
-        trouble.line,
-        format!("$databases: {}", trouble.reason),
-        by_hand.replace("${databases}", "$databases"),
-    )
+    Refusal::new(&trouble.file, trouble.line, format!("$databases: {}", trouble.reason), by_hand)
 }
 
 fn text(items: &[Item], key: &str) -> Option<String> {
@@ -252,21 +249,17 @@ fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection>> {
         return vec![Err(refuse(&trouble, "['default']['default']"))];
     }
     // One array used by two connections cannot be changed for one of them.
-    let places: Vec<Option<Place>> =
-        found.iter().map(|one| one.as_ref().ok().map(|connection| connection.place().clone())).collect();
-    let mut uses: HashMap<(&Path, usize), usize> = HashMap::new();
-    for place in places.iter().flatten() {
-        *uses.entry((&place.file, place.range.start)).or_default() += 1;
+    let mut uses: HashMap<(PathBuf, usize), usize> = HashMap::new();
+    for connection in found.iter().flatten() {
+        *uses.entry(connection.spot()).or_default() += 1;
     }
     let mut connections = Vec::new();
-    for (connection, place) in found.into_iter().zip(&places) {
-        let its_uses = place.as_ref().and_then(|place| uses.get(&(place.file.as_path(), place.range.start)));
-        let is_shared = its_uses.is_some_and(|uses| *uses > 1);
+    for connection in found {
         connections.push(match connection {
-            Ok(connection) if is_shared => {
+            Ok(connection) if uses[&connection.spot()] > 1 => {
                 Err(connection.refusal("this array is used for several connections"))
             }
-            found => found,
+            other => other,
         });
     }
     connections
@@ -347,12 +340,13 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
         None | Some("" | "0") => default,
         Some(port) => port.parse().map_err(|_| wrong("its port is not a number"))?,
     };
-    let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
-    let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
-    let written = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
+    let has_socket = protocol == Protocol::Mysql
+        && items.iter().any(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
+    let socket = if has_socket { Some(text(items, "unix_socket").unwrap_or_default()) } else { None };
+    let spelled = socket.clone().or_else(|| host.clone()).unwrap_or_default();
     let endpoint =
         endpoint(protocol, socket, host.as_deref(), port).map_err(|why| wrong(&why.to_string()))?;
-    Ok(Some(Connection { name, keys, protocol, endpoint, spelled: written, port, items: items.to_vec() }))
+    Ok(Some(Connection { name, keys, protocol, endpoint, spelled, port, items: items.to_vec() }))
 }
 
 /// Whether a character would end the value in a DSN, or its name.
@@ -360,15 +354,14 @@ fn would_end_it(one: char) -> bool {
     one.is_control() || ";, '\\".contains(one)
 }
 
-/// Where a connection leads.
 fn endpoint(
     protocol: Protocol,
-    socket: Option<Option<String>>,
+    socket: Option<String>,
     host: Option<&str>,
     port: u16,
 ) -> Result<Endpoint, Reason> {
     Ok(match (protocol, socket, host) {
-        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(would_end_it) => {
+        (_, Some(path), _) if path.starts_with('/') && !path.contains(would_end_it) => {
             Endpoint::Unix(PathBuf::from(path))
         }
         (_, Some(_), _) => return Err("its unix_socket is not a path".into()),
