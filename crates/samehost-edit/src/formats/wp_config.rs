@@ -28,7 +28,6 @@ const TRACKED: &[&[u8]] = &[
 /// Drop-ins that are known to connect as WordPress itself does.
 const CALM_DROP_INS: &[&[u8]] = &[b"Query Monitor", b"QM_DB", b"W3TC"];
 
-/// The editor.
 pub struct WpConfig;
 
 impl Editor for WpConfig {
@@ -129,10 +128,11 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
 
 /// `DB_HOST` with every position that sets it.
 fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
-    let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
-    let host = String::from_utf8(known.text.clone()).ok();
-    let understood = host.as_deref().ok_or_else(|| Reason::from("it is not text")).and_then(understand);
-    let Known { places, text, .. } = known;
+    let Some(Known { text, places }) = constant(&files.real(file), outcome, "DB_HOST")? else {
+        return Ok(None);
+    };
+    let host = std::str::from_utf8(&text).map_err(|_| Reason::from("it is not text"));
+    let understood = host.and_then(understand);
     let place = &places[0];
     let here = At { file: &place.file, line: place.line };
     let endpoint = understood.map_err(|reason| {
@@ -194,13 +194,12 @@ struct Known {
 
 /// A constant; `None` if the file does not define it.
 fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
-    let elsewhere = || outcome.state.anything.clone().map(|trouble| refuse(file, &trouble, name));
     if outcome.state.over {
         let trouble = Trouble::new(file, 0, "it ends before WordPress is loaded");
         return Err(refuse(file, &trouble, name));
     }
     let Some(Constant { alternatives, undefined }) = outcome.state.constants.get(name.as_bytes()) else {
-        return elsewhere().map_or(Ok(None), Err);
+        return not_here(file, outcome, name);
     };
     let mut places: Vec<Place> = Vec::new();
     let mut known: Option<Vec<u8>> = None;
@@ -213,8 +212,11 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
                 return Err(refuse(file, &Trouble::new(file, line, "an array is not a host"), name));
             }
         };
-        let line = valued.place.as_ref().map_or(0, |place| place.line);
-        let trouble = Trouble::new(valued.place.as_ref().map_or(file, |place| &place.file), line, "");
+        let (at, line) = match &valued.place {
+            Some(place) => (place.file.as_path(), place.line),
+            None => (file, 0),
+        };
+        let trouble = Trouble::new(at, line, "");
         if known.as_ref().is_some_and(|known| *known != text) {
             let lines: Vec<String> = lines(alternatives);
             let reason =
@@ -233,8 +235,9 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
             }
         }
     }
-    let Some(text) = known.filter(|_| !places.is_empty()) else {
-        return elsewhere().map_or(Ok(None), Err);
+    let text = match known {
+        Some(text) if !places.is_empty() => text,
+        _ => return not_here(file, outcome, name),
     };
     if *undefined {
         let trouble = Trouble::new(
@@ -249,6 +252,14 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
     }
     places.dedup();
     Ok(Some(Known { text, places }))
+}
+
+/// What is said of a constant that the file does not define: nothing, unless code that cannot be followed may define any.
+fn not_here(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
+    match &outcome.state.anything {
+        Some(trouble) => Err(refuse(file, trouble, name)),
+        None => Ok(None),
+    }
 }
 
 fn lines(alternatives: &[php::Valued]) -> Vec<String> {
@@ -268,23 +279,28 @@ fn shown(via: Option<&[u8]>) -> String {
 
 /// The first line of a file that names a constant.
 fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
-    let source = outcome.sources.iter().find(|source| source.path == file);
-    source.map_or(0, |source| {
-        let at = source.text.windows(name.len()).position(|part| part == name.as_bytes());
-        at.map_or(0, |at| source.line(at))
-    })
+    let Some(source) = outcome.sources.iter().find(|source| source.path == file) else { return 0 };
+    match source.text.windows(name.len()).position(|part| part == name.as_bytes()) {
+        Some(at) => source.line(at),
+        None => 0,
+    }
 }
 
 /// Value of a constant that has exactly one.
 fn literal(outcome: &Outcome, name: &str) -> Option<String> {
-    let constant = outcome.state.constants.get(name.as_bytes()).filter(|constant| !constant.undefined)?;
-    let mut texts: Vec<Vec<u8>> =
-        constant.alternatives.iter().map(|valued| valued.value.text()).collect::<Option<_>>()?;
-    texts.dedup();
-    match texts.as_slice() {
-        [text] => String::from_utf8(text.clone()).ok(),
-        _ => None,
+    let constant = outcome.state.constants.get(name.as_bytes())?;
+    if constant.undefined {
+        return None;
     }
+    let mut known: Option<Vec<u8>> = None;
+    for valued in &constant.alternatives {
+        let text = valued.value.text()?;
+        if known.as_ref().is_some_and(|known| *known != text) {
+            return None;
+        }
+        known = Some(text);
+    }
+    String::from_utf8(known?).ok()
 }
 
 fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
@@ -299,7 +315,6 @@ fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
     Refusal::new(place, trouble.line, reason, by_hand)
 }
 
-/// What to write for `DB_HOST`.
 fn by_hand_for(environment: Option<&str>) -> String {
     let value = spell(&Endpoint::Unix(MYSQL_SOCKET.into())).unwrap_or_default();
     match environment {
@@ -383,14 +398,11 @@ fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     }
 }
 
-/// The setting.
 const NAME: &str = "WP_REDIS_HOST";
 
-/// What to write.
 const BY_HAND: &str =
     "define( 'WP_REDIS_SCHEME', 'unix' ); define( 'WP_REDIS_PATH', '/run/redis/redis-server.sock' );";
 
-/// The plugin's constants.
 struct Found {
     scheme: Option<Known>,
     host: Option<Known>,
@@ -409,21 +421,21 @@ impl Found {
         self.all().flat_map(|known| &known.places).next()
     }
 
-    /// The connection.
     fn setting(&self, outcome: &Outcome) -> Setting {
         let place = self.place();
-        let written = match &self.endpoint {
-            Endpoint::Unix(path) => path.display().to_string(),
-            _ => self
-                .host
-                .as_ref()
-                .map_or_else(|| "127.0.0.1".into(), |host| String::from_utf8_lossy(&host.text).into_owned()),
+        let written = match (&self.endpoint, &self.host) {
+            (Endpoint::Unix(path), _) => path.display().to_string(),
+            (_, Some(host)) => String::from_utf8_lossy(&host.text).into_owned(),
+            (_, None) => "127.0.0.1".into(),
+        };
+        let (file, line) = match place {
+            Some(place) => (place.file.as_path(), place.line),
+            None => (Path::new(""), 0),
         };
         Setting {
             password: literal(outcome, "WP_REDIS_PASSWORD").map(Secret::new),
             database: literal(outcome, "WP_REDIS_DATABASE"),
-            ..Setting::connects(NAME, Protocol::Redis, written, self.endpoint.clone())
-                .at(place.map_or(Path::new(""), |place| &place.file), place.map_or(0, |place| place.line))
+            ..Setting::connects(NAME, Protocol::Redis, written, self.endpoint.clone()).at(file, line)
         }
     }
 }
@@ -469,7 +481,6 @@ fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     Ok(Some(found))
 }
 
-/// The constants with another server in them.
 fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
     if found.endpoint == goal.endpoint {
         return Ok(Vec::new());

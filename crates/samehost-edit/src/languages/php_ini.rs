@@ -1,10 +1,10 @@
 //! The lines of a configuration that PHP's INI scanner reads (Zend/zend_ini_scanner.l): php.ini as a whole, and the files
 //! of PHP-FPM line by line. Independent of settings.
 
-use crate::refusal::Reason;
 use std::ops::Range;
 
 use crate::lines::{self, has_only, trim};
+use crate::refusal::Reason;
 
 /// How far a quoted value may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,6 @@ pub(crate) enum Quotes {
     OfAFile,
 }
 
-/// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// `[www]`
@@ -101,7 +100,8 @@ fn is_odd(text: &[u8], line: &Line, start: usize) -> bool {
     match line {
         Line::Section(_) => {
             let whole = text[lines::around(text, start)].trim_ascii();
-            let behind = whole.iter().position(|byte| *byte == b']').map_or(&[][..], |end| &whole[end + 1..]);
+            let end = whole.iter().position(|byte| *byte == b']').map_or(whole.len(), |end| end + 1);
+            let behind = &whole[end..];
             !is_plain(whole) || !matches!(behind.trim_ascii().first(), None | Some(b';'))
         }
         Line::Entry(entry) => {
@@ -119,8 +119,11 @@ fn is_odd(text: &[u8], line: &Line, start: usize) -> bool {
 
 /// Whether a key is a name, with an index behind it or not. Words for values are none.
 fn is_key(key: &str) -> bool {
-    let name = key.split_once('[').map_or(Some(key), |(name, index)| index.ends_with(']').then_some(name));
-    let Some(name) = name else { return false };
+    let name = match key.split_once('[') {
+        Some((name, index)) if index.ends_with(']') => name,
+        Some(_) => return false,
+        None => key,
+    };
     let is_word =
         ["null", "yes", "no", "true", "false", "on", "off", "none"].contains(&&*name.to_ascii_lowercase());
     !name.is_empty() && has_only(name, "._-:/ ") && !is_word
@@ -131,8 +134,8 @@ fn is_expression(value: &[u8]) -> bool {
     if !value.iter().any(|byte| b"\"'\\()|&!^~{}=$".contains(byte)) {
         return true;
     }
-    let parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);
-    { parts }.all(|part| {
+    let mut parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);
+    parts.all(|part| {
         let name = part.strip_prefix(b"~").or_else(|| part.strip_prefix(b"!")).unwrap_or(part);
         !name.is_empty() && has_only(name, "_")
     })
@@ -146,7 +149,6 @@ struct Value {
     end: usize,
 }
 
-/// The value that begins with this range of a line.
 fn value(text: &[u8], range: Range<usize>, quotes: Quotes) -> Value {
     let refused = |why, end| Value { range: range.clone(), value: Err(why), quote: None, end };
     let bytes = &text[range.clone()];
@@ -176,7 +178,7 @@ fn closing(text: &[u8], from: usize, quote: u8) -> Option<usize> {
     while at < text.len() && text[at] != quote {
         at += if quote == b'"' && text[at] == b'\\' { 2 } else { 1 };
     }
-    (at < text.len()).then_some(at)
+    if at < text.len() { Some(at) } else { None }
 }
 
 /// Text of a value, if nothing in it is special to PHP.

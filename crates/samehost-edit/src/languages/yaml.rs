@@ -9,7 +9,6 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 use crate::lines::around;
 use crate::refusal::{Refusal, Result};
 
-/// A node and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     /// Its bytes, with quotes.
@@ -78,7 +77,6 @@ impl Pairs {
     }
 }
 
-/// A document of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) root: Node,
@@ -133,7 +131,11 @@ impl Document {
             note_anchors(&self.root, &mut Vec::new(), &mut anchors);
             anchors
         });
-        anchors.get(&anchor)?.iter().try_fold(&self.root, |node, child| node.child(*child))
+        let mut node = &self.root;
+        for child in anchors.get(&anchor)? {
+            node = node.child(*child)?;
+        }
+        Some(node)
     }
 }
 
@@ -167,7 +169,7 @@ impl Node {
         match &self.kind {
             Kind::Scalar { text, quoted, .. } => {
                 let is_null = !quoted && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL");
-                (!is_null).then_some(text)
+                if is_null { None } else { Some(text) }
             }
             _ => None,
         }

@@ -152,7 +152,7 @@ fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result
         return Ok(());
     }
     let set = Parameters::read(&path, files)?;
-    let Some(parameter) = set.0.iter().find(|parameter| WATCHED.contains(&parameter.name.as_str())) else {
+    let Some(parameter) = set.list.iter().find(|parameter| WATCHED.contains(&parameter.name.as_str())) else {
         return Ok(());
     };
     let reason = if path == file {

@@ -24,7 +24,6 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// The refusal of this line.
     pub(super) fn refusal(&self, reason: &str, by_hand: &str) -> Refusal {
         Refusal::new(&self.file, self.line.number, reason, by_hand)
     }
@@ -32,7 +31,9 @@ impl Parameter {
 
 /// All parameters, in the order in which the server reads them.
 #[derive(Debug, Default)]
-pub(super) struct Parameters(pub(super) Vec<Parameter>);
+pub(super) struct Parameters {
+    pub(super) list: Vec<Parameter>,
+}
 
 impl Parameters {
     /// Reads a file and what it includes.
@@ -44,7 +45,7 @@ impl Parameters {
 
     /// The one of a name that counts.
     pub(super) fn last(&self, name: &str) -> Option<&Parameter> {
-        self.0.iter().rfind(|parameter| parameter.name == name)
+        self.list.iter().rfind(|parameter| parameter.name == name)
     }
 
     fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<()> {
@@ -58,7 +59,7 @@ impl Parameters {
             if matches!(name.as_str(), "include" | "include_if_exists" | "include_dir") {
                 self.include(file, &line, &name, &value, files, depth)?;
             } else {
-                self.0.push(Parameter { name, value, written, file: file.to_owned(), line });
+                self.list.push(Parameter { name, value, written, file: file.to_owned(), line });
             }
         }
         Ok(())
@@ -103,7 +104,6 @@ impl Parameters {
 /// Name, value and position of one line; `None` if it is empty.
 type Parsed = Option<(String, String, Range<usize>)>;
 
-/// Parses one line.
 pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, Reason> {
     let end = range.end;
     let mut at = space(text, range.start, end);
@@ -151,9 +151,8 @@ pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, Reason> 
     if rest < end && text[rest] != b'#' {
         return Err("there is something behind its value".into());
     }
-    let value = utf8(&text[from..at]).ok_or("its value is not UTF-8");
     // Only the connection parameters must be UTF-8; the rest may have any encoding.
-    let value = value.map_or_else(|_| String::new(), ToOwned::to_owned);
+    let value = utf8(&text[from..at]).unwrap_or_default().to_owned();
     let value = if value.starts_with('\'') { unquoted(&value) } else { value };
     Ok(Some((name, value, from..at)))
 }

@@ -1,13 +1,13 @@
 //! Where a known server listens according to its command line, parsed as by the server, with the options that say where
 //! it listens, and their form of a socket; and the same command with another place: all other words stay byte for byte.
 
-use crate::refusal::Reason;
 use samehost_model::{Endpoint, Protocol};
 use samehost_services as services;
 
 use super::unit::Word;
 use crate::languages::url::is_plain_path;
 use crate::lines::{has_only, is_loopback, listening_host, tcp};
+use crate::refusal::Reason;
 use crate::setting::Goal;
 
 impl Listens {
@@ -17,7 +17,7 @@ impl Listens {
     }
 
     /// Whether anything in the command says where.
-    pub(super) fn is_said(&self) -> bool {
+    pub(super) fn names_place(&self) -> bool {
         self.given
             .iter()
             .any(|given| matches!(given.kind, Kind::Bind | Kind::Host | Kind::Port | Kind::Socket))
@@ -47,7 +47,7 @@ impl Listens {
                 );
             }
         };
-        let mut out: Vec<(usize, usize, String)> = Vec::new();
+        let mut out: Vec<Change> = Vec::new();
         let mut place = Some(new.join(" "));
         for given in &self.given {
             let goes = match given.kind {
@@ -71,11 +71,12 @@ impl Listens {
                 }
                 (_, with) => with.unwrap_or_default(),
             };
-            out.push((given.first, given.last, with));
+            out.push(Change { first: given.first, last: given.last, with });
         }
         if let Some(new) = place {
             let program = &words[self.program];
-            out.push((self.program, self.program, format!("{} {new}", &value[program.raw.clone()])));
+            let with = format!("{} {new}", &value[program.raw.clone()]);
+            out.push(Change { first: self.program, last: self.program, with });
         }
         self.backlog(goal, &mut out);
         Ok(splice(value, words, out))
@@ -89,7 +90,10 @@ impl Listens {
             Say::Uvicorn => vec!["--uds".into(), path.into()],
             Say::Thin => vec!["--socket".into(), path.into()],
             Say::Puma => {
-                let mode = mode.map_or_else(String::new, |mode| format!("?umask={:04o}", 0o777 & !mode));
+                let mode = match mode {
+                    Some(mode) => format!("?umask={:04o}", 0o777 & !mode),
+                    None => String::new(),
+                };
                 vec!["--bind".into(), format!("unix://{path}{mode}")]
             }
             Say::Memcached => vec!["-s".into(), path.into()],
@@ -122,9 +126,11 @@ impl Listens {
         Ok(vec![for_host, host.to_owned(), for_port, port.to_string()])
     }
 
-    /// The backlog that is asked for.
-    fn backlog(&self, goal: &Goal, out: &mut Vec<(usize, usize, String)>) {
-        let Some(backlog) = goal.backlog.filter(|backlog| Some(*backlog) != self.backlog) else { return };
+    fn backlog(&self, goal: &Goal, out: &mut Vec<Change>) {
+        let Some(backlog) = goal.backlog else { return };
+        if self.backlog == Some(backlog) {
+            return;
+        }
         let option = match self.server.say {
             Say::Gunicorn | Say::Uvicorn => "--backlog",
             Say::Memcached => "-b",
@@ -134,22 +140,29 @@ impl Listens {
         };
         let written = format!("{option} {backlog}");
         match self.given.iter().find(|given| given.kind == Kind::Backlog) {
-            Some(given) => out.push((given.first, given.last, written)),
+            Some(given) => out.push(Change { first: given.first, last: given.last, with: written }),
             None => {
-                if let Some((_, _, with)) = out.iter_mut().find(|(_, _, with)| !with.is_empty()) {
-                    *with += &format!(" {written}");
+                if let Some(change) = out.iter_mut().find(|change| !change.with.is_empty()) {
+                    change.with += &format!(" {written}");
                 }
             }
         }
     }
 }
 
-/// A command with some words, from the first to the last of them, replaced; an empty text also removes the space.
-fn splice(value: &str, words: &[Word], mut changes: Vec<(usize, usize, String)>) -> String {
-    changes.sort_by_key(|(first, ..)| *first);
+/// Words of a command, from the first to the last of them, and the text that replaces them.
+struct Change {
+    first: usize,
+    last: usize,
+    with: String,
+}
+
+/// A command with these changes; an empty text also removes the space before it.
+fn splice(value: &str, words: &[Word], mut changes: Vec<Change>) -> String {
+    changes.sort_by_key(|change| change.first);
     let mut out = String::with_capacity(value.len());
     let mut at = 0;
-    for (first, last, with) in changes {
+    for Change { first, last, with } in changes {
         let before = &value[at..words[first].raw.start];
         out += if with.is_empty() { before.trim_end() } else { before };
         out += &with;
@@ -158,7 +171,6 @@ fn splice(value: &str, words: &[Word], mut changes: Vec<(usize, usize, String)>)
     out + &value[at..]
 }
 
-/// An option on a command line.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) kind: Kind,
@@ -170,7 +182,6 @@ pub(super) struct Given {
     pub(super) value: String,
 }
 
-/// A known server's command line.
 #[derive(Debug)]
 pub(super) struct Listens {
     pub(super) server: &'static Server,
@@ -185,13 +196,15 @@ impl Server {
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
     pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, Reason> {
         let given = self.given(words, program)?;
-        let [bind, host, port, socket, mode, backlog] =
-            [Kind::Bind, Kind::Host, Kind::Port, Kind::Socket, Kind::Mode, Kind::Backlog]
-                .map(|kind| self.only_one(&given, kind));
-        let (bind, host, port, socket) = (bind?, host?, port?, socket?);
-        mode?;
-        let backlog = backlog?.map(|given| given.value.parse()).transpose();
-        let backlog = backlog.map_err(|_| "its backlog is not a number".to_owned())?;
+        let bind = self.only_one(&given, Kind::Bind)?;
+        let host = self.only_one(&given, Kind::Host)?;
+        let port = self.only_one(&given, Kind::Port)?;
+        let socket = self.only_one(&given, Kind::Socket)?;
+        self.only_one(&given, Kind::Mode)?;
+        let backlog = match self.only_one(&given, Kind::Backlog)? {
+            Some(given) => Some(given.value.parse().map_err(|_| "its backlog is not a number")?),
+            None => None,
+        };
         for given in &given {
             if let Kind::Stop(why) = given.kind
                 && !why.is_empty()
@@ -214,7 +227,11 @@ impl Server {
             unix(&socket.value)
         } else {
             // Puma's -p alone is open to all.
-            let usual = if self.say == Say::Puma { port.and(Some("0.0.0.0")) } else { self.host };
+            let usual = match (self.say, port) {
+                (Say::Puma, Some(_)) => Some("0.0.0.0"),
+                (Say::Puma, None) => None,
+                _ => self.host,
+            };
             let Some(host) = host.map(|given| given.value.as_str()).or(usual) else {
                 return Err(format!("its command does not say where {} listens", self.name()).into());
             };
@@ -226,8 +243,10 @@ impl Server {
             let numeric = self.say != Say::Memcached
                 || !host.contains(':')
                 || host.parse::<std::net::Ipv6Addr>().is_ok();
-            port.filter(|port| *port > 0 && plain && numeric)
-                .and_then(|port| tcp(&listening_host(host), port))
+            match port {
+                Some(port) if port > 0 && plain && numeric => tcp(&listening_host(host), port),
+                _ => None,
+            }
         };
         match endpoint {
             Some(endpoint) => Ok(Listens { server: self, endpoint, backlog, program, given }),
@@ -246,7 +265,6 @@ impl Server {
         }
     }
 
-    /// What the value of `--bind` says.
     fn bound(&self, value: &str) -> Option<Endpoint> {
         if self.say == Say::Puma {
             if let Some(path) = value.strip_prefix("unix://") {
@@ -268,12 +286,13 @@ impl Server {
         }
         let host = bare.unwrap_or(host);
         let host = if host.is_empty() { "0.0.0.0" } else { host };
-        let plain = has_only(host, ".-_:");
-        let port = port.parse().ok().filter(|port| *port > 0 && plain)?;
+        let port: u16 = port.parse().ok()?;
+        if port == 0 || !has_only(host, ".-_:") {
+            return None;
+        }
         tcp(&listening_host(host), port)
     }
 
-    /// The options that matter.
     fn given(&self, words: &[Word], program: usize) -> Result<Vec<Given>, Reason> {
         let mut found = Vec::new();
         let mut at = program + 1;
@@ -328,17 +347,20 @@ impl Server {
 
     /// The option in a word: its kind, the text before the value, and the value if it is in the same word.
     fn matching<'a>(&self, text: &'a str) -> Option<(Kind, &'a str, Option<&'a str>)> {
-        self.options.iter().find_map(|(spellings, kind)| {
-            spellings.iter().find_map(|spelling| {
-                let rest = text.strip_prefix(spelling)?;
+        for (spellings, kind) in self.options {
+            for spelling in *spellings {
+                let Some(rest) = text.strip_prefix(spelling) else { continue };
                 if rest.is_empty() {
                     return Some((*kind, text, None));
                 }
-                let long = spelling.starts_with("--");
-                let behind = if long { rest.strip_prefix('=')? } else { rest };
-                (long || self.is_joined).then(|| (*kind, &text[..text.len() - behind.len()], Some(behind)))
-            })
-        })
+                let behind = if spelling.starts_with("--") { rest.strip_prefix('=') } else { Some(rest) };
+                let Some(behind) = behind else { continue };
+                if spelling.starts_with("--") || self.is_joined {
+                    return Some((*kind, &text[..text.len() - behind.len()], Some(behind)));
+                }
+            }
+        }
+        None
     }
 
     /// A word that the program may read as one of those options: an abbreviated name, or combined letters.
@@ -361,7 +383,7 @@ impl Server {
 
 /// The endpoint of a socket's path; `None` where that is unusual.
 fn unix(path: &str) -> Option<Endpoint> {
-    is_plain_path(path).then(|| Endpoint::Unix(path.into()))
+    if is_plain_path(path) { Some(Endpoint::Unix(path.into())) } else { None }
 }
 
 /// What an option says.
@@ -379,7 +401,6 @@ pub(super) enum Kind {
     Stop(&'static str),
 }
 
-/// A server.
 #[derive(Debug)]
 pub(super) struct Server {
     programs: &'static [&'static str],
@@ -397,7 +418,6 @@ pub(super) struct Server {
     pub(super) say: Say,
 }
 
-/// How a place is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Say {
     Gunicorn,
@@ -410,7 +430,6 @@ pub(super) enum Say {
 
 const CONFIGURED: Kind = Kind::Stop("a file that it names may say where it listens");
 
-/// All of them.
 const SERVERS: &[Server] = &[
     Server {
         programs: &["gunicorn", "gunicorn3"],
@@ -529,7 +548,6 @@ const LAUNCHERS: &[&[&str]] = &[
     &["python3", "-m"],
 ];
 
-/// The last part of a path.
 pub(super) fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word).trim_start_matches(['-', '@', ':', '+', '!'])
 }
