@@ -6,7 +6,13 @@ mod asked;
 mod editor;
 mod files;
 pub mod formats;
-mod languages;
+/// Languages that several formats use.
+mod languages {
+    pub(crate) mod php;
+    pub(crate) mod php_ini;
+    pub(crate) mod url;
+    pub(crate) mod yaml;
+}
 mod leads;
 mod lines;
 mod proposal;

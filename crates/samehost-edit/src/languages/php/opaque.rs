@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::run::Run;
+use super::Run;
 use super::source::{Source, walk};
 use super::value::{Trouble, Valued};
 

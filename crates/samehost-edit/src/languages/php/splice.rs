@@ -1,14 +1,14 @@
 //! Changes, adds and removes elements of PHP arrays in the style of their neighbours, and changes properties.
 
-use crate::refusal::Reason;
 use tree_sitter::Node;
 
+use super::Outcome;
 use super::literal::{content, encode};
-use super::run::Outcome;
 use super::source::{Source, children, is_in_word, walk};
 use super::value::{Entry, Item, Place, Quoting, Trouble, Value};
 use crate::files::Edit;
 use crate::lines::{around, has_only};
+use crate::refusal::Reason;
 
 const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
@@ -19,11 +19,10 @@ pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, Reason> {
     let place = match (&item.value.place, &item.value.via) {
         (Some(place), None) if !place.comment => place,
         (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost").into()),
-        (_, via) => {
-            let via = via.as_ref().filter(|via| has_only(via, "_$"));
-            let via = via.map_or_else(|| "elsewhere".into(), |via| String::from_utf8_lossy(via));
-            return Err(format!("`{key}` is taken from {via}").into());
+        (_, Some(via)) if has_only(via, "_$") => {
+            return Err(format!("`{key}` is taken from {}", String::from_utf8_lossy(via)).into());
         }
+        _ => return Err(format!("`{key}` is taken from elsewhere").into()),
     };
     // A number stays one.
     let number = matches!(item.value.value, Value::Integer(_))
@@ -82,9 +81,9 @@ pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, Reason> {
     if matches!(item.entry, Entry::Statement(_)) {
         // A line of its own goes as a whole.
         let line = around(text, start).start;
-        let next = Some(around(text, end).end + 1).filter(|next| *next <= text.len());
-        let whole = next.filter(|next| line > 0 && blank(line, start) && blank(end, *next));
-        let range = whole.map_or(start..end, |next| line..next);
+        let next = around(text, end).end + 1;
+        let is_alone = line > 0 && next <= text.len() && blank(line, start) && blank(end, next);
+        let range = if is_alone { line..next } else { start..end };
         return Ok(Edit::new(&place.file, range, ""));
     }
     let comma = text[end..].iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| end + at);
@@ -110,7 +109,6 @@ pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, Reason> {
     Ok(Edit::new(&place.file, range, ""))
 }
 
-/// The node of an entry.
 fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>), Reason> {
     let (place, kind): (&Place, _) = match entry {
         Entry::Element(place) => (place, "array_element_initializer"),
@@ -169,7 +167,10 @@ pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
             }
             _ => false,
         };
-        read.then(|| format!("{name} is used for something else here, which would change with it"))
+        if !read {
+            return None;
+        }
+        Some(format!("{name} is used for something else here, which would change with it"))
     })
 }
 
@@ -179,15 +180,21 @@ pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble
         if node.kind() != "variable_name" || source.of(node) != variable.as_bytes() {
             return None;
         }
-        let mut whole = node;
-        while let Some(parent) = node_above(whole).filter(|parent| parent.kind() == "subscript_expression") {
-            whole = parent;
-        }
+        let whole = subscripted(node);
         let above = node_above(whole)?;
-        let set = above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(whole);
-        (!set && !is_isset(source, above))
-            .then(|| format!("{variable} is used for something else here, which would change with it"))
+        if is_assigned(above, whole) || is_isset(source, above) {
+            return None;
+        }
+        Some(format!("{variable} is used for something else here, which would change with it"))
     })
+}
+
+/// A variable or property with all its indexes: `$a['b']['c']` for `$a`.
+fn subscripted(mut node: Node<'_>) -> Node<'_> {
+    while let Some(parent) = node_above(node).filter(|parent| parent.kind() == "subscript_expression") {
+        node = parent;
+    }
+    node
 }
 
 /// Whether a node is what an assignment sets.
@@ -209,37 +216,38 @@ pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]
                 "argument" => is_isset(source, parent),
                 _ => is_assigned(parent, node),
             };
-            return (!is_harmless).then(|| {
-                format!("${object} is taken as a whole here, and may be changed under another name")
-            });
+            if is_harmless {
+                return None;
+            }
+            return Some(format!(
+                "${object} is taken as a whole here, and may be changed under another name"
+            ));
         }
         let name = parent.child_by_field_name("name").map(|name| source.of(name))?;
         let is_dynamic = parent.child_by_field_name("name").is_some_and(|name| name.kind() != "name");
         if !is_dynamic && !properties.iter().any(|property| name == property.as_bytes()) {
             return None;
         }
-        let mut whole = parent;
-        while let Some(above) = node_above(whole).filter(|above| above.kind() == "subscript_expression") {
-            whole = above;
-        }
+        let whole = subscripted(parent);
         let above = node_above(whole)?;
-        (!is_assigned(above, whole) && !is_isset(source, above)).then(|| {
-            format!(
-                "${object}->{} is used for something else here, which would change with it",
-                String::from_utf8_lossy(name)
-            )
-        })
+        if is_assigned(above, whole) || is_isset(source, above) {
+            return None;
+        }
+        Some(format!(
+            "${object}->{} is used for something else here, which would change with it",
+            String::from_utf8_lossy(name)
+        ))
     })
 }
 
 /// Whether an argument is that of isset() or empty().
 fn is_isset(source: &Source, argument: Node<'_>) -> bool {
+    if argument.kind() != "argument" {
+        return false;
+    }
     let call = argument.parent().and_then(|list| list.parent());
-    let name = call.and_then(|call| call.child_by_field_name("function"));
-    argument.kind() == "argument"
-        && name.is_some_and(|name| {
-            matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
-        })
+    let Some(name) = call.and_then(|call| call.child_by_field_name("function")) else { return false };
+    matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
 }
 
 /// The parent node, if this one is its subject and not an index.
@@ -249,10 +257,15 @@ fn node_above(node: Node<'_>) -> Option<Node<'_>> {
     if index { None } else { Some(parent) }
 }
 
-fn first(outcome: &Outcome, found: impl Fn(&Source, Node<'_>) -> Option<String>) -> Option<Trouble> {
-    outcome.sources.iter().find_map(|source| {
-        walk(source.root()).find_map(|node| Some(source.trouble(node, found(source, node)?)))
-    })
+fn first(outcome: &Outcome, reason_at: impl Fn(&Source, Node<'_>) -> Option<String>) -> Option<Trouble> {
+    for source in &outcome.sources {
+        for node in walk(source.root()) {
+            if let Some(reason) = reason_at(source, node) {
+                return Some(source.trouble(node, reason));
+            }
+        }
+    }
+    None
 }
 
 /// Whether a variable appears in the files exactly twice: where it is set, and where it is read.

@@ -2,13 +2,12 @@
 
 use tree_sitter::Node;
 
-use super::run::{DEEPEST, RETURNED, Run};
 use super::source::{Source, children};
 use super::state::{Key, State};
 use super::value::{Entry, Item, Items, Place, Value, Valued};
+use super::{DEEPEST, RETURNED, Run};
 
 impl Run<'_> {
-    /// The statements of a block.
     pub(super) fn block(&mut self, source: &Source, node: Node<'_>) {
         for child in children(node) {
             self.statement(source, child);
@@ -58,7 +57,9 @@ impl Run<'_> {
             "const_declaration" => self.constants(source, node),
             "return_statement" => {
                 let valued = children(node).first().map(|value| self.evaluate(source, *value));
-                if let Some(valued) = valued.filter(|_| self.returns.len() == 1) {
+                if self.returns.len() == 1
+                    && let Some(valued) = valued
+                {
                     self.state.variables.insert(RETURNED, valued);
                 }
                 self.leave();
@@ -108,7 +109,8 @@ impl Run<'_> {
     pub(super) fn object(&self, source: &Source, node: Node<'_>) -> Option<&str> {
         let named = children(node);
         let [variable] = named.as_slice() else { return None };
-        self.setup.object.filter(|object| source.of(*variable).strip_prefix(b"$") == Some(object.as_bytes()))
+        let object = self.setup.object?;
+        if source.of(*variable).strip_prefix(b"$") == Some(object.as_bytes()) { Some(object) } else { None }
     }
 
     /// The name in `$object->name`.
@@ -119,10 +121,9 @@ impl Run<'_> {
         }
         let (base, name) = (node.child_by_field_name("object")?, node.child_by_field_name("name")?);
         let is_object = source.of(base).strip_prefix(b"$") == Some(object.as_bytes());
-        (is_object && name.kind() == "name").then(|| source.of(name).to_vec())
+        if is_object && name.kind() == "name" { Some(source.of(name).to_vec()) } else { None }
     }
 
-    /// Whether this is the class of the setup.
     fn is_wanted(&self, source: &Source, node: Node<'_>) -> bool {
         let name = node.child_by_field_name("name").map(|name| source.of(name));
         self.setup.class.is_some_and(|class| name == Some(class.as_bytes()))

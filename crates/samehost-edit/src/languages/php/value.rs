@@ -24,7 +24,6 @@ impl Trouble {
     }
 }
 
-/// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quoting {
     /// `'…'`
@@ -39,7 +38,6 @@ pub(crate) enum Quoting {
     Expression,
 }
 
-/// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: PathBuf,
@@ -51,7 +49,6 @@ pub(crate) struct Place {
     pub(crate) comment: bool,
 }
 
-/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(Vec<u8>),
@@ -119,7 +116,6 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Where it stands.
     pub(crate) fn place(&self) -> &Place {
         match self {
             Entry::Element(place) | Entry::Statement(place) | Entry::Property(place) => place,
@@ -127,7 +123,6 @@ impl Entry {
     }
 }
 
-/// An element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     /// Its key; a number in decimal.
@@ -250,8 +245,8 @@ impl Items {
             Some(at) => self.change(at, |old| *old = item),
             None => {
                 let inner = Rc::make_mut(&mut self.items);
-                if let Some(number) =
-                    std::str::from_utf8(&item.key).ok().and_then(|key| key.parse::<i64>().ok())
+                if let Ok(key) = std::str::from_utf8(&item.key)
+                    && let Ok(number) = key.parse::<i64>()
                 {
                     inner.next = inner.next.max(number.saturating_add(1));
                 }
