@@ -11,20 +11,15 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Protocol;
 
-/// The library by which a program connects to a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Library {
     #[default]
     Unknown,
     /// PostgreSQL's own: psycopg, Ruby's pg, PHP's PDO, DBD::Pg.
     Libpq,
-    /// `pg` of Node.
     NodePostgres,
-    /// `postgres` of Node.
     PostgresJs,
-    /// asyncpg of Python.
     Asyncpg,
-    /// Prisma's engine.
     Prisma,
     /// PHP's own client of MySQL.
     Mysqlnd,
@@ -155,7 +150,6 @@ impl Library {
         !matches!(self, Library::PostgresJs | Library::Prisma | Library::Mysqlnd | Library::PgBouncer)
     }
 
-    /// What it prints where a password is asked for and it has none.
     #[must_use]
     pub fn without_password(self) -> &'static str {
         match self {
@@ -173,7 +167,6 @@ impl Library {
         }
     }
 
-    /// Its name for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

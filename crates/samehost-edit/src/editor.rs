@@ -150,7 +150,6 @@ pub struct OfService {
 /// Arguments of a running service that its check needs as well.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// To be repeated.
     pub options: Vec<String>,
     pub files: Vec<PathBuf>,
     /// Where it names none: the first of these that there is.

@@ -276,7 +276,6 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 enum Step {
     Star,
-    /// The byte matches this part of the pattern.
     One(usize),
     No,
 }

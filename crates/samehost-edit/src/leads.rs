@@ -23,7 +23,6 @@ pub struct Lead {
     pub name: String,
     /// Where it may lead, the surest first: a host without a port has the usual ports of what its key names.
     pub endpoints: Vec<Endpoint>,
-    /// How it is written.
     pub form: LeadForm,
 }
 
@@ -177,7 +176,6 @@ impl Ports {
     }
 }
 
-/// A key without the word at its end.
 fn start_of(key: &str, ends: &[&str]) -> String {
     let key = key.to_ascii_lowercase();
     let end = ends.iter().find_map(|end| key.strip_suffix(end));

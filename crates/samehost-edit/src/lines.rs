@@ -16,7 +16,6 @@ pub(super) struct Line {
     pub(super) number: u32,
     /// Its bytes, without the line end.
     pub(super) range: Range<usize>,
-    /// Where the next line begins.
     pub(super) next: usize,
 }
 

@@ -26,7 +26,6 @@ pub struct Proposal {
     pub after: Vec<u8>,
 }
 
-/// Why there is no proposal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposalError {
@@ -41,11 +40,7 @@ pub enum ProposalError {
     #[error(
         "{file}: the edit would not say what was asked ({found}); nothing was changed: edit it by hand, and please report this"
     )]
-    Differs {
-        file: PathBuf,
-        /// What it would say instead.
-        found: String,
-    },
+    Differs { file: PathBuf, found: String },
 }
 
 /// The files after these moves, sorted by path; nothing is written.

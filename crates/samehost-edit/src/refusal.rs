@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Redactor;
 
-/// Result of an editor; the default error is a refusal.
+/// Result of an editor; the default error is a refusal. Where the file and the line are not at hand it is a [`Reason`].
 pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 
-/// Why a configuration is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub file: PathBuf,
@@ -16,7 +15,6 @@ pub struct Refusal {
     pub line: u32,
     /// What is not understood, or would not be safe. Never contains a password.
     pub reason: String,
-    /// The exact edit to make by hand.
     pub by_hand: String,
 }
 

@@ -8,7 +8,6 @@ use samehost_services::Kind;
 use crate::asked::{Library, Word};
 use crate::refusal::{Refusal, Result};
 
-/// Which end of the connection the program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Connects,
@@ -28,7 +27,6 @@ pub struct Setting {
     pub spelled: String,
     /// The file that contains it, which may be an included one.
     pub file: PathBuf,
-    /// Its line there, from 1.
     pub line: u32,
     pub user: Option<String>,
     pub password: Option<Secret>,
@@ -98,7 +96,6 @@ impl Setting {
         Err(self.gone())
     }
 
-    /// The refusal to edit something that is no longer in the file.
     pub(crate) fn gone(&self) -> Refusal {
         Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
     }
@@ -126,7 +123,6 @@ impl FromIterator<Result<Setting>> for Reading {
     }
 }
 
-/// How a program loads a changed configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uptake {
     /// It reads the file at every request.
@@ -141,12 +137,9 @@ pub enum Uptake {
     RestartApplication,
 }
 
-/// Permissions of a socket that a server creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The socket's owner, if the server can set it.
     pub owner: Option<String>,
-    /// The socket's group, if the server can set it.
     pub group: Option<String>,
     /// Its permission bits: 0o660.
     pub mode: u32,

@@ -192,7 +192,6 @@ impl Connection {
         self.items.iter().find(|item| item.key == key.as_bytes())
     }
 
-    /// An element that is a string or a number.
     fn text(&self, key: &str) -> Option<String> {
         text(&self.items, key)
     }
@@ -203,7 +202,6 @@ impl Connection {
         (place.file.clone(), place.range.start)
     }
 
-    /// The element beside which new ones are inserted.
     fn anchor(&self) -> &Item {
         let named = ["host", "driver", "unix_socket"].iter().find_map(|key| self.item(key));
         named.unwrap_or(&self.items[0])

@@ -78,7 +78,6 @@ struct Manifests<'a> {
     services: HashMap<&'a str, &'a Document>,
 }
 
-/// The pods of a file, and which of them have a label.
 struct Pods<'a> {
     all: Vec<Pod<'a>>,
     labelled: HashMap<(String, Option<String>), Vec<usize>>,
@@ -304,7 +303,6 @@ impl<'a> Pod<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// Names and values of its variables, where they stand in the manifest.
     fn variables(&self) -> Vec<(&'a str, &'a Node)> {
         let Some(Kind::List(items)) = self.node.value("env").map(|list| &list.kind) else {
             return Vec::new();
@@ -323,7 +321,6 @@ impl<'a> Container<'a> {
     }
 }
 
-/// What to write for a client and a server in one pod.
 fn recipe(client: &Container<'_>, server: &Container<'_>, served: &Served, variable: &str) -> String {
     let volume = format!("{}-socket", server.name);
     // Every container of the pod gets this group, and so does what is made in the volume.

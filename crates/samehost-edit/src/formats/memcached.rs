@@ -121,7 +121,6 @@ fn to_unix(
     Ok(())
 }
 
-/// The edits that have the server listen at a port again.
 fn to_tcp(
     file: &Path,
     text: &[u8],
@@ -202,11 +201,9 @@ fn set(file: &Path, text: &[u8], options: &Options, letter: char, value: &str, e
     });
 }
 
-/// Options with a value, and options without.
 const VALUED: &str = "asmcpUlufnPtDRbBIYoeN";
 const FLAGS: &str = "AvVdhikrMLCSFXWZ";
 
-/// Long names of the options that matter here.
 const LONG: &[(&str, char)] = &[
     ("port", 'p'),
     ("udp-port", 'U'),
@@ -220,7 +217,6 @@ const LONG: &[(&str, char)] = &[
 struct Given {
     letter: char,
     value: String,
-    /// Where its value stands.
     written: Range<usize>,
     /// The whole option, from the dash on.
     whole: Range<usize>,
@@ -263,7 +259,6 @@ impl Options {
     }
 }
 
-/// Ranges of the options' words: one per line in Debian's file, the value of OPTIONS in Red Hat's.
 fn options(file: &Path, text: &[u8]) -> Result<Options> {
     let mut options = Options::default();
     let mut words: Vec<(Range<usize>, Line)> = Vec::new();

@@ -54,13 +54,11 @@ pub const EDITORS: &[&dyn Editor] = &[
     &wp_config::WpConfig,
 ];
 
-/// The editor of a name.
 #[must_use]
 pub fn editor(name: &str) -> Option<&'static dyn Editor> {
     EDITORS.iter().copied().find(|editor| editor.name() == name)
 }
 
-/// The editor of a file.
 #[must_use]
 pub fn recognise(path: &Path, text: &[u8]) -> Option<&'static dyn Editor> {
     EDITORS.iter().copied().find(|editor| editor.recognises(path, text))

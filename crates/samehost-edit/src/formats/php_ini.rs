@@ -28,9 +28,7 @@ use crate::lines::{self, has_only};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// Where sessions are.
 pub(crate) const PATH: &str = "session.save_path";
-/// Which extension keeps them.
 pub(crate) const HANDLER: &str = "session.save_handler";
 /// Names of the directory whose files are read after php.ini, as distributions and images build it.
 const FOLDERS: &[&str] = &["conf.d", "php.d"];
@@ -95,7 +93,6 @@ pub fn directive(main: &Path, files: &dyn Files, key: &str) -> Option<(String, P
     Some((entry.value.clone().ok()?, file.to_owned(), entry.number))
 }
 
-/// php.ini, and what is read after it.
 pub(crate) struct Ini {
     sources: Vec<Source>,
 }
@@ -106,7 +103,6 @@ struct Source {
 }
 
 impl Ini {
-    /// The configuration that a file is part of.
     fn of(file: &Path, files: &dyn Files) -> Result<Self> {
         let folder = file.parent().unwrap_or(Path::new("/"));
         let is_part = folder.file_name().is_some_and(|name| FOLDERS.iter().any(|own| name == *own));
@@ -114,7 +110,6 @@ impl Ini {
         if is_part && files.exists(&main) { Ini::read(&main, files) } else { Ini::read(file, files) }
     }
 
-    /// php.ini with the directory beside it.
     pub(crate) fn read(main: &Path, files: &dyn Files) -> Result<Self> {
         let files = &Bounded::new(files);
         let mut paths = vec![main.to_owned()];
@@ -203,7 +198,6 @@ pub(crate) fn handler(entry: &Entry, file: &Path) -> Result<Option<Handler>> {
 pub(crate) const BY_HAND: &str =
     "session.save_path = \"unix:///path/of.sock\" for redis and memcache, or a path alone for memcached";
 
-/// An extension that keeps sessions on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     Redis,
@@ -213,7 +207,6 @@ pub(crate) enum Handler {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// Where it is in the path.
     pub(crate) range: Range<usize>,
     /// Its address, which an edit replaces.
     address: Range<usize>,
@@ -425,7 +418,6 @@ fn place(address: &str, usual: u16) -> Result<Endpoint, Reason> {
     port.and_then(|port| url::tcp(host, port)).ok_or_else(|| "the host or the port is unusual".into())
 }
 
-/// A line that says where sessions are.
 pub(crate) struct Saved<'a> {
     pub(crate) handler: Handler,
     /// Name of its setting; a number follows where there are several servers.
@@ -435,7 +427,6 @@ pub(crate) struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// The connections that it makes, each with its server.
     fn found(&self) -> Vec<Result<(Setting, Server)>> {
         let path = match &self.entry.value {
             Ok(path) => path,

@@ -94,7 +94,6 @@ fn hops<'a>(file: &Path, container: &'a Container, unclear: Option<&str>) -> Vec
     container.variables.iter().filter_map(|variable| hop(file, container, variable, unclear)).collect()
 }
 
-/// Whether a variable of this name may lead to a server; Ghost's are in small letters.
 fn leads_or_host(name: &str) -> bool {
     leads(&name.to_uppercase())
 }
@@ -340,7 +339,6 @@ impl Hop<'_> {
         }
     }
 
-    /// A new line below the last one of its key.
     fn line(&self, file: &Path, key: &str, new: &str) -> Result<Edit, Reason> {
         let text = self.container.text.as_bytes();
         let range = self.container.last_of(key).ok_or("no variable is set in it")?;
@@ -366,7 +364,6 @@ struct Container {
     pod: Option<String>,
     /// Each variable as it is set at last.
     variables: Vec<Variable>,
-    /// Where each of them stands.
     places: BTreeMap<String, usize>,
     on_host: OnceCell<bool>,
     all: Vec<Assignment>,
@@ -400,7 +397,6 @@ impl Client for Container {
     }
 }
 
-/// A directory of this machine, and where the container has it.
 struct Mount<'a> {
     here: &'a Path,
     there: &'a Path,

@@ -18,7 +18,6 @@ use crate::lines::{around, has_only};
 use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The constants that matter here.
 const TRACKED: &[&[u8]] = &[
     b"DB_HOST", b"DB_USER", b"DB_PASSWORD", b"DB_NAME", b"WP_REDIS_SCHEME", b"WP_REDIS_HOST",
     b"WP_REDIS_PORT", b"WP_REDIS_PATH", b"WP_REDIS_PASSWORD", b"WP_REDIS_DATABASE", b"WP_REDIS_CLIENT",
@@ -94,7 +93,6 @@ impl Editor for WpConfig {
     }
 }
 
-/// The literal at a position with another value.
 fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
     let reason = match php::encode(place.quoting, value) {
         _ if place.comment => "a comment stands inside of the value and would be lost",
@@ -192,7 +190,6 @@ struct Known {
     places: Vec<Place>,
 }
 
-/// A constant; `None` if the file does not define it.
 fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
     if outcome.state.over {
         let trouble = Trouble::new(file, 0, "it ends before WordPress is loaded");
@@ -277,7 +274,6 @@ fn shown(via: Option<&[u8]>) -> String {
     }
 }
 
-/// The first line of a file that names a constant.
 fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
     let Some(source) = outcome.sources.iter().find(|source| source.path == file) else { return 0 };
     match source.text.windows(name.len()).position(|part| part == name.as_bytes()) {
@@ -286,7 +282,6 @@ fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
     }
 }
 
-/// Value of a constant that has exactly one.
 fn literal(outcome: &Outcome, name: &str) -> Option<String> {
     let constant = outcome.state.constants.get(name.as_bytes())?;
     if constant.undefined {
@@ -440,7 +435,6 @@ impl Found {
     }
 }
 
-/// The plugin's constants; `None` if the file has none of them.
 fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     let defined = &outcome.state.constants;
     let names = ["WP_REDIS_SCHEME", "WP_REDIS_HOST", "WP_REDIS_PORT", "WP_REDIS_PATH"];

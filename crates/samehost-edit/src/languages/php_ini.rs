@@ -6,18 +6,15 @@ use std::ops::Range;
 use crate::lines::{self, has_only, trim};
 use crate::refusal::Reason;
 
-/// How far a quoted value may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quotes {
     /// To the end of the line: PHP-FPM gives PHP one line after the other.
     OfALine,
-    /// Over several lines.
     OfAFile,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// `[www]`
     Section(String),
     /// `listen = 127.0.0.1:9000`
     Entry(Entry),
@@ -25,7 +22,6 @@ pub(crate) enum Line {
     Odd(u32),
 }
 
-/// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// As written; FPM ignores its case.
@@ -34,11 +30,9 @@ pub(crate) struct Entry {
     pub(crate) range: Range<usize>,
     /// The value, if it is literal; otherwise why it is not understood.
     pub(crate) value: Result<String, Reason>,
-    /// The quote around it.
     pub(crate) quote: Option<u8>,
     /// The whole line without its newline.
     pub(crate) line: Range<usize>,
-    /// Its number, from 1.
     pub(crate) number: u32,
 }
 
@@ -52,7 +46,6 @@ impl Entry {
 pub(crate) fn lines(text: &[u8], quotes: Quotes) -> Vec<Line> {
     let mark = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut found = Vec::new();
-    // Where the value before has ended.
     let mut behind = mark;
     for one in lines::lines(text) {
         if one.range.start >= behind || one.range.start == 0 {

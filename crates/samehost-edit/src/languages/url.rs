@@ -8,6 +8,9 @@ use crate::asked::{LIBPQ_WORDS, Word};
 use crate::lines::has_only;
 
 /// The parts of a URL as written, with percent signs.
+/// The `url` crate was rejected: it breaks passwords with `/` and `@`, which clients accept. This is not the reader of
+/// `samehost-login` either, since an editor has to know where each byte stands and to write back what it does
+/// not change (docs/decisions/0087).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: String,
@@ -95,7 +98,6 @@ impl Url {
         }
     }
 
-    /// The host without brackets.
     pub(crate) fn bare_host(&self) -> &str {
         self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host)
     }
@@ -118,7 +120,6 @@ impl Url {
         }
     }
 
-    /// Its words about encryption and the login.
     pub(crate) fn words(&self, file: &Path, line: u32) -> Vec<Word> {
         let mut words = Vec::new();
         for (name, value) in self.parameters() {
@@ -184,7 +185,6 @@ impl Url {
         percent_decoded(login).map(Secret::new)
     }
 
-    /// First part of the path: a database.
     pub(crate) fn database(&self) -> Option<String> {
         text_of(self.path.strip_prefix('/')?)
     }

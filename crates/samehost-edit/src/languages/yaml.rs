@@ -11,7 +11,6 @@ use crate::refusal::{Refusal, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Its bytes, with quotes.
     pub(crate) range: Range<usize>,
     /// From 1.
     pub(crate) line: u32,
@@ -23,12 +22,13 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A scalar by its value; `quoted` also for blocks, and `simple` if its bytes can be replaced in place.
-    Scalar { text: String, quoted: bool, simple: bool },
-    /// Keys and values in order.
+    Scalar {
+        text: String,
+        quoted: bool,
+        simple: bool,
+    },
     Map(Pairs),
-    /// Values in order.
     List(Vec<Node>),
-    /// The number of an anchor.
     Alias(usize),
 }
 
@@ -88,7 +88,6 @@ pub(crate) struct Document {
 const DEEPEST: usize = 40;
 
 impl Document {
-    /// Reads a text with one document.
     pub(crate) fn parse(text: &str) -> Result<Document> {
         let mut documents = Document::parse_all(text)?.into_iter();
         match (documents.next(), documents.next()) {
@@ -98,7 +97,6 @@ impl Document {
         }
     }
 
-    /// Reads a text with any number of documents.
     pub(crate) fn parse_all(text: &str) -> Result<Vec<Document>> {
         // The parser counts characters.
         let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
@@ -117,7 +115,6 @@ impl Document {
         }
     }
 
-    /// The node that an alias stands for.
     pub(crate) fn resolve<'a>(&'a self, node: &'a Node) -> &'a Node {
         match node.kind {
             Kind::Alias(anchor) => self.anchored(anchor).unwrap_or(node),

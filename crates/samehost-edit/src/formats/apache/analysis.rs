@@ -166,7 +166,6 @@ fn spelled_name(name: &str) -> &str {
     }
 }
 
-/// What decides on a worker, but for the path: scheme, host, port and balancer of a URL.
 type Url<'a> = (&'a str, &'a str, u16, Option<&'a str>);
 
 /// Directives of one URL that share workers with the same others, as far as their paths allow.
@@ -174,7 +173,7 @@ type Url<'a> = (&'a str, &'a str, u16, Option<&'a str>);
 struct Kind {
     /// The virtual host; `None` is the main server.
     host: Option<usize>,
-    /// Whether it makes a worker of its own.
+    /// Whether it makes a worker; else it takes the one of its URL.
     is_own: bool,
     is_socket: bool,
 }
@@ -182,7 +181,6 @@ struct Kind {
 /// At most two directives of each path: the first, and the first with another address.
 type ByPath<'a> = BTreeMap<&'a str, [Option<usize>; 2]>;
 
-/// The directives of a configuration, by what they share.
 pub(super) struct Workers<'a> {
     uses: &'a [&'a Use],
     tree: &'a Tree,
@@ -281,7 +279,6 @@ impl<'a> Workers<'a> {
         found.into_iter().min()
     }
 
-    /// The first of these directives with another address than this one's.
     fn other_address(&self, one: &Use, both: &[Option<usize>; 2]) -> Option<usize> {
         let mut known = both.iter().flatten().copied();
         known.find(|index| self.uses[*index].target.endpoint != one.target.endpoint)

@@ -48,7 +48,6 @@ const ITS_OWN: &[&str] = &[
     "LoadModule ",
 ];
 
-/// Whether a part of a path is the directory of a distribution's Apache.
 fn is_own_folder(part: Component<'_>) -> bool {
     matches!(part, Component::Normal(name) if name == "apache2" || name == "httpd")
 }
@@ -199,7 +198,6 @@ impl Moved<'_> {
         Ok(())
     }
 
-    /// Whether a URL of `ProxyPassMatch` may be shorter than it is written.
     fn may_be_short(&self, one: &Use) -> bool {
         let node = &self.analysis.tree.nodes[one.node];
         if node.name != "proxypassmatch" {

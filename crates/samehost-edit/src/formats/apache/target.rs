@@ -24,7 +24,6 @@ const SCHEMES: &[(&str, Protocol, u16)] = &[
     ("uwsgi", Protocol::Uwsgi, 3031),
 ];
 
-/// Schemes that it does not, and why.
 const BARRED: &[(&str, &str)] = &[
     ("https", "TLS is spoken there, which a socket on the same machine would do without"),
     ("wss", "TLS is spoken there, which a socket on the same machine would do without"),
@@ -49,7 +48,6 @@ pub(super) struct Target {
     pub(super) authority: Range<usize>,
     /// `unix:` up to `|`, or empty.
     pub(super) socket: Range<usize>,
-    /// The path, up to the first part that a request decides.
     pub(super) path: String,
 }
 
@@ -214,7 +212,6 @@ pub(super) fn shortest(pattern: &str, reference: u32) -> usize {
             b'(' => depth += 1,
             b')' if depth == 0 => break,
             b')' => depth -= 1,
-            // What is in a class is not counted.
             b'[' => at += bytes[at..].iter().position(|byte| *byte == b']').unwrap_or(bytes.len() - at),
             b'\\' => {
                 at += 1;
@@ -231,7 +228,6 @@ pub(super) fn shortest(pattern: &str, reference: u32) -> usize {
     length
 }
 
-/// Where the group of a reference begins.
 fn group(bytes: &[u8], reference: u32) -> Option<usize> {
     if reference == 0 {
         return Some(0);
@@ -260,7 +256,6 @@ fn is_once(bytes: &[u8], at: usize) -> bool {
 
 // The directives with which Apache connects to a server, and where in them the address stands.
 
-/// What a directive makes of its URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worker {
     /// A worker of its own, with the socket, unless there is one of the same URL.
@@ -362,7 +357,6 @@ pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     Ok(Some(Use { node, word, offset, target, worker, balancer }))
 }
 
-/// Whether `-host` or `-socket` is among the arguments.
 fn names_address(words: &[Text]) -> bool {
     words.iter().any(|word| word.bytes == b"-host" || word.bytes == b"-socket")
 }

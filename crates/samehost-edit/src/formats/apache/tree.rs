@@ -21,7 +21,6 @@ pub(super) struct Text {
     places: Vec<Range<usize>>,
 }
 
-/// A line that Apache acts on.
 #[derive(Debug)]
 pub(super) struct Line {
     /// Of its first byte, from 1.
@@ -214,7 +213,6 @@ const DEEPEST: usize = 20;
 const MOST_NODES: usize = 500_000;
 /// Sections that Apache skips where they do not apply, so that what they define may not be defined.
 const CONDITIONS: &[&str] = &["ifmodule", "ifdefine", "ifversion", "iffile", "ifdirective", "ifsection"];
-/// Names of the file that Apache begins with.
 const MAIN_NAMES: &[&str] = &["apache2.conf", "httpd.conf", "conf/httpd.conf"];
 
 #[derive(Debug)]
@@ -223,7 +221,6 @@ pub(super) struct Source {
     text: Vec<u8>,
 }
 
-/// A directive, or the beginning of a section.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Lower case; of a section with its `<`.
@@ -270,7 +267,6 @@ impl Tree {
         index.map(|index| &self.nodes[index])
     }
 
-    /// The virtual host around a directive.
     pub(super) fn host(&self, node: usize) -> Option<usize> {
         std::iter::successors(Some(node), |inner| self.nodes[*inner].parent)
             .find(|outer| self.nodes[*outer].name == "<virtualhost")
@@ -297,7 +293,6 @@ impl Tree {
         found
     }
 
-    /// Whether Perl of the configuration runs while Apache reads it.
     pub(super) fn runs_perl(&self) -> bool {
         self.nodes.iter().any(|node| node.name.trim_start_matches('<').starts_with("perl"))
     }
@@ -320,7 +315,6 @@ impl Tree {
     }
 }
 
-/// The file that Apache begins with, in a directory above another file.
 pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
     for directory in file.ancestors().skip(1).take(4) {
         for name in MAIN_NAMES {
@@ -419,7 +413,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Directives that act while Apache reads.
+    /// Takes account of a directive that changes what Apache reads below it: `Define`, `ServerRoot`, `Include`.
     fn at_once(&mut self, node: usize, depth: usize) -> Result<()> {
         let first = self.tree.nodes[node].words.first().map(|word| word.bytes.clone());
         let (mut is_conditional, mut in_macro) = (false, false);

@@ -122,7 +122,6 @@ fn log_files(path: &Path, files: &dyn Files) -> Vec<PathBuf> {
     found
 }
 
-/// The directives that pass requests on, at any depth.
 fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
     let mut found = Vec::new();
     for statement in statements {
@@ -189,7 +188,6 @@ struct Proxy<'a> {
     together: OnceCell<Together>,
 }
 
-/// What all upstreams of a directive have in common.
 struct Together {
     is_alone: bool,
     schemes: Vec<Scheme>,
@@ -200,7 +198,6 @@ struct Together {
 
 struct Upstream<'a> {
     proxy: &'a Proxy<'a>,
-    /// The statement that it stands in: the directive, or `to`.
     statement: &'a Statement,
     token: &'a Token,
     name: String,
@@ -294,7 +291,7 @@ impl<'a> Proxy<'a> {
         }
     }
 
-    /// What would mean something else, or nothing, with an address of another kind.
+    /// Why it cannot get an address of another kind, which would take the meaning from what it says, and the manual edit.
     fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
         let is_alone = self.is_alone();
         if !is_alone && scheme == Scheme::Http {
@@ -420,7 +417,6 @@ fn named_host(
     Ok(Some(insert_below(&check.file, &text, line, &new)))
 }
 
-/// The port of an address without one.
 const USUAL_PORT: u16 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -432,7 +428,7 @@ enum Scheme {
     Https,
 }
 
-/// Where an address leads, and what is spoken there.
+/// The scheme and the endpoint of an upstream's address.
 fn parse(token: &Token) -> Result<(Scheme, Endpoint), Reason> {
     let text = token.value.as_str();
     if token.has_variable {

@@ -13,14 +13,11 @@ use crate::files::{Bounded, Files, glob, is_pattern};
 use crate::lines;
 use crate::refusal::{At, Refusal, Result};
 
-/// Imports nest no deeper than this.
 const DEEPEST: usize = 20;
 
-/// The words of a line, and the block that opens at its end.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) file: Rc<PathBuf>,
-    /// Without the brace.
     pub(super) words: Vec<Token>,
     pub(super) block: Option<Vec<Statement>>,
     /// From 1.
@@ -37,7 +34,6 @@ impl Statement {
         Refusal::new(&self.file, line, why, by_hand)
     }
 
-    /// The statements below it, at any depth.
     pub(super) fn below(&self) -> Vec<&Statement> {
         let mut found = Vec::new();
         for one in self.block.iter().flatten() {
@@ -80,7 +76,6 @@ impl Reader<'_> {
         parse(&Rc::new(file.to_owned()), tokens)
     }
 
-    /// The statements outside of any site.
     fn top(&mut self, statements: Vec<Statement>, found: &mut Vec<Statement>, depth: usize) -> Result<()> {
         for statement in statements {
             if statement.word(0) == "import" {
@@ -102,7 +97,6 @@ impl Reader<'_> {
             (Some(block), Some(name)) => {
                 self.snippets.insert(name, block);
             }
-            // The global options.
             (Some(_), None) if statement.words.is_empty() => {}
             (Some(block), None) => found.extend(self.expanded(block, depth)?),
             // The addresses of a site may go on below.
@@ -171,7 +165,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a word is a brace, in quotes or not.
 fn is_brace(word: &Token) -> bool {
     matches!(word.value.as_str(), "{" | "}" | "{}")
 }
@@ -223,7 +216,6 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// Without quotes.
     pub(super) value: String,
     /// As it is written, with its quotes.
     pub(super) range: Range<usize>,

@@ -107,7 +107,6 @@ impl Editor for Compose {
     }
 }
 
-/// A connection between two services.
 struct Found<'a> {
     setting: Setting,
     client: Service<'a>,
@@ -347,7 +346,6 @@ impl<'a> Services<'a> {
         Services { all, named, servers }
     }
 
-    /// Another service with this name, or whose socket is in the directory.
     fn behind(&self, client: &Service<'_>, host: &str) -> Option<&Service<'a>> {
         if !host.starts_with('/') {
             let named = &self.all[*self.named.get(host)?];

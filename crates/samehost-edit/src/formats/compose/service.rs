@@ -13,7 +13,7 @@ use crate::files::Edit;
 use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
 use crate::refusal::Reason;
 
-/// An official database image, and where its socket is.
+/// An official database image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     pub(crate) protocol: Protocol,
@@ -34,7 +34,6 @@ impl Server {
     }
 }
 
-/// Name of an image, without Docker's registry and without tag.
 pub(in crate::formats) fn name_of(mut image: &str) -> &str {
     for prefix in ["docker.io/", "library/"] {
         image = image.strip_prefix(prefix).unwrap_or(image);
@@ -93,7 +92,6 @@ pub(super) struct Variable {
     pub(super) name: String,
     /// The text; `None` if Compose interpolates it, or it comes from outside.
     pub(super) value: Option<String>,
-    /// Whether Compose interpolates something.
     pub(super) filled: bool,
     pub(super) line: u32,
     pub(super) range: Range<usize>,
@@ -145,7 +143,6 @@ fn variables(map: &Node) -> Vec<Variable> {
     found
 }
 
-/// A text into which Compose fills nothing.
 fn plain(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.contains('$'))
 }
@@ -224,7 +221,7 @@ impl<'a> Service<'a> {
         None
     }
 
-    /// What may give a database another socket than its image's.
+    /// Why a database may have another socket than its image's; `None` if it has not.
     pub(super) fn changes_socket(&self) -> Option<&'static str> {
         let [command, volumes, configs] =
             ["command", "volumes", "configs"].map(|name| self.get(name).map(words).unwrap_or_default());
@@ -239,7 +236,6 @@ impl<'a> Service<'a> {
         None
     }
 
-    /// The source mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.
     pub(super) fn mounts(&self, directory: &str) -> Option<&'a str> {
         let Kind::List(items) = &self.get("volumes")?.kind else { return None };
         for item in items {
@@ -279,7 +275,6 @@ fn has_alias(node: &Node) -> bool {
     }
 }
 
-/// All texts below a node.
 fn words(node: &Node) -> String {
     match &node.kind {
         Kind::Scalar { text, .. } => format!("{text} "),
@@ -363,7 +358,6 @@ impl Text<'_> {
         Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(self.text, line.end))))
     }
 
-    /// The text before a node in its line.
     fn before(&self, node: &Node) -> Result<&str, Reason> {
         let line = line_at(self.text, node.range.start);
         self.text.get(line.start..node.range.start).ok_or(ONE_LINE.into())
@@ -387,7 +381,6 @@ impl Text<'_> {
     }
 }
 
-/// Whether variables are a list of `NAME=value`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IsList {
     Yes,

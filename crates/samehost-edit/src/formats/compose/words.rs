@@ -12,16 +12,13 @@ use crate::spelling::Spelling;
 
 /// What a container's program gets.
 pub(in crate::formats) trait Client {
-    /// Name of the image, without registry and tag.
     fn image(&self) -> Option<&str>;
 
     /// The value of a variable that is set once; no value where that is filled in elsewhere.
     fn value(&self, name: &str) -> Option<Option<String>>;
 
-    /// Whether a variable of this name is set, once or several times.
     fn is_set(&self, name: &str) -> bool;
 
-    /// Whether the name of a variable begins so.
     fn has_any(&self, prefix: &str) -> bool;
 }
 
@@ -77,7 +74,6 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
     if host.is_empty() || !has_only(host, "._-") { None } else { Some(host.to_owned()) }
 }
 
-/// By which library a client connects, and what it asks for beside the address.
 pub(in crate::formats) fn asked(
     client: &dyn Client,
     words: Words,

@@ -82,17 +82,14 @@ impl Adapter {
     }
 }
 
-/// A connection: `production`, or `production.replica`.
 struct Environment<'a> {
     name: String,
     map: &'a Node,
 }
 
-/// A value as an environment has it.
 #[derive(Clone, Copy)]
 struct Value<'a> {
     node: &'a Node,
-    /// Whether it is in the environment itself.
     own: bool,
 }
 
@@ -305,13 +302,12 @@ impl<'a> Yml<'a> {
         Ok(self.connection(environment, Protocol::Mysql, endpoint, spelled, line))
     }
 
-    /// A text that is only needed for the login.
+    /// A text of the login: `None` also where it is not understood, as no edit depends on it.
     fn plain(&self, map: &Node, name: &str) -> Option<String> {
         self.literal(map, name).ok().flatten().map(|(text, _)| text.to_owned())
     }
 }
 
-/// Whether a `.env` sets DATABASE_URL.
 fn sets_url(variables: &[u8]) -> bool {
     for line in String::from_utf8_lossy(variables).lines() {
         if line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL=") {
@@ -419,7 +415,6 @@ impl Yml<'_> {
 /// A text with Ruby's code in it masked, of the same length, so that the rest can be read; what the code gives is unknown.
 struct Masked {
     text: String,
-    /// Where the code stands.
     code: Vec<Range<usize>>,
 }
 
@@ -450,7 +445,6 @@ impl Masked {
         Ok(Masked { text, code })
     }
 
-    /// Whether these bytes contain code.
     fn touches(&self, range: &Range<usize>) -> bool {
         self.code.iter().any(|code| code.start < range.end && range.start < code.end)
     }

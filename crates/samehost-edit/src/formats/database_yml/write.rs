@@ -157,7 +157,6 @@ impl Yml<'_> {
     }
 }
 
-/// The end of a line below which an environment can get another one.
 struct Place {
     indent: String,
     newline: &'static str,

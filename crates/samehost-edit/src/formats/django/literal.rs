@@ -20,9 +20,7 @@ pub(super) enum Value<'a> {
     /// A whole number, and its bytes.
     Number(String, Range<usize>),
     Nothing,
-    /// Keys with their values, in order.
     Dict(Vec<(String, Node<'a>)>),
-    /// Values in order.
     List(Vec<Node<'a>>),
     Code,
 }
@@ -44,7 +42,6 @@ impl Source {
         self.tree.root_node()
     }
 
-    /// Every node, in the order of the text.
     pub(super) fn all(&self) -> Vec<Node<'_>> {
         let (mut found, mut open) = (Vec::new(), vec![self.root()]);
         while let Some(node) = open.pop() {
@@ -61,7 +58,6 @@ impl Source {
         self.text.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// Its text, for messages and comparisons.
     pub(super) fn written(&self, node: Node<'_>) -> String {
         String::from_utf8_lossy(self.bytes(node)).into_owned()
     }
@@ -130,7 +126,6 @@ impl Source {
     }
 }
 
-/// The line of a node, from 1.
 pub(super) fn line(node: Node<'_>) -> u32 {
     u32::try_from(node.start_position().row + 1).unwrap_or(u32::MAX)
 }

@@ -78,7 +78,6 @@ impl Editor for Django {
     }
 }
 
-/// A setting and the positions of its parts.
 struct Found {
     setting: Setting,
     how: How,
@@ -94,9 +93,7 @@ enum How {
         quote: char,
     },
     Url(Spelling, String, Range<usize>),
-    /// memcached's location, and the prefix of a path in it.
     Memcached(&'static str, Range<usize>),
-    /// OPTIONS' unix_socket.
     Option(Range<usize>),
 }
 

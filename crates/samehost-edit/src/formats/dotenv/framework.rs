@@ -19,10 +19,8 @@ pub(super) enum Framework {
     Symfony,
     Rails,
     Django,
-    /// WordPress in the directories of Bedrock.
     Bedrock,
     Node,
-    /// None that is known, or several.
     Unknown,
 }
 
@@ -51,7 +49,6 @@ impl Framework {
     }
 }
 
-/// Text of a file; `None` if it is missing.
 pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
@@ -76,7 +73,6 @@ pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool 
     false
 }
 
-/// Whether a project of Node connects by Prisma: by its packages, or by its schema.
 pub(super) fn has_prisma(directory: &Path, files: &dyn Files) -> bool {
     wants(directory, files, "prisma")
         || wants(directory, files, "@prisma/client")
@@ -258,14 +254,12 @@ pub(super) struct Laravel<'a> {
 }
 
 struct Databases {
-    /// Below the project's directory.
     name: String,
     text: String,
 }
 
 /// Where every project has it that was not rebuilt.
 const USUAL: &str = "config/database.php";
-/// How deep a project is searched for another place.
 const DEEPEST: usize = 3;
 /// How many directories and files are looked at.
 const MOST: usize = 400;
@@ -451,7 +445,6 @@ impl<'a> Laravel<'a> {
     }
 }
 
-/// Laravel's mysql and mariadb connections.
 pub(super) const MYSQL: Group = Group {
     host: "DB_HOST",
     port: Some("DB_PORT"),
@@ -459,7 +452,6 @@ pub(super) const MYSQL: Group = Group {
     protocol: Protocol::Mysql,
 };
 
-/// Laravel's pgsql connection.
 pub(super) const POSTGRES: Group = Group {
     host: "DB_HOST",
     port: Some("DB_PORT"),
@@ -467,7 +459,6 @@ pub(super) const POSTGRES: Group = Group {
     protocol: Protocol::Postgres,
 };
 
-/// phpredis.
 pub(super) const REDIS: Group = Group {
     host: "REDIS_HOST",
     port: Some("REDIS_PORT"),
@@ -475,7 +466,6 @@ pub(super) const REDIS: Group = Group {
     protocol: Protocol::Redis,
 };
 
-/// php-memcached.
 const MEMCACHED: Group = Group {
     host: "MEMCACHED_HOST",
     port: Some("MEMCACHED_PORT"),

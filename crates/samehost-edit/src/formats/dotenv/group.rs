@@ -9,7 +9,6 @@ use crate::files::Edit;
 use crate::languages::url::{is_local, is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
 use crate::refusal::{Reason, Refusal, Result};
 
-/// How a group of variables names a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A variable of its own holds the path; the host is ignored then.
@@ -20,11 +19,9 @@ pub(super) enum Form {
     HostIsPathPortZero,
     /// The host is the path; the port is ignored then.
     HostIsPath,
-    /// The host is `localhost:/path`.
     HostWithPath,
 }
 
-/// The variables of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) host: &'static str,
@@ -44,7 +41,6 @@ impl Group {
         names
     }
 
-    /// Whether the file sets any of its variables.
     pub(super) fn is_there(&self, lines: &Lines) -> bool {
         let (host, socket) = (self.host, self.names().pop().unwrap_or(self.host));
         lines.last(host).is_some() || lines.last(socket).is_some_and(|entry| !is_nothing(&entry.text))

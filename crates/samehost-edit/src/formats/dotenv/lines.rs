@@ -13,27 +13,22 @@ pub(super) struct Entry {
     pub(super) name: String,
     /// From 1.
     pub(super) line: u32,
-    /// The value's bytes, without quotes.
     pub(super) value: Range<usize>,
     /// The value; `${…}` stands as it is.
     pub(super) text: String,
     /// Whether `$` stands for itself.
     pub(super) literal: bool,
-    /// Why the libraries may not agree on it.
     pub(super) unclear: Option<&'static str>,
     /// Whether there is space around the equals sign, which Symfony and django-environ do not accept.
     pub(super) spaced: bool,
     /// Whether a comment follows an unquoted value, which old versions of django-environ include in it.
     pub(super) commented: bool,
-    /// Whether a byte order mark precedes its name.
     pub(super) marked: bool,
-    /// Whether the value is not quoted.
     pub(super) bare: bool,
     /// The quote that its value opens and does not close in its line.
     opens: Option<u8>,
     /// Text before the name: spaces, `export `.
     before: String,
-    /// End of the line, before its line break.
     end: usize,
 }
 
@@ -103,7 +98,6 @@ impl Lines {
         places.iter().map(|place| &self.entries[*place])
     }
 
-    /// The last entry of a name, which wins in all libraries but django-environ.
     pub(super) fn last(&self, name: &str) -> Option<&Entry> {
         self.all(name).next_back()
     }
@@ -153,7 +147,6 @@ impl Lines {
 }
 
 impl Entry {
-    /// Whether the value is literal, without variables.
     pub(super) fn is_plain(&self) -> bool {
         self.literal || !self.text.contains('$')
     }
@@ -196,7 +189,6 @@ fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The first place from here on that is not blank.
 fn behind_blanks(body: &[u8], from: usize) -> usize {
     from + body[from..].iter().take_while(|byte| is_blank(byte)).count()
 }
@@ -243,7 +235,6 @@ fn written(body: &[u8], equals: usize, value: usize) -> Written {
     Written { range, literal, commented, opens, unclear }
 }
 
-/// Why libraries may not agree on a value.
 fn ambiguous(text: &[u8]) -> Option<&'static str> {
     if text.contains(&b'\\') {
         return Some("its value has a backslash");

@@ -36,7 +36,7 @@ enum How {
 /// libpq's own variables, which every client in C, Python, Ruby and Node reads alike.
 const LIBPQ: Group =
     Group { host: "PGHOST", port: Some("PGPORT"), form: Form::HostIsDirectory, protocol: Protocol::Postgres };
-/// WordPress in Bedrock.
+/// The variables in Bedrock, where WordPress has its files in other directories.
 const BEDROCK: Group =
     Group { host: "DB_HOST", port: None, form: Form::HostWithPath, protocol: Protocol::Mysql };
 
@@ -99,7 +99,6 @@ pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
     let lines = Lines::parse(text).ok()?;
     let mut counting = Vec::new();
     for entry in &lines.entries {
-        // Of several with one name the last one counts.
         if lines.last(&entry.name).is_some_and(|last| last.line == entry.line) {
             counting.push((entry.name.clone(), entry.text.clone()));
         }
@@ -225,7 +224,6 @@ impl<'a> Reader<'a> {
         groups
     }
 
-    /// Whether the value of a host variable may mean this machine.
     fn concerns(&self, host: &str) -> bool {
         let Some(entry) = self.lines.last(host) else { return true };
         entry.unclear.is_some()
@@ -234,7 +232,6 @@ impl<'a> Reader<'a> {
             || group::may_be_local(&entry.text)
     }
 
-    /// Conditions for every variable of a group, apart from its value.
     fn agreed(&self, group: &Group) -> Result<()> {
         for name in [Some(group.host), group.port].into_iter().flatten() {
             if let Some(entry) = self.lines.last(name)
@@ -246,7 +243,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Hosts whose reader is not known.
     fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
         if self.framework == Framework::Laravel {
             refused.extend(Laravel::new(&self.lines, self.directory, self.files).orphan());

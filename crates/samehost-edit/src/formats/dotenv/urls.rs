@@ -19,7 +19,6 @@ pub(super) struct Asked<'a> {
     pub(super) directory: &'a Path,
     pub(super) files: &'a dyn Files,
     pub(super) lines: &'a Lines,
-    /// The line of the variable.
     pub(super) line: u32,
 }
 
@@ -266,7 +265,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether all its variables have the form `${NAME}`.
 fn is_simply_filled(text: &str) -> bool {
     text.split("${").skip(1).all(|rest| {
         let name = rest.split('}').next().unwrap_or_default();

@@ -18,7 +18,6 @@ pub(super) const DEEPEST: usize = 16;
 pub(super) struct Line {
     /// From 1.
     pub(super) number: u32,
-    /// At least one.
     pub(super) words: Vec<Word>,
     /// Whether it stands between `.if` and `.endif`.
     pub(super) is_conditional: bool,
@@ -39,12 +38,10 @@ impl Line {
     }
 }
 
-/// A section: its first line, and those below.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) head: Line,
     pub(super) lines: Vec<Line>,
-    /// Which of them say something of every server.
     for_servers: Vec<usize>,
 }
 
@@ -53,7 +50,6 @@ impl Section {
         self.head.word(0)
     }
 
-    /// Whether servers of a proxy are in it.
     pub(super) fn is_proxy(&self) -> bool {
         ["backend", "listen", "frontend"].contains(&self.keyword())
     }
@@ -159,7 +155,6 @@ impl Config {
         before.checked_sub(1).map(|last| all[last])
     }
 
-    /// How many servers of this name are in proxies of that name.
     pub(super) fn servers_named(&self, proxy: &str, server: &str) -> usize {
         self.servers.get(&(proxy.to_owned(), server.to_owned())).copied().unwrap_or_default()
     }
@@ -198,9 +193,7 @@ impl Config {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Without quotes and backslashes.
     pub(super) value: String,
-    /// As it is written, in the file.
     pub(super) range: Range<usize>,
     /// Whether HAProxy puts the value of an environment variable there.
     pub(super) has_variable: bool,

@@ -165,11 +165,9 @@ fn arguments(words: &[String]) -> Result<Arguments, Reason> {
 /// The longest path of a socket that HAProxy takes (`UNIX_MAX_PATH`).
 const LONGEST_PATH: usize = 97;
 
-/// The directory that paths of sockets begin at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chroot {
     None,
-    /// Absolute, without a slash at its end.
     Directory(String),
     /// It cannot be told, and why.
     Unclear(String),

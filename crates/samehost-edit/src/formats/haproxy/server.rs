@@ -13,12 +13,10 @@ use crate::setting::Setting;
 
 const BY_HAND: &str = "server NAME unix@/path/of.sock";
 
-/// A line `server NAME ADDRESS OPTIONS`.
 pub(super) struct Server<'a> {
     config: &'a Config,
     chroot: &'a Chroot,
     index: usize,
-    /// `mode` of its proxy.
     mode: &'a str,
     line: &'a Line,
     proxy: &'a str,
@@ -30,7 +28,6 @@ pub(super) struct Server<'a> {
 /// Most `default-server` lines of a proxy: each of its servers has the options of all of them.
 const MOST_DEFAULTS: usize = 64;
 
-/// What the servers of a proxy have in common.
 pub(super) struct Shared<'a> {
     config: &'a Config,
     mode: &'a str,
@@ -51,7 +48,6 @@ impl<'a> Shared<'a> {
         Shared { config, mode, default_servers, is_too_deep: chain.len() > DEEPEST }
     }
 
-    /// The `default-server` lines above a server.
     fn default_servers(&self, line: &Line) -> Result<impl Iterator<Item = &'a Line>> {
         let above = self.default_servers.partition_point(|other| other.number < line.number);
         if self.is_too_deep || above > MOST_DEFAULTS {
@@ -188,7 +184,7 @@ impl<'a> Server<'a> {
         Ok(edits)
     }
 
-    /// What would mean something else, or nothing, once it has an address of another kind.
+    /// Why it cannot get an address of another kind: what of its options or its proxy's would lose its meaning.
     fn obstacle(&self) -> Option<String> {
         for option in &self.options {
             let why = match option.key {
@@ -265,7 +261,6 @@ fn is_value(option: Opt<'_>, value: &str) -> bool {
     option.value.is_some_and(|word| word.value == value)
 }
 
-/// What becomes of a health check with its own address or port.
 fn check(
     addr: Option<Opt<'_>>,
     port: Option<Opt<'_>>,
@@ -303,7 +298,6 @@ fn check(
     }
 }
 
-/// A host as it stands before a port.
 fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
@@ -319,7 +313,6 @@ pub(super) fn is_server(line: &Line) -> bool {
 // The words behind a server's address: which of them have a value. A word that is not here is refused, because what
 // follows it cannot be told from an option.
 
-/// Options without a value.
 const FLAGS: &[&str] = &[
     "agent-check", "allow-0rtt", "backup", "check", "check-send-proxy", "check-ssl", "check-via-socks4",
     "disabled", "enabled", "force-sslv3", "force-tlsv10", "force-tlsv11", "force-tlsv12", "force-tlsv13",
@@ -332,7 +325,6 @@ const FLAGS: &[&str] = &[
     "tfo", "tls-tickets", "tlsv10", "tlsv11", "tlsv12", "tlsv13",
 ];
 
-/// Options with one value.
 const VALUED: &[&str] = &[
     "addr", "agent-addr", "agent-inter", "agent-port", "agent-send", "alpn", "ca-file", "check-alpn",
     "check-proto", "check-sni", "ciphers", "ciphersuites", "client-sigalgs", "cookie", "crl-file", "crt",
@@ -394,7 +386,6 @@ pub(super) fn is_on(options: &[Opt<'_>], flag: &str) -> bool {
     last.is_some_and(|option| option.key == flag)
 }
 
-/// The option of this name that counts.
 pub(super) fn last<'a>(options: &[Opt<'a>], key: &str) -> Option<Opt<'a>> {
     options.iter().rfind(|option| option.key == key).copied()
 }

@@ -243,7 +243,6 @@ impl Editing<'_> {
         Ok(())
     }
 
-    /// A new line in the group, below the most closely related one and in its style.
     fn insert(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let related = ["host", "socket", "bind-address", "port"];
         let near = related.iter().find_map(|name| {

@@ -28,7 +28,6 @@ const PROGRAMS: &[&str] = &[
 const LISTENING: &[&str] = &["socket", "port", "bind-address", "skip-networking", "back-log"];
 /// What decides where a client connects to.
 const CONNECTING: &[&str] = &["host", "port", "socket", "protocol"];
-/// The port where nothing is said.
 const PORT: u16 = 3306;
 
 pub(crate) struct MyCnf;

@@ -13,7 +13,6 @@ const DEEPEST: usize = 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The group, in lower case.
     pub(super) group: String,
     /// Name of the option, in lower case and with dashes.
     pub(super) name: String,
@@ -25,7 +24,6 @@ pub(super) struct Entry {
     pub(super) line: Line,
 }
 
-/// A group where it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) group: String,
@@ -41,7 +39,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads a file and what it includes.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Options> {
         let mut options = Options::default();
         options.collect(file, &Bounded::new(files), 0)?;

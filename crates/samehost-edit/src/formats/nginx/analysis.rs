@@ -12,14 +12,10 @@ use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
-/// Kind of directive that a setting is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `proxy_pass` and its like.
     Pass(&'static Pass),
-    /// `server` of an `upstream`.
     Server,
-    /// `listen`.
     Listen,
 }
 
@@ -27,7 +23,6 @@ pub(super) enum Kind {
 pub(super) struct Found {
     pub(super) setting: Setting,
     pub(super) kind: Kind,
-    /// Its directive, once for each place that includes it.
     pub(super) nodes: Vec<usize>,
 }
 
@@ -40,7 +35,6 @@ pub(super) struct Analysis {
     places: HashMap<(usize, usize), usize>,
 }
 
-/// The passes that name an upstream.
 struct Use {
     /// What the first of them speaks.
     protocol: Protocol,
@@ -70,7 +64,6 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// The server blocks that have a directive.
     pub(super) fn servers_of(&self, found: &Found) -> Vec<Option<usize>> {
         found.nodes.iter().map(|node| self.tree.nodes[*node].parent).collect()
     }
@@ -148,7 +141,6 @@ impl Analysis {
         format!("{}:{}", self.tree.source(node).path.display(), self.tree.nodes[node].line())
     }
 
-    /// Finds the passes to addresses, and those that name upstreams.
     fn passes(&mut self) -> Uses {
         let [of_http, of_stream] = self.upstreams();
         let mut uses = Uses::new();

@@ -4,14 +4,10 @@
 
 use std::ops::Range;
 
-/// A word of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// What nginx takes it for.
     pub(super) value: Vec<u8>,
-    /// Its range, without quotes.
     pub(super) range: Range<usize>,
-    /// Its line, from 1.
     pub(super) line: u32,
 }
 
@@ -22,7 +18,6 @@ impl Word {
     }
 }
 
-/// What ends a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// `;`
@@ -46,10 +41,8 @@ pub(super) struct Statement {
     pub(super) line: u32,
 }
 
-/// Where nginx would stop reading, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
-    /// The line, from 1.
     pub(super) line: u32,
     pub(super) reason: String,
 }

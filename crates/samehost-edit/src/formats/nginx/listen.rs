@@ -19,7 +19,6 @@ use crate::setting::Goal;
 
 /// Parameters that also apply to a socket, and are not about one address only.
 const CARRIED: &[&[u8]] = &[b"default_server", b"default", b"http2"];
-/// Parameters that only TCP has.
 const TCP_ONLY: &[&str] =
     &["deferred", "fastopen", "ipv6only", "so_keepalive", "reuseport", "setfib", "accept_filter"];
 
@@ -112,7 +111,6 @@ impl Listener<'_> {
         if first.is_some_and(|first| first.nodes == self.found.nodes) { self.goal.backlog } else { None }
     }
 
-    /// The edit of the backlog alone, where the listener is at the goal already.
     fn backlog(&self) -> Vec<Edit> {
         match self.goal.backlog {
             Some(backlog) if self.found.setting.backlog != Some(backlog) => vec![self.backlog_edit(backlog)],
@@ -132,7 +130,6 @@ impl Listener<'_> {
         }
     }
 
-    /// End of the address, with the quote that closes it.
     fn behind_address(&self) -> usize {
         let word = &self.analysis.tree.nodes[self.node].arguments()[0];
         let text = &self.analysis.tree.source(self.node).text;
@@ -169,7 +166,6 @@ impl Listener<'_> {
     }
 }
 
-/// A listener that moves.
 pub(super) struct Moved<'a> {
     pub(super) tree: &'a Tree,
     pub(super) node: usize,
@@ -247,7 +243,6 @@ impl Moved<'_> {
         }
     }
 
-    /// Refuses if access is decided by client address.
     fn judged(&self, concerned: &[usize]) -> Result<()> {
         let tree = self.tree;
         for node in concerned {
@@ -275,7 +270,6 @@ impl Moved<'_> {
     }
 }
 
-/// Puts a line behind a directive.
 fn put(tree: &Tree, node: usize, line: String) -> Edit {
     let source = tree.source(node);
     let start = tree.nodes[node].words[0].range.start;
@@ -354,7 +348,6 @@ pub(super) struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    /// A directive from its first word to its `;`, inclusive.
     pub(super) fn new(text: &'a [u8], start: usize, after: usize) -> Self {
         Spot { text, start, after }
     }
@@ -369,7 +362,6 @@ impl<'a> Spot<'a> {
         if end > self.after && self.text[end - 1] == b'\r' { end - 1 } else { end }
     }
 
-    /// The text before it, if that is only space.
     fn indentation(&self) -> Option<&'a [u8]> {
         let lead = &self.text[self.line_start()..self.start];
         if lead.iter().all(|byte| matches!(byte, b' ' | b'\t')) { Some(lead) } else { None }

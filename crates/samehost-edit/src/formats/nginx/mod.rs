@@ -131,7 +131,6 @@ impl Editor for Nginx {
     }
 }
 
-/// Names of the top-level blocks of a text.
 fn tops(text: &[u8]) -> Vec<Vec<u8>> {
     let mut depth = 0_usize;
     let mut names = Vec::new();
@@ -329,7 +328,6 @@ fn number(text: &str) -> Result<u16, Reason> {
 }
 
 impl Address {
-    /// The endpoint, with this port if none is written.
     fn endpoint(self, port_if_none: u16) -> Endpoint {
         match self {
             Address::Unix(path) => Endpoint::Unix(path.into()),

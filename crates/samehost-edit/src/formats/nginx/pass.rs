@@ -15,7 +15,6 @@ use super::tree::Tree;
 use crate::lines::{has_only, starts_with_any_case};
 use crate::refusal::{Reason, Refusal, Result};
 
-/// Default port of an upstream's server, and of `http://host`.
 pub(super) const UPSTREAM_PORT: u16 = 80;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +47,6 @@ const fn pass(
     Pass { directive, protocol, scheme, is_url: false }
 }
 
-/// Where a pass leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// To an upstream with this name; with the reason if its servers cannot be moved.
@@ -58,11 +56,9 @@ pub(super) enum Target {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
-    /// `http://`
     pub(super) scheme: &'a str,
     /// `127.0.0.1:3000`, `unix:/path` or `unix:/path:`.
     pub(super) authority: &'a str,
-    /// `/uri`
     uri: &'a str,
 }
 
@@ -183,7 +179,6 @@ impl Pass {
         tree.is_whole || host == "localhost" || host.parse::<std::net::IpAddr>().is_ok()
     }
 
-    /// Whether `proxy_ssl on` is effective in `stream`.
     fn is_secured(&self, tree: &Tree, node: usize) -> bool {
         if !self.is_stream() {
             return false;
@@ -244,8 +239,10 @@ impl Pass {
 /// Values of a directive at a level of the configuration, or at those around it.
 enum Effect {
     /// The effective directives; whether they are at the level in question.
-    Set { is_own: bool, nodes: Vec<usize> },
-    /// None anywhere.
+    Set {
+        is_own: bool,
+        nodes: Vec<usize>,
+    },
     Unset,
     /// Possibly in a file that is not known.
     Unknown,
@@ -339,7 +336,7 @@ impl Moved<'_> {
         Ok(lines)
     }
 
-    /// Refuses if something depends on the address by name.
+    /// Refuses where a variable made of the address stands, or replies are cached under it.
     fn mentions(&self) -> Result<()> {
         for level in self.tree.levels(self.node) {
             for &other in self.tree.children(level) {
@@ -373,7 +370,6 @@ impl Moved<'_> {
         self.tree.refusal(self.node, reason, format!("{by_hand}; then {directive}"))
     }
 
-    /// The `Host` among the headers that are set.
     fn host_of(&self, nodes: &[usize]) -> Option<String> {
         for node in nodes {
             let [name, value] = self.tree.nodes[*node].arguments() else { continue };
@@ -449,7 +445,6 @@ impl Moved<'_> {
     }
 }
 
-/// Whether a value has a variable in it that is made of the address.
 fn has_address(value: &[u8]) -> bool {
     let variables: [&[u8]; 4] = [b"$proxy_host", b"${proxy_host", b"$proxy_port", b"${proxy_port"];
     variables.iter().any(|name| value.windows(name.len()).any(|window| window == *name))

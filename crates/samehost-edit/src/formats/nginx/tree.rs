@@ -29,7 +29,6 @@ pub(super) struct Node {
     pub(super) words: Vec<Word>,
     /// Its file, as an index into [`Tree::sources`].
     pub(super) source: usize,
-    /// The block around it; `None` at the top level.
     pub(super) parent: Option<usize>,
     pub(super) is_block: bool,
     /// One past its `;` or `{`.
@@ -64,7 +63,6 @@ pub(super) struct Tree {
     below: Below,
 }
 
-/// The directives below each block, and those of each name.
 #[derive(Debug, Default)]
 struct Below {
     children: HashMap<Option<usize>, Vec<usize>>,
@@ -131,7 +129,6 @@ impl Tree {
         found
     }
 
-    /// The directives of a block, or of the top level.
     pub(super) fn children(&self, parent: Option<usize>) -> &[usize] {
         self.below.children.get(&parent).map_or(&[], Vec::as_slice)
     }
@@ -176,7 +173,6 @@ impl Tree {
     }
 }
 
-/// The `nginx.conf` in a directory above another file.
 pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
     for directory in file.ancestors().skip(1).take(4) {
         let main = directory.join("nginx.conf");
@@ -301,7 +297,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a directive names files with code.
 fn loads_code(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     let starts = ["load_module", "perl_", "js_", "lua_", "passenger_", "wasm_"];

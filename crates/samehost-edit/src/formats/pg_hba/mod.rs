@@ -78,7 +78,6 @@ fn port_of(socket: &Path) -> Option<u16> {
     socket.extension()?.to_str()?.parse().ok()
 }
 
-/// The addresses of this machine that a record covers.
 fn hosts(record: &Record) -> impl Iterator<Item = &'static str> {
     ["127.0.0.1", "::1"].into_iter().filter(|host| record.loopback(host) == Meets::Yes)
 }
@@ -260,7 +259,6 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
     Ok(edits)
 }
 
-/// The record that admits a login on the socket; `None` if it has none of its own.
 fn to_unix(
     file: &Path,
     text: &[u8],

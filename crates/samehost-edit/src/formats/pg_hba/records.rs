@@ -8,7 +8,6 @@ use std::path::Path;
 use crate::lines::{Line, lines, utf8};
 use crate::refusal::{At, Result};
 
-/// A word of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -16,7 +15,6 @@ pub(super) struct Word {
     pub(super) quoted: bool,
 }
 
-/// A field: its words, and its text.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub(super) words: Vec<Word>,
@@ -24,7 +22,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The one plain name that it is.
+    /// The name that it is, if it is one, and no keyword, group, file or pattern.
     pub(super) fn name(&self) -> Option<&str> {
         let [word] = self.words.as_slice() else { return None };
         let special = word.text.starts_with(['+', '@', '/'])
@@ -40,18 +38,15 @@ impl Field {
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) line: Line,
-    /// `local`, `host`, `hostssl`, …
     pub(super) kind: String,
     pub(super) database: Field,
     pub(super) user: Field,
     /// The address as written, with its mask; `None` for `local`.
     pub(super) address: Option<String>,
     pub(super) method: String,
-    /// Whether options follow the method.
     pub(super) has_options: bool,
 }
 
-/// Whether a login matches a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meets {
     Yes,
@@ -109,7 +104,6 @@ impl Record {
         }
     }
 
-    /// Whether it covers every database or every user.
     pub(super) fn is_for_all(&self) -> bool {
         self.database.is("all") || self.user.is("all")
     }
@@ -130,7 +124,6 @@ fn any(field: &Field, meets: impl Fn(&Word) -> Meets) -> Meets {
     }
 }
 
-/// The bits of an address, from the left.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
@@ -265,7 +258,6 @@ fn user_of(word: &Word) -> For {
     }
 }
 
-/// What to do about a line with which the server does not read the file.
 const CORRECT_IT: &str = "correct this line: the server does not read the file";
 
 pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {

@@ -28,7 +28,6 @@ pub(crate) struct PgBouncer;
 
 /// The port of a database without one.
 const DATABASE_PORT: u16 = 5432;
-/// The pooler's own port.
 const LISTEN_PORT: u16 = 6432;
 /// The pooler's own directory of sockets, as Debian and Red Hat build it.
 const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
@@ -134,7 +133,6 @@ impl Entry {
 struct Database<'a> {
     entry: &'a Entry,
     connection: Connection,
-    /// Where its server is looked for, where it has no host.
     directory: &'a str,
 }
 
@@ -236,11 +234,9 @@ impl<'a> Database<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct Pair {
     key: String,
-    /// Without quotes.
     value: String,
     /// The value as it is written, its quotes included.
     written: Range<usize>,
-    /// Key and value.
     whole: Range<usize>,
 }
 
@@ -300,7 +296,6 @@ fn pair(text: &str, start: usize) -> Result<Pair, Reason> {
     Ok(Pair { key: key.to_owned(), value, written: begin..end, whole: start..end })
 }
 
-/// The value of quotes that open at `open`, and where they have closed.
 fn quoted(text: &str, open: usize) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut at = open + 1;
@@ -378,7 +373,6 @@ fn parse(text: &str) -> Vec<User> {
     users
 }
 
-/// A value in quotes, and what follows it.
 fn quoted_word(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut value = String::new();
@@ -413,7 +407,6 @@ struct Entry {
     section: String,
     key: String,
     text: String,
-    /// Where the value is in the file.
     place: Range<usize>,
     file: PathBuf,
     /// From 1.
@@ -456,7 +449,6 @@ impl Ini {
         self.entries.get(*last)
     }
 
-    /// How many lines a database has.
     fn lines_of(&self, database: &str) -> usize {
         self.places.get(&("databases".to_owned(), database.to_owned())).map_or(0, |(_, number)| *number)
     }

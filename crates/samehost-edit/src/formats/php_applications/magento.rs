@@ -56,7 +56,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     found
 }
 
-/// The arrays below a path of keys.
+/// Adds what `connection` makes of each array below a path of keys; where there is none, nothing.
 fn each(
     outcome: &Outcome,
     items: &[Item],

@@ -23,7 +23,6 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 pub struct PhpApplications;
 
 struct Application {
-    /// How its file's path ends.
     file: &'static str,
     /// Text that its file has, and that no other application's has.
     mark: &'static str,
@@ -145,10 +144,8 @@ fn write(
 // What mysqlnd, PHP's client of MySQL, makes of a host, a port and a socket: the socket counts for the host `localhost`
 // only, whatever the port; for any other host it is ignored.
 
-/// Words with the values that an edit gives them; `None` removes one.
 type Words = Vec<(&'static str, Option<String>)>;
 
-/// What belongs to a login.
 #[derive(Clone, Debug, Default)]
 struct Login {
     user: Option<String>,
@@ -234,7 +231,6 @@ impl Connection {
         }
     }
 
-    /// An element beside which a word is added.
     fn anchor(&self, key: &str) -> Option<&Item> {
         let group = self.group(key)?;
         group.keys.iter().find_map(|key| group.item(key)).or_else(|| group.items.first())
@@ -301,7 +297,6 @@ fn path(path: &Path) -> Result<&str, Reason> {
     path.to_str().ok_or_else(|| "the path is not text".into())
 }
 
-/// A port as text; the default is used where it is not set.
 fn port(text: Option<&str>, default: u16) -> Result<u16, Reason> {
     match text.map(str::trim) {
         None | Some("" | "0") => Ok(default),
@@ -361,7 +356,6 @@ fn mysql_endpoint(host: &str, port: u16, socket: Option<&str>) -> Result<Endpoin
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
-/// The host of a TCP endpoint as mysqlnd wants it.
 fn mysql_host(host: &str) -> Result<String, Reason> {
     if host.eq_ignore_ascii_case("localhost") {
         return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());

@@ -162,7 +162,6 @@ fn is_main(text: &[u8]) -> bool {
     includes && is_fpm
 }
 
-/// The pools of the file in question: all of a main file, or those that a part has lines of.
 struct Own {
     /// The part, as an index into the sources; `None` for a main file.
     part: Option<usize>,
@@ -249,7 +248,6 @@ fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     }
 }
 
-/// Keys and values for a goal's permissions and backlog.
 fn access_lines(goal: &Goal) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let (Some(access), Endpoint::Unix(_)) = (&goal.access, &goal.endpoint) {
@@ -349,7 +347,6 @@ fn sessions_of<'a>(pools: &'a Pools, pool: &'a Pool, files: &dyn Files) -> Resul
     }
 }
 
-/// The line of a value that counts.
 fn sessions_value<'a>(pools: &Pools, pool: &'a Pool, key: &str) -> Result<Option<&'a Placed>> {
     for kind in ["php_admin_value", "php_value"] {
         let name = format!("{kind}[{key}]");

@@ -25,12 +25,10 @@ pub(super) struct Placed {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: String,
-    /// In the order in which FPM reads them; the last of a key wins.
     pub(super) entries: Vec<Placed>,
 }
 
 impl Pool {
-    /// The entry of a key that counts.
     pub(super) fn last(&self, key: &str) -> Option<&Placed> {
         self.entries.iter().rev().find(|placed| placed.entry.is(key))
     }
@@ -51,7 +49,6 @@ pub(super) struct Source {
 pub(super) struct Pools {
     pub(super) sources: Vec<Source>,
     pub(super) pools: Vec<Pool>,
-    /// Patterns of the includes, with full paths.
     patterns: Vec<PathBuf>,
 }
 
@@ -72,7 +69,6 @@ impl Pools {
         Ok(reader.pools)
     }
 
-    /// Whether an include makes FPM read this path.
     pub(super) fn includes(&self, path: &Path) -> bool {
         for pattern in &self.patterns {
             let (Some(last), Some(name)) = (pattern.file_name(), path.file_name()) else { continue };
@@ -96,7 +92,6 @@ impl Pools {
 /// User that the workers of a pool run as, from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsAs {
-    /// The pool's name.
     pub pool: String,
     /// The user, by name or number.
     pub user: String,
@@ -130,7 +125,6 @@ pub struct Handed {
     /// Its value; `None` where it is not literal.
     pub value: Option<String>,
     pub file: PathBuf,
-    /// The line there, from 1.
     pub line: u32,
 }
 
@@ -215,7 +209,6 @@ pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
     false
 }
 
-/// The configuration around a pool's file: that of the php-fpm.conf above which includes it.
 fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
     for directory in file.ancestors().skip(1).take(3) {
         let main = directory.join("php-fpm.conf");
@@ -230,7 +223,6 @@ fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
     None
 }
 
-/// The php-fpm.conf above a pool's file that includes it.
 pub(super) fn main_path(file: &Path, files: &dyn Files) -> Option<PathBuf> {
     main_of(file, files)?.sources.into_iter().next().map(|source| source.path)
 }

@@ -24,12 +24,10 @@ const WATCHED: &[&str] = &[
     "unix_socket_permissions", "unix_socket_group",
 ];
 
-/// The port where nothing is said.
 const PORT: u16 = 5432;
 
 pub(crate) struct Postgresql;
 
-/// What a configuration says about listening.
 struct Listening {
     parameters: Parameters,
     port: u16,
@@ -133,7 +131,6 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     Ok(found)
 }
 
-/// A directory without trailing slashes.
 fn canonical(folder: &str) -> String {
     let trimmed = folder.trim_end_matches('/');
     if trimmed.is_empty() { "/".into() } else { trimmed.to_owned() }

@@ -11,10 +11,8 @@ use crate::refusal::{At, Reason, Refusal, Result};
 /// Maximum depth of includes, as in the server.
 const DEEPEST: usize = 10;
 
-/// A parameter that is set.
 #[derive(Clone, Debug)]
 pub(super) struct Parameter {
-    /// In lower case.
     pub(super) name: String,
     pub(super) value: String,
     /// The value as written, with quotes.
@@ -36,14 +34,12 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Reads a file and what it includes.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Parameters> {
         let mut parameters = Parameters::default();
         parameters.collect(file, &Bounded::new(files), 0)?;
         Ok(parameters)
     }
 
-    /// The one of a name that counts.
     pub(super) fn last(&self, name: &str) -> Option<&Parameter> {
         self.list.iter().rfind(|parameter| parameter.name == name)
     }

@@ -188,7 +188,6 @@ impl Editing<'_, Configuration> {
         }
     }
 
-    /// Writes a value in place of another, in its quotes.
     fn replace(&mut self, at: &Directive, value: &str) -> Result<()> {
         let text = lines::read(&at.file, self.files)?;
         let Some(word) = at.values.first() else { return Ok(()) };

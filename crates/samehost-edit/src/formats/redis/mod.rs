@@ -57,7 +57,6 @@ impl Directive {
     }
 }
 
-/// The directives in the order in which the server reads them.
 #[derive(Debug, Default)]
 struct Configuration {
     directives: Vec<Directive>,
@@ -81,12 +80,10 @@ impl Configuration {
         }
     }
 
-    /// The socket; `None` if there is none.
     fn socket(&self) -> Option<&Directive> {
         self.last("unixsocket").filter(|directive| !directive.value().is_empty())
     }
 
-    /// The addresses that the server listens on, as written.
     fn hosts(&self) -> Vec<String> {
         let Some(bind) = self.last("bind") else { return vec!["0.0.0.0".into()] };
         let mut hosts = Vec::new();
@@ -212,7 +209,6 @@ fn port(value: &[u8]) -> Option<u16> {
     if has_only_digits && (text == "0" || !text.starts_with('0')) { text.parse().ok() } else { None }
 }
 
-/// Reads a configuration, with its includes in their places.
 fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
     let mut configuration = Configuration::default();
     collect(file, &Bounded::new(files), 0, &mut configuration)?;
@@ -360,9 +356,7 @@ fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) 
 /// A word and its range, with its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
-    /// Its bytes, as the server has them.
     bytes: Vec<u8>,
-    /// Its place in the file.
     range: Range<usize>,
 }
 

@@ -13,12 +13,10 @@ use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting};
 
-/// A variable, and where it is set.
 struct Variable<'a> {
     name: String,
     value: String,
     assignment: &'a Assignment,
-    /// Whether its assignment sets nothing else.
     is_alone: bool,
     /// Why its value is not certain.
     odd: Option<String>,
@@ -104,7 +102,6 @@ impl<'a> Environment<'a> {
         Refusal::new(file, line, refusal.reason.clone(), by_hand)
     }
 
-    /// The connections that the variables name.
     pub(super) fn read(&self, files: &dyn Files) -> Reading {
         let mut reading = Reading::default();
         match Dotenv.read(&self.imagined, &self.files(files)) {
@@ -221,12 +218,10 @@ fn is_local(text: &str) -> bool {
     ["localhost", "127.", "[::1]"].iter().any(|word| text.contains(word))
 }
 
-/// A file in a unit's `EnvironmentFile=`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentFile {
     /// Its path, which may be a pattern.
     pub pattern: PathBuf,
-    /// The unit file that names it.
     pub named_in: PathBuf,
 }
 

@@ -16,14 +16,12 @@ impl Listens {
         self.server.say == Say::Gunicorn && self.given.iter().any(|given| given.kind == Kind::Bind)
     }
 
-    /// Whether anything in the command says where.
     pub(super) fn names_place(&self) -> bool {
         self.given
             .iter()
             .any(|given| matches!(given.kind, Kind::Bind | Kind::Host | Kind::Port | Kind::Socket))
     }
 
-    /// The command with the goal in it.
     pub(super) fn moved(&self, value: &str, words: &[Word], goal: &Goal) -> Result<String, Reason> {
         if let Endpoint::Tcp { host, .. } = &self.endpoint
             && !is_loopback(host)
@@ -107,7 +105,6 @@ impl Listens {
         words
     }
 
-    /// The words for an address.
     fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, Reason> {
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let options = match self.server.say {
@@ -174,7 +171,6 @@ fn splice(value: &str, words: &[Word], mut changes: Vec<Change>) -> String {
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) kind: Kind,
-    /// Its words, by number.
     pub(super) first: usize,
     pub(super) last: usize,
     /// Text before the value in the same word: `--bind=`.
@@ -187,7 +183,6 @@ pub(super) struct Listens {
     pub(super) server: &'static Server,
     pub(super) endpoint: Endpoint,
     pub(super) backlog: Option<u32>,
-    /// Index of the word that is the program.
     pub(super) program: usize,
     pub(super) given: Vec<Given>,
 }
@@ -254,7 +249,6 @@ impl Server {
         }
     }
 
-    /// The option of a kind, which may be there once.
     fn only_one<'a>(&self, given: &'a [Given], kind: Kind) -> Result<Option<&'a Given>, Reason> {
         let mut found = given.iter().filter(|given| given.kind == kind);
         match (found.next(), found.next()) {
@@ -381,20 +375,16 @@ impl Server {
     }
 }
 
-/// The endpoint of a socket's path; `None` where that is unusual.
 fn unix(path: &str) -> Option<Endpoint> {
     if is_plain_path(path) { Some(Endpoint::Unix(path.into())) } else { None }
 }
 
-/// What an option says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Host and port, or a socket.
     Bind,
     Host,
     Port,
     Socket,
-    /// The permissions of the socket.
     Mode,
     Backlog,
     /// Its address is configured elsewhere, or must not be moved.
@@ -406,10 +396,8 @@ pub(super) struct Server {
     programs: &'static [&'static str],
     pub(super) protocol: Protocol,
     pub(super) options: &'static [(&'static [&'static str], Kind)],
-    /// Where it listens by default.
     pub(super) host: Option<&'static str>,
     pub(super) port: Option<u16>,
-    /// The variables that say so as well.
     pub(super) variables: &'static [&'static str],
     /// The file in its working directory that it reads by default.
     pub(super) unasked: Option<&'static str>,
@@ -570,7 +558,6 @@ pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
 }
 
 impl Server {
-    /// Whether a program is this server, or one that behaves like it.
     fn is_started_by(&self, program: &str) -> bool {
         if self.programs.contains(&program) {
             return true;

@@ -104,7 +104,6 @@ fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|end| end == "socket")
 }
 
-/// The words of a key of the service, of all its lines.
 fn words_of<'a>(unit: &'a Unit, key: &str) -> Vec<&'a str> {
     let all = unit.list("Service", key).into_iter();
     all.flat_map(|one| one.value.split_ascii_whitespace()).collect()
@@ -247,7 +246,6 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What an unknown program may do with an address in its command.
 fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command<'a>>> {
     let leads_here = words.iter().find(|word| {
         ["127.0.0.1", "localhost", "[::1]"].iter().any(|place| word.text.contains(place))
@@ -266,7 +264,6 @@ fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command
     Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand))
 }
 
-/// How a server says a socket.
 fn hint(server: &str) -> &'static str {
     match server {
         "gunicorn" => "--bind unix:/run/NAME/NAME.sock",

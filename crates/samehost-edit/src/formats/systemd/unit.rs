@@ -12,7 +12,6 @@ use crate::files::{Edit, Files};
 use crate::lines::{self, lines};
 use crate::refusal::{At, Refusal, Result};
 
-/// The drop-in that is written.
 pub(super) const OURS: &str = "50-samehost.conf";
 /// The directory below the root for new files.
 const ETC: &str = "etc/systemd/system";
@@ -24,10 +23,8 @@ pub(super) const DIRECTORIES: &[&str] = &[
     "run/systemd/generator.late",
 ];
 
-/// What systemd takes for space.
 const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// `Key=value`.
 #[derive(Clone, Debug)]
 pub(in crate::formats) struct Assignment {
     pub(super) file: PathBuf,
@@ -70,7 +67,6 @@ impl Unit {
         Ok(Unit { all, ..unit })
     }
 
-    /// Where the drop-in goes.
     pub(super) fn ours(&self) -> PathBuf {
         self.root.join(ETC).join(format!("{}.d", self.name)).join(OURS)
     }
@@ -94,7 +90,6 @@ impl Unit {
         is_drop_in && file.file_name().is_some_and(|name| name.to_string_lossy().as_ref() > OURS)
     }
 
-    /// The file of another unit.
     pub(super) fn find(&self, name: &str, files: &dyn Files) -> Option<PathBuf> {
         for directory in DIRECTORIES {
             let path = self.root.join(directory).join(name);
@@ -204,7 +199,6 @@ impl Unit {
     }
 }
 
-/// The root that a unit lies below.
 fn root(file: &Path) -> Option<PathBuf> {
     let parent = file.parent()?;
     let place = DIRECTORIES.iter().find(|place| parent.ends_with(place))?;
@@ -300,7 +294,6 @@ fn statement(
     Ok(())
 }
 
-/// Its first line.
 const HEADER: &str = "# Made by samehost switch\n";
 
 /// An edit that changes an assignment in our drop-in; `None` if it is in another file.
@@ -342,7 +335,6 @@ fn is_in(text: &[u8], section: &str) -> bool {
 
 #[derive(Clone, Debug)]
 pub(in crate::formats) struct Word {
-    /// Where it stands in the value.
     pub(super) raw: Range<usize>,
     pub(in crate::formats) text: String,
     /// Only known at run time: `${PORT}`, `%i`, a numeric escape.

@@ -214,7 +214,6 @@ impl Run<'_> {
     }
 }
 
-/// Arguments of a call with their names; `None` if they are unpacked from elsewhere.
 fn arguments<'tree>(source: &Source, node: Node<'tree>) -> Option<Vec<(Option<Vec<u8>>, Node<'tree>)>> {
     let list = node.child_by_field_name("arguments")?;
     let mut found = Vec::new();

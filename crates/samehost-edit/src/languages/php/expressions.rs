@@ -236,7 +236,6 @@ impl Run<'_> {
         valued
     }
 
-    /// Value of a constant where it is used.
     pub(super) fn constant(&mut self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
         let shown = String::from_utf8_lossy(name);
         match self.state.constants.get(name) {
@@ -294,7 +293,6 @@ impl Run<'_> {
         }
     }
 
-    /// `$object->name`
     fn member(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let property = self.property(source, node).unwrap_or_default();
         let object = self.setup.object.unwrap_or_default().as_bytes();
@@ -376,7 +374,6 @@ impl Run<'_> {
     }
 }
 
-/// Whether this is `new stdClass`.
 fn is_plain_object(source: &Source, node: Node<'_>) -> bool {
     let parts = children(node);
     let name = parts.first().map(|name| source.of(*name)).unwrap_or_default();

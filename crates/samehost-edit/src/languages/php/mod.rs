@@ -35,7 +35,6 @@ pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
 /// pdo_mysql.default_socket.
 pub(crate) const MYSQL_SOCKET: &str = "/run/mysqld/mysqld.sock";
 
-/// Maximum number of files that may include each other.
 const MOST_INCLUDES: usize = 64;
 pub(super) const DEEPEST: usize = 150;
 
@@ -44,9 +43,7 @@ pub(super) const DEEPEST: usize = 150;
 pub(crate) struct Setup<'a> {
     /// Constants that are undefined at first; any other constant that is not known here is unknown.
     pub(crate) tracked: &'a [&'a [u8]],
-    /// Constants that the including program has defined.
     pub(crate) constants: Vec<(&'a str, Value)>,
-    /// Variables that the including program has set.
     pub(crate) variables: Vec<(&'a str, Value)>,
     /// The file whose inclusion ends the evaluation: `wp-settings.php`.
     pub(crate) last: Option<&'a str>,
@@ -81,7 +78,6 @@ pub(super) struct Run<'a> {
     pub(super) returns: Vec<Vec<State>>,
     /// Variables that may change elsewhere: references, and globals of functions.
     pub(super) shared: BTreeSet<Vec<u8>>,
-    /// Whether names are in a namespace.
     pub(super) namespaced: bool,
     /// Present depth of expressions and statements.
     pub(super) depth: usize,
@@ -215,7 +211,6 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// One more file is followed.
     pub(super) fn grow(&mut self, bytes: usize) {
         self.length += bytes as u64;
     }

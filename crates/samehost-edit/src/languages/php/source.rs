@@ -23,7 +23,6 @@ pub(crate) struct Source {
     tree: Tree,
     /// Where each line ends. Every value says its line; counting from the beginning for each made 2,000 lines take 29 s.
     line_ends: Vec<usize>,
-    /// How often each word stands in the text.
     words: OnceCell<HashMap<Vec<u8>, usize>>,
 }
 
@@ -135,7 +134,6 @@ fn tree(text: &[u8]) -> Option<Tree> {
 
 const HALT: &[u8] = b"__halt_compiler";
 
-/// Whether a node of a text is the name `__halt_compiler`.
 fn is_halt(node: &Node<'_>, text: &[u8]) -> bool {
     node.kind() == "name" && text[node.byte_range()].eq_ignore_ascii_case(HALT)
 }

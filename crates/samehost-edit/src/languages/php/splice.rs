@@ -13,7 +13,6 @@ use crate::refusal::Reason;
 const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
 
-/// An element with another value.
 pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, Reason> {
     let key = String::from_utf8_lossy(&item.key);
     let place = match (&item.value.place, &item.value.via) {
@@ -197,7 +196,6 @@ fn subscripted(mut node: Node<'_>) -> Node<'_> {
     node
 }
 
-/// Whether a node is what an assignment sets.
 fn is_assigned(above: Node<'_>, left: Node<'_>) -> bool {
     above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(left)
 }
@@ -240,7 +238,6 @@ pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]
     })
 }
 
-/// Whether an argument is that of isset() or empty().
 fn is_isset(source: &Source, argument: Node<'_>) -> bool {
     if argument.kind() != "argument" {
         return false;

@@ -10,7 +10,6 @@ use super::value::{Entry, Item, Items, Place, TOO_LARGE, Trouble, Value, Valued}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constant {
-    /// Its possible values: several if it depends on something unknown.
     pub(crate) alternatives: Vec<Valued>,
     /// Whether it may be undefined as well.
     pub(crate) undefined: bool,
@@ -43,7 +42,6 @@ impl Constant {
     }
 }
 
-/// What is known at some point of a program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) constants: Map<Constant>,
@@ -210,7 +208,6 @@ impl State {
     }
 }
 
-/// Which element of an array is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// `[key]`
@@ -341,7 +338,6 @@ impl<V: Clone> Map<V> {
         }
     }
 
-    /// Changes the value of a key that is there.
     pub(crate) fn update(&mut self, key: &[u8], change: impl FnOnce(&mut V)) {
         if self.contains_key(key) {
             self.change(key, |found| {

@@ -113,7 +113,6 @@ impl Run<'_> {
         if source.of(*variable).strip_prefix(b"$") == Some(object.as_bytes()) { Some(object) } else { None }
     }
 
-    /// The name in `$object->name`.
     pub(super) fn property(&self, source: &Source, node: Node<'_>) -> Option<Vec<u8>> {
         let object = self.setup.object?;
         if node.kind() != "member_access_expression" {
@@ -129,7 +128,6 @@ impl Run<'_> {
         self.setup.class.is_some_and(|class| name == Some(class.as_bytes()))
     }
 
-    /// The properties of the setup's class with their values.
     fn properties(&mut self, source: &Source, node: Node<'_>) {
         let declarations = node.child_by_field_name("body").map(children).unwrap_or_default();
         let mut items = Items::default();
@@ -305,7 +303,6 @@ impl Run<'_> {
     }
 }
 
-/// Position of a whole expression or statement.
 pub(super) fn place(source: &Source, node: Node<'_>) -> Place {
     let comment = super::source::walk(node).any(|inner| inner.kind() == "comment");
     Place {

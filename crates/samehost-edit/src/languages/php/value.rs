@@ -7,7 +7,6 @@ use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Something that is unknown, or not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) file: PathBuf,
@@ -26,9 +25,7 @@ impl Trouble {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quoting {
-    /// `'…'`
     Single,
-    /// `"…"`
     Double,
     /// `<<<NAME`, of one line.
     Heredoc,
@@ -45,7 +42,6 @@ pub(crate) struct Place {
     /// Range of the value: the content of a literal, or the whole expression.
     pub(crate) range: Range<usize>,
     pub(crate) quoting: Quoting,
-    /// Whether the range contains a comment.
     pub(crate) comment: bool,
 }
 
@@ -71,7 +67,6 @@ impl Value {
         }
     }
 
-    /// Its truth value, if known.
     pub(crate) fn truth(&self) -> Option<bool> {
         Some(match self {
             Value::Text(text) => !text.is_empty() && text != b"0",
@@ -104,7 +99,6 @@ impl Valued {
     }
 }
 
-/// What stands for an element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// `'key' => value` in an array literal.
@@ -161,7 +155,6 @@ const LONG: usize = 64;
 /// Up to here keys are compared one by one.
 const FEW: usize = 8;
 
-/// The elements of an array in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Items {
     items: Rc<Inner>,
@@ -170,7 +163,6 @@ pub(crate) struct Items {
 #[derive(Clone, Debug, Default)]
 struct Inner {
     list: Vec<Item>,
-    /// Where a key stands, if there are more than a few.
     places: HashMap<Vec<u8>, usize>,
     /// The number of the next element without a key.
     next: i64,
@@ -207,7 +199,6 @@ impl FromIterator<Item> for Items {
 }
 
 impl Items {
-    /// Where an element stands.
     pub(super) fn position(&self, key: &[u8]) -> Option<usize> {
         if self.items.places.is_empty() {
             return self.items.list.iter().position(|item| item.key == key);
@@ -229,7 +220,6 @@ impl Items {
         if Rc::strong_count(&self.items) > 1 { self.items.own } else { 0 }
     }
 
-    /// How many values there are, each counted wherever it is seen.
     pub(super) fn extent(&self) -> usize {
         self.items.size
     }
