@@ -52,6 +52,9 @@ pub trait Editor: Sync {
     /// Where else the site or pool of this listener listens, in a configuration that has several of them. Another site's
     /// address is none of these, though the same process has it open.
     ///
+    /// One process may serve several sites, so that it has a socket open says nothing about whose it is: only the
+    /// configuration says which socket belongs to a port, and nobody guesses (docs/decisions/0129).
+    ///
     /// # Errors
     /// As [`Editor::read`].
     fn same_site(&self, _file: &Path, _files: &dyn Files, _setting: &Setting) -> Result<Vec<Endpoint>> {
@@ -106,7 +109,10 @@ pub trait Editor: Sync {
 
 // A program's own check of a configuration: what to run, and what it would read. Nothing is run here.
 
-/// A program that can check its own configuration. What is known of it stands in the folder of its format.
+/// A program that can check its own configuration.
+/// Its names, how it says that it could not look, and what its check needs of the running service are values beside the
+/// editor of its format. Before they were six matches over an enum in `samehost-switch`, far from what they are about.
+/// Whether a usual file is there is asked by the caller, since an editor looks at no disk.
 #[derive(Debug)]
 pub struct Program {
     /// Its name where none of its names is installed: `nginx`.

@@ -81,6 +81,9 @@ impl Files for Overlay<'_> {
 }
 
 /// Maximum number of files in one configuration, each counted as often as it is included.
+/// Whoever may write to one included file could otherwise keep a reader that runs as root busy for ever: two files that
+/// include each other, or a pattern that matches the file that has it. What is behind [`Files`] bounds the length and
+/// the type of each file; how often it is read only the editor knows (docs/decisions/0076).
 pub(crate) const MOST_FILES: usize = 4096;
 
 /// Limits the number of files that can be read, so that files that include each other come to an end.

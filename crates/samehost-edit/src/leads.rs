@@ -49,7 +49,9 @@ const LONGEST_LINE: usize = 8192;
 /// How many lines a host and its port may be apart.
 const NEAR: u32 = 12;
 /// Words in the names of values that say where a program itself is found or listens, or who may call it. They lead to no
-/// server that the program would connect to.
+/// server that the program would connect to, though something listens at their address: the program itself. That
+/// a name decides, and not the address, is why a key of another kind that has such a word is passed over
+/// (docs/decisions/0131).
 const OWN: &[&str] = &[
     "listen", "bind", "app_url", "site_url", "siteurl", "site_name", "base_url", "home_url", "wp_home",
     "asset", "callback", "redirect", "origin", "cors", "allow", "deny", "trust", "domain", "public",

@@ -52,8 +52,11 @@ impl Refusal {
     }
 }
 
-/// Why a value cannot be read or written, in words for people: a [`Refusal`] whose file and line only the caller knows.
-/// It never contains a password.
+/// Why a value cannot be read or written, in words for people: what a [`Refusal`] says, where only the caller knows the
+/// file, the line and what to write by hand. It never contains a password.
+///
+/// Most functions that take a value apart do not know which key it stands behind. So the words are put behind its name
+/// (`DB_HOST: it is not a host's name`), and have the value as their subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(String);
 

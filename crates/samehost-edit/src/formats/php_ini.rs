@@ -231,6 +231,9 @@ impl Handler {
     }
 
     /// The servers of a path, each understood or with the reason why not.
+    /// memcached and memcache spread sessions by the servers' addresses: with another address for one of several most
+    /// sessions would be looked for elsewhere, and so none of them is edited. phpredis goes by the servers' weights, which an
+    /// edit keeps, so that each of its servers can move.
     pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, Reason>> {
         if self == Handler::Memcached && (path.starts_with("--") || path.starts_with("PERSISTENT=")) {
             return vec![Err("it is not a list of servers".into())];

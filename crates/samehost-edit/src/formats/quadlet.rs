@@ -554,6 +554,9 @@ impl Container {
     }
 
     /// Why the directory of a socket of this machine cannot be mounted at the same path; `None` if it can.
+    /// The directory, never the socket's file: a server makes another file each time that it starts, and a mounted file
+    /// stays the old one. It gets no `:z`, which would relabel the server's own directory and may close it to the
+    /// server (docs/decisions/0105).
     fn cannot_mount(&self, socket: &Path) -> Option<String> {
         if self.mounts().iter().any(|mount| mount.here == socket) {
             return Some(

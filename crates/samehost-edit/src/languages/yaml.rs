@@ -36,6 +36,8 @@ pub(crate) enum Kind {
 const FEW: usize = 8;
 
 /// The keys and values of a map in order, and where each key stands.
+/// Editors ask for as many names as a file has, so that a look at every key for each of them grows with the square of the
+/// lines (`tests/steps` counts). Only a map of more than a few keys has an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pairs {
     list: Vec<(Node, Node)>,

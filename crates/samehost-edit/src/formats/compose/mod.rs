@@ -294,6 +294,9 @@ impl<'a> Project<'a> {
     }
 }
 
+/// What to write by hand, for each connection and not only for one that is refused: of two containers that reach each
+/// other no login can be tried from outside, so that `switch` says what to write and leaves the file alone
+/// (docs/switch.md, "What it edits").
 fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> String {
     format!(
         "add the volume {name}-socket: below volumes: at the top of the file, mount it in both services (- {name}-socket:{directory} in volumes: of {name} and of {client}), and name {socket} in {client}'s variable; `samehost how {protocol} --client LIBRARY --compose` prints the whole file in the library's words",

@@ -231,6 +231,8 @@ pub(super) fn may_be_local(text: &str) -> bool {
 }
 
 /// The refusal of a host variable that carries more than a host; what reads it takes it apart in a way of its own.
+/// With a variable for the socket beside it the edit would look done, and what the program makes of the two is not known.
+/// So the refusal says which lines to write first.
 pub(super) fn carries_more(group: &Group, entry: &Entry) -> Option<Refusal> {
     let (host, rest) = entry.text.split_at_checked(host_of(&entry.text).len())?;
     let port = group.port.unwrap_or("the port");

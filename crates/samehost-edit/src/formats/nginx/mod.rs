@@ -155,7 +155,8 @@ fn has_blocks(text: &[u8]) -> bool {
 }
 
 /// Adds the new address as a second `server` of the upstream with `max_fails=0`: nginx falls back to the other one, and
-/// keeps retrying this one.
+/// keeps retrying this one. So a server that has one address only (uvicorn, say) moves without a gap: nginx names both
+/// while it moves, and asks whichever of the two answers. The present line's own `max_fails` is not repeated.
 fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
     let directive = &analysis.tree.nodes[node];
     let source = analysis.tree.source(node);

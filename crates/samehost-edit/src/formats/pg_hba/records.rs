@@ -197,7 +197,10 @@ enum For {
     Any,
 }
 
-/// Which record decides first about a login, without a look at all records for each.
+/// Which record decides first about a login.
+/// Each record asks what decides about its own login, so a look at all of them for each would grow with the square of
+/// the lines. They are noted by what their words are for; only a record with more pairs than [`MOST_PAIRS`] is looked at
+/// as it is.
 #[derive(Debug, Default)]
 pub(super) struct Deciding {
     first: HashMap<(For, For), usize>,

@@ -197,6 +197,8 @@ pub fn handed_on(
 }
 
 /// Whether a pool gives PHP the environment in which its master was started (`clear_env = no`).
+/// A variable of that environment goes before the application's file, and so do `env[…]` and `php_value[…]` of the pool
+/// ([`handed`]): an edit of the file alone would then change nothing, though a login at the new place works.
 #[must_use]
 pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
     let Ok(pools) = Pools::read(file, files) else { return false };

@@ -44,6 +44,9 @@ impl Assignment {
 }
 
 /// A unit: its file and its drop-ins, in order of precedence.
+/// The vendor's file is the package manager's, and a change in it is lost with the next update; the administrator's may be
+/// managed from elsewhere. A drop-in adds to both, is removed as a whole, and is read after all whose names
+/// sort before it: one that sorts behind it, and says the same, is refused.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) root: PathBuf,

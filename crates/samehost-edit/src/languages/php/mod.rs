@@ -192,6 +192,8 @@ impl Run<'_> {
 
 /// Steps that any file may cause, and further ones for each byte. A step is an expression, or an entry that is compared or
 /// copied. The files of the corpus cause up to 3 for each byte.
+/// Without a limit a `wp-config.php` of 1.6 kB took 5 GB, and 2,000 ordinary lines took 29 s. A limit that does not
+/// grow with the length would refuse long files that are harmless; what passes this one is not understood.
 const WORK: u64 = 1_000_000;
 const WORK_PER_BYTE: u64 = 64;
 
