@@ -84,14 +84,23 @@ impl Group {
         if self.form == Form::HostWithPath {
             return Ok(Some((combined(entry)?, entry)));
         }
-        let usual = usual_port(self.protocol);
-        let port = match self.port.and_then(|name| lines.last(name)) {
-            Some(port) if port.text.is_empty() => {
-                return Err(Refusal::at(port.line, format!("{} is empty", port.name)));
-            }
-            Some(port) => port.text.parse::<i32>().map_err(|_| unusual(port))?,
-            None => i32::from(usual),
+        let port = self.number(lines)?;
+        Ok(Some((self.by_host(entry, port)?, entry)))
+    }
+
+    /// The number in the variable of the port, else the usual port.
+    fn number(&self, lines: &Lines) -> Result<i32> {
+        let Some(port) = self.port.and_then(|name| lines.last(name)) else {
+            return Ok(i32::from(usual_port(self.protocol)));
         };
+        if port.text.is_empty() {
+            return Err(Refusal::at(port.line, format!("{} is empty", port.name)));
+        }
+        port.text.parse().map_err(|_| unusual(port))
+    }
+
+    /// Where the host in `entry` leads with this port.
+    fn by_host(&self, entry: &Entry, port: i32) -> Result<Endpoint> {
         let host = &entry.text;
         if host.is_empty() {
             return Err(Refusal::at(
@@ -124,10 +133,7 @@ impl Group {
             Form::HostIsPath if host.starts_with('/') => path,
             _ => number.and_then(|port| tcp(host, port)),
         };
-        match endpoint {
-            Some(endpoint) => Ok(Some((endpoint, entry))),
-            None => Err(unusual(entry)),
-        }
+        endpoint.ok_or_else(|| unusual(entry))
     }
 
     /// The variables with the values that lead to an endpoint; an empty value takes a variable back.

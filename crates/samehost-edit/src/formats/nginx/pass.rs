@@ -139,17 +139,7 @@ impl Pass {
         if let Some(reason) = self.datagrams(tree, node) {
             return refused(reason, "leave it: a socket has no datagrams here".into());
         }
-        let conditional =
-            tree.around(node).find(|block| matches!(tree.nodes[*block].name(), b"if" | b"limit_except"));
-        if let Some(block) = conditional {
-            let reason = format!("it only holds under a condition: `{}`", tree.text(block));
-            return refused(reason, self.example(parts.uri));
-        }
-        if !word.is_plain() {
-            return refused("the address has escapes in it".into(), self.example(parts.uri));
-        }
-        if !parts.uri.is_empty() && !parts.uri.starts_with('/') {
-            let reason = format!("`{}` is not a URI that begins with a slash", parts.uri);
+        if let Some(reason) = self.fixed(tree, node, &parts) {
             return refused(reason, self.example(parts.uri));
         }
         match super::parse(self.address(&parts).as_bytes()) {
@@ -164,6 +154,22 @@ impl Pass {
             Ok(address) => Ok(Target::Address(address.endpoint(UPSTREAM_PORT))),
             Err(reason) => refused(reason.into(), self.example(parts.uri)),
         }
+    }
+
+    /// Why an address stays as it is for the way it is written; `None` if it can be replaced.
+    fn fixed(&self, tree: &Tree, node: usize, parts: &Parts<'_>) -> Option<String> {
+        for block in tree.around(node) {
+            if matches!(tree.nodes[block].name(), b"if" | b"limit_except") {
+                return Some(format!("it only holds under a condition: `{}`", tree.text(block)));
+            }
+        }
+        if !tree.nodes[node].arguments()[0].is_plain() {
+            return Some("the address has escapes in it".into());
+        }
+        if !parts.uri.is_empty() && !parts.uri.starts_with('/') {
+            return Some(format!("`{}` is not a URI that begins with a slash", parts.uri));
+        }
+        None
     }
 
     /// The address itself, without the colon between a path and a URI.

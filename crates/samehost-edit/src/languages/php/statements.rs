@@ -33,6 +33,13 @@ impl Run<'_> {
         }
     }
 
+    /// Keeps what the file itself returns, and not what an included one does.
+    fn returned(&mut self, valued: Valued) {
+        if self.returns.len() == 1 {
+            self.state.variables.insert(RETURNED, valued);
+        }
+    }
+
     /// Returns from the present function or file.
     fn leave(&mut self) {
         let over = State::over();
@@ -56,11 +63,9 @@ impl Run<'_> {
             }
             "const_declaration" => self.constants(source, node),
             "return_statement" => {
-                let valued = children(node).first().map(|value| self.evaluate(source, *value));
-                if self.returns.len() == 1
-                    && let Some(valued) = valued
-                {
-                    self.state.variables.insert(RETURNED, valued);
+                if let Some(value) = children(node).first() {
+                    let valued = self.evaluate(source, *value);
+                    self.returned(valued);
                 }
                 self.leave();
             }
