@@ -133,7 +133,7 @@ fn name_for_below(code: &str) -> Option<String> {
         (key, "" | "[" | "|" | ">") => key,
         _ => return None,
     };
-    (!name.is_empty() && has_only(name, "_.-")).then(|| name.to_owned())
+    if name.is_empty() || !has_only(name, "_.-") { None } else { Some(name.to_owned()) }
 }
 
 fn has_no_port(endpoint: &Endpoint) -> bool {
@@ -314,7 +314,7 @@ fn tcp(host: &str, port: u16) -> Endpoint {
 fn host(text: &str) -> Option<String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let is_address = bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
-    (is_address || bare.eq_ignore_ascii_case("localhost")).then(|| bare.to_owned())
+    if is_address || bare.eq_ignore_ascii_case("localhost") { Some(bare.to_owned()) } else { None }
 }
 
 /// `HOST:PORT`, also with more behind it (`127.0.0.1:6379:0`).

@@ -104,7 +104,7 @@ fn setting(connection: &Connection) -> Setting {
         ..Setting::connects(
             connection.name.clone(),
             connection.protocol,
-            connection.spelled.clone(),
+            connection.written.clone(),
             connection.endpoint.clone(),
         )
         .at(&place.file, place.line)
@@ -182,7 +182,7 @@ struct Connection {
     keys: String,
     protocol: Protocol,
     endpoint: Endpoint,
-    spelled: String,
+    written: String,
     port: u16,
     items: Vec<Item>,
 }
@@ -341,10 +341,10 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
     let has_socket = protocol == Protocol::Mysql
         && items.iter().any(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = if has_socket { Some(text(items, "unix_socket").unwrap_or_default()) } else { None };
-    let spelled = socket.clone().or_else(|| host.clone()).unwrap_or_default();
+    let written = socket.clone().or_else(|| host.clone()).unwrap_or_default();
     let endpoint =
         endpoint(protocol, socket, host.as_deref(), port).map_err(|why| wrong(&why.to_string()))?;
-    Ok(Some(Connection { name, keys, protocol, endpoint, spelled, port, items: items.to_vec() }))
+    Ok(Some(Connection { name, keys, protocol, endpoint, written, port, items: items.to_vec() }))
 }
 
 /// Whether a character would end the value in a DSN, or its name.

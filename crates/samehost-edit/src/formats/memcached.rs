@@ -69,13 +69,13 @@ fn reading(file: &Path, options: &Options) -> Reading {
     let Some(endpoint) = options.endpoint() else { return Reading::default() };
     let socket = options.last('s');
     let at = socket.or_else(|| options.last('p')).or_else(|| options.last('l'));
-    let (spelled, line) = match at {
+    let (written, line) = match at {
         Some(at) => (at.value.clone(), at.line.number),
         None => (endpoint.to_string(), 1),
     };
     let name = if socket.is_some() { "-s" } else { "-l and -p" };
     let backlog = options.last('b').and_then(|given| given.value.parse().ok());
-    let setting = Setting::listens(name, Protocol::Memcached, spelled, endpoint).at(file, line);
+    let setting = Setting::listens(name, Protocol::Memcached, written, endpoint).at(file, line);
     Reading { settings: vec![Setting { backlog, ..setting }], refused: Vec::new() }
 }
 

@@ -540,7 +540,7 @@ impl Container {
         let mount = fitting.max_by_key(|mount| mount.here.components().count())?;
         let found = mount.there.join(path.strip_prefix(mount.here).ok()?);
         // Another volume may lie over it.
-        (self.outside(&found).as_deref() == Some(path)).then_some(found)
+        if self.outside(&found).as_deref() == Some(path) { Some(found) } else { None }
     }
 
     /// The path on this machine of what the container calls so.

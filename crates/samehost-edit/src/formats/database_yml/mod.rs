@@ -204,7 +204,7 @@ impl<'a> Yml<'a> {
         environment: &Environment<'_>,
         protocol: Protocol,
         endpoint: Endpoint,
-        spelled: String,
+        written: String,
         line: u32,
     ) -> Setting {
         let map = environment.map;
@@ -221,7 +221,7 @@ impl<'a> Yml<'a> {
             user: self.plain(map, "username"),
             password: self.plain(map, "password").map(Secret::new),
             database: self.plain(map, "database"),
-            ..Setting::connects(environment.name.clone(), protocol, spelled, endpoint).at(self.file, line)
+            ..Setting::connects(environment.name.clone(), protocol, written, endpoint).at(self.file, line)
         }
     }
 
@@ -281,9 +281,9 @@ impl<'a> Yml<'a> {
         let port = self.port(environment, Protocol::Mysql)?;
         let local = host.is_none_or(|(text, _)| text == "localhost");
         let by_socket = socket.filter(|_| local || adapter == Adapter::Trilogy);
-        let (endpoint, spelled, line) = match (by_socket, host) {
+        let (endpoint, written, line) = match (by_socket, host) {
             (Some((path, _)), _) => {
-                let endpoint = is_plain_path(path).then(|| Endpoint::Unix(path.into()));
+                let endpoint = if is_plain_path(path) { Some(Endpoint::Unix(path.into())) } else { None };
                 (endpoint, format!("socket: {path}"), own_line(map, socket))
             }
             (None, Some((text, _))) if !local || adapter == Adapter::Trilogy => {
@@ -299,7 +299,7 @@ impl<'a> Yml<'a> {
             let by_hand = "host: localhost and socket: /run/mysqld/mysqld.sock";
             self.wrong(environment, line, "its host or socket is unusual", by_hand)
         })?;
-        Ok(self.connection(environment, Protocol::Mysql, endpoint, spelled, line))
+        Ok(self.connection(environment, Protocol::Mysql, endpoint, written, line))
     }
 
     /// A text of the login: `None` also where it is not understood, as no edit depends on it.

@@ -224,7 +224,7 @@ impl<'a> Settings<'a> {
                 _ => return self.code(&format!("{name} HOST"), host),
             },
         };
-        let (endpoint, spelled, at, how) = match socket {
+        let (endpoint, written, at, how) = match socket {
             Some(option) => {
                 let Value::Text(path, range) = self.source.value(option) else {
                     return self.code(&format!("{name} unix_socket"), option);
@@ -233,8 +233,8 @@ impl<'a> Settings<'a> {
                     let reason = "it has a HOST and a unix_socket, or an unusual path";
                     return Err(database_refused(&name, option, reason));
                 }
-                let spelled = format!("unix_socket: {path}");
-                (Endpoint::Unix(path.into()), spelled, option, How::Option(range))
+                let written = format!("unix_socket: {path}");
+                (Endpoint::Unix(path.into()), written, option, How::Option(range))
             }
             None => {
                 let at = value_of(&pairs, "HOST").unwrap_or(node);
@@ -249,7 +249,7 @@ impl<'a> Settings<'a> {
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
-            ..self.setting(&name, protocol, endpoint, spelled, at)
+            ..self.setting(&name, protocol, endpoint, written, at)
         };
         Ok(Some(Found { setting, how }))
     }
@@ -300,10 +300,10 @@ impl<'a> Settings<'a> {
         name: &str,
         protocol: Protocol,
         endpoint: Endpoint,
-        spelled: String,
+        written: String,
         at: Node<'_>,
     ) -> Setting {
-        Setting::connects(name, protocol, spelled, endpoint).at(self.file, line(at))
+        Setting::connects(name, protocol, written, endpoint).at(self.file, line(at))
     }
 
     fn text_of(&self, pairs: &[(String, Node<'_>)], key: &str) -> Option<String> {
@@ -515,11 +515,11 @@ impl Settings<'_> {
         };
         let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };
         match spelling.read(&parsed) {
-            Ok(said) => {
-                let mut setting = self.setting(name, Protocol::Redis, said.endpoint, parsed.shown(), at);
+            Ok(target) => {
+                let mut setting = self.setting(name, Protocol::Redis, target.endpoint, parsed.shown(), at);
                 setting.user = parsed.user();
                 setting.password = parsed.password();
-                setting.database = said.database;
+                setting.database = target.database;
                 Ok(Some(Found { setting, how: How::Url(spelling, text.to_owned(), range) }))
             }
             Err(why) => refused(&why.to_string()),

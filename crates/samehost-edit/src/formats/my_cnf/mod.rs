@@ -192,8 +192,10 @@ fn truth(value: &str) -> Option<bool> {
 }
 
 fn skips_networking(options: &Options) -> bool {
-    let entry = options.last(SERVER, "skip-networking");
-    entry.is_some_and(|entry| entry.value.as_deref().is_none_or(|value| truth(value) == Some(true)))
+    match options.last(SERVER, "skip-networking") {
+        None => false,
+        Some(entry) => entry.value.as_deref().is_none_or(|value| truth(value) == Some(true)),
+    }
 }
 
 fn hosts(options: &Options) -> Vec<String> {
@@ -239,14 +241,14 @@ fn listener(options: &Options, block: &Block, name: &str, endpoint: Endpoint, at
         Some(at) => (&at.file, at.line.number),
         None => (&block.file, block.line.number),
     };
-    let spelled = at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string());
+    let written = at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string());
     let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
-    Setting { backlog, ..Setting::listens(name, Protocol::Mysql, spelled, endpoint).at(file, line) }
+    Setting { backlog, ..Setting::listens(name, Protocol::Mysql, written, endpoint).at(file, line) }
 }
 
 fn unix(entry: &Entry) -> Option<Endpoint> {
     let endpoint = format!("unix:{}", entry.value.as_deref()?).parse().ok()?;
-    matches!(endpoint, Endpoint::Unix(_)).then_some(endpoint)
+    if matches!(endpoint, Endpoint::Unix(_)) { Some(endpoint) } else { None }
 }
 
 /// The password of a group; everybody uses the abbreviation `pass`.

@@ -137,7 +137,7 @@ impl Listener<'_> {
         word.range.end + usize::from(is_quoted)
     }
 
-    fn in_place(&self, spelled: &str) -> Result<Vec<Edit>> {
+    fn in_place(&self, written: &str) -> Result<Vec<Edit>> {
         let words = self.analysis.tree.nodes[self.node].arguments();
         let tcp_only = words[1..].iter().find(|word| {
             let name = word.value.split(|byte| *byte == b'=').next().unwrap_or_default();
@@ -148,10 +148,10 @@ impl Listener<'_> {
         {
             let word = String::from_utf8_lossy(&word.value).into_owned();
             let reason = format!("`{word}` only means something at TCP");
-            return Err(self.refuse(reason, &format!("`listen {spelled};` without it")));
+            return Err(self.refuse(reason, &format!("`listen {written};` without it")));
         }
         let address = words[0].range.clone();
-        let mut edits = vec![Edit::new(&self.found.setting.file, address.clone(), spelled)];
+        let mut edits = vec![Edit::new(&self.found.setting.file, address.clone(), written)];
         let has_backlog = words.iter().any(|word| word.value.starts_with(b"backlog="));
         let backlog = if has_backlog { self.goal.backlog } else { None };
         if let Some(backlog) = backlog.or_else(|| self.wanted_backlog()) {

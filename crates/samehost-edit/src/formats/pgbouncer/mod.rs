@@ -365,7 +365,7 @@ fn parse(text: &str) -> Vec<User> {
             let Some((name, after)) = quoted_word(rest) else { break };
             let Some((password, _)) = quoted_word(after.trim_start_matches([' ', '\t'])) else { break };
             let is_text = !password.is_empty() && !is_hash(&password);
-            users.push(User { name, password: is_text.then_some(password) });
+            users.push(User { name, password: if is_text { Some(password) } else { None } });
         }
         let Some((_, below)) = rest.split_once('\n') else { break };
         rest = below.trim_ascii_start();
@@ -521,7 +521,7 @@ impl Reader<'_> {
 fn key(line: &str) -> Option<&str> {
     let length =
         line.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"_.-*".contains(byte)).count();
-    (length > 0).then(|| &line[..length])
+    if length > 0 { Some(&line[..length]) } else { None }
 }
 
 #[cfg(test)]

@@ -193,13 +193,13 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
 }
 
 /// A listener, and the line that says so; without one it is the server's default.
-fn setting(file: &Path, name: &str, endpoint: Endpoint, spelled: &[u8], at: Option<&Directive>) -> Setting {
+fn setting(file: &Path, name: &str, endpoint: Endpoint, written: &[u8], at: Option<&Directive>) -> Setting {
     let (file, line) = match at {
         Some(at) => (at.file.as_path(), at.number()),
         None => (file, 1),
     };
-    let spelled = String::from_utf8_lossy(spelled).into_owned();
-    Setting::listens(name, Protocol::Redis, spelled, endpoint).at(file, line)
+    let written = String::from_utf8_lossy(written).into_owned();
+    Setting::listens(name, Protocol::Redis, written, endpoint).at(file, line)
 }
 
 /// A port as the server parses it: digits without a leading zero.

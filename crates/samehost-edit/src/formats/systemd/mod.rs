@@ -303,9 +303,8 @@ impl<'a> Socket<'a> {
         if assignment.key != "ListenStream" {
             return Err(here.refusal("it is not a stream", by_hand));
         }
-        if unit
-            .last("Socket", "Accept")
-            .is_some_and(|one| !matches!(one.value.as_str(), "no" | "false" | "off" | "0"))
+        if let Some(accept) = unit.last("Socket", "Accept")
+            && !matches!(accept.value.as_str(), "no" | "false" | "off" | "0")
         {
             return Err(here.refusal("it starts a service for each connection", by_hand));
         }
@@ -359,12 +358,12 @@ impl<'a> Socket<'a> {
         }
         wanted.extend(goal.backlog.map(|backlog| ("Backlog", backlog.to_string())));
         for (key, value) in wanted {
-            let present = self.unit.last("Socket", key);
-            if present.is_some_and(|one| self.unit.is_later(&one.file) && one.value != value) {
-                return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}").into()));
-            }
-            if present.is_none_or(|one| one.value != value) {
-                new.push(format!("{key}={value}"));
+            match self.unit.last("Socket", key) {
+                Some(present) if present.value == value => {}
+                Some(present) if self.unit.is_later(&present.file) => {
+                    return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}").into()));
+                }
+                _ => new.push(format!("{key}={value}")),
             }
         }
         if !new.is_empty() {
