@@ -68,7 +68,12 @@ struct Value<'a> {
     text: &'a str,
 }
 
-/// The values of a text that may lead to a server, in the order of the text.
+/// The values of a text that may lead to a server, in the order of the text; none twice for the same line.
+///
+/// Comments are left out, and so are values whose key says where the program itself is, directives of web servers that
+/// connect to nobody, and lines of more than 8 KiB. A host without a port gets the nearest port whose key begins
+/// alike, else the usual ones of what its key names; without any it is left out. No name is looked up. Of a long
+/// text the first 2,000 are returned.
 #[must_use]
 pub fn leads(text: &str) -> Vec<Lead> {
     let mut found: Vec<Lead> = Vec::new();

@@ -114,9 +114,11 @@ struct Pod<'a> {
     name: String,
     labels: Option<&'a Node>,
     containers: Vec<Container<'a>>,
-    /// The containers with a server that could be meant, and how many have one; how many containers have a name.
+    /// The containers with a server that a client could mean, as indexes.
     servers: Vec<(usize, Served)>,
+    /// How many containers with a server have a name.
     server_names: HashMap<&'a str, usize>,
+    /// How many containers have a server.
     server_count: usize,
 }
 
@@ -206,7 +208,7 @@ impl<'a> Manifests<'a> {
     fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
         let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
-        // Those with the rarest of the labels.
+        // Only the pods with the rarest of the labels are looked at.
         let few = selector.iter().map(|pair| pods.with(pair)).min_by_key(|few| few.len())?;
         for place in few {
             let pod = &pods.all[*place];

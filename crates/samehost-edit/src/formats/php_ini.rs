@@ -85,7 +85,8 @@ impl Editor for PhpIni {
 }
 
 /// The value of a setting in php.ini and what is read after it, with the file and the line; `None` where nothing sets it,
-/// or it is not understood.
+/// or it is not understood. `main` is php.ini itself: the `*.ini` of the directories beside it are read too, and the
+/// last line counts. What a pool, a `.user.ini` or the application sets is not in these files.
 #[must_use]
 pub fn directive(main: &Path, files: &dyn Files, key: &str) -> Option<(String, PathBuf, u32)> {
     let ini = Ini::read(main, files).ok()?;

@@ -240,7 +240,7 @@ impl<'a> Workers<'a> {
         let Kind { host, is_own, is_socket } = self.kind_of(one);
         let is_shared = !is_own && self.shared.iter().any(|shared| shared.is_for(one, self.tree));
         let kinds = self.urls.get(&url_of(one))?;
-        // Those of the main server are everybody's; it sees those of every host.
+        // Workers of the main server are shared by all hosts, and it shares those of each host.
         let hosts = match host {
             Some(_) => BTreeSet::from([None, host]),
             None => kinds.keys().map(|kind| kind.host).collect(),

@@ -66,7 +66,7 @@ impl Editor for DatabaseYml {
     }
 }
 
-/// Libraries that accept a socket beside a host, with the one that wins.
+/// The library of an environment, by what it makes of a socket beside a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Adapter {
     /// A host other than localhost wins over a socket.

@@ -21,7 +21,7 @@ pub(super) struct Server<'a> {
     line: &'a Line,
     proxy: &'a str,
     address: &'a Word,
-    /// Those of `default-server` first.
+    /// The options of the `default-server` lines come first: the last of a name counts.
     options: Vec<Opt<'a>>,
 }
 

@@ -222,7 +222,7 @@ impl Moved<'_> {
         }
     }
 
-    /// The line to add to those of a level; `None` if the new clients are trusted already, or the old ones were not.
+    /// The `set_real_ip_from` to add at a level; `None` if the new clients are trusted already, or the old ones were not.
     fn line(&self, nodes: &[usize]) -> Result<Option<String>> {
         let trusted = trusted(self.tree, nodes);
         let trusts_sockets = trusted.iter().any(|text| is_socket(text));
