@@ -11,21 +11,15 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Protocol;
 
-/// The library by which a program connects to a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Library {
-    /// It is not known.
     #[default]
     Unknown,
     /// PostgreSQL's own: psycopg, Ruby's pg, PHP's PDO, DBD::Pg.
     Libpq,
-    /// `pg` of Node.
     NodePostgres,
-    /// `postgres` of Node.
     PostgresJs,
-    /// asyncpg of Python.
     Asyncpg,
-    /// Prisma's engine.
     Prisma,
     /// PHP's own client of MySQL.
     Mysqlnd,
@@ -57,7 +51,6 @@ impl Word {
 /// PostgreSQL answers `N` whoever asks, and the library decides who goes on then (docs/decisions/0132).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverSocket {
-    /// It connects all the same.
     Connects,
     /// It fails, and prints this.
     Fails(&'static str),
@@ -157,7 +150,6 @@ impl Library {
         !matches!(self, Library::PostgresJs | Library::Prisma | Library::Mysqlnd | Library::PgBouncer)
     }
 
-    /// What it prints where a password is asked for and it has none.
     #[must_use]
     pub fn without_password(self) -> &'static str {
         match self {
@@ -166,7 +158,6 @@ impl Library {
         }
     }
 
-    /// By what PHP connects.
     #[must_use]
     pub(crate) fn of_php(protocol: Protocol) -> Self {
         match protocol {
@@ -176,7 +167,6 @@ impl Library {
         }
     }
 
-    /// Its name for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use samehost_model::Endpoint;
 
 use crate::files::{Edit, Files};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// An editor of one format.
 pub trait Editor: Sync {
     /// Name in JSON, in the corpus and on the command line: `wp-config`.
     fn name(&self) -> &'static str;
@@ -52,6 +51,9 @@ pub trait Editor: Sync {
 
     /// Where else the site or pool of this listener listens, in a configuration that has several of them. Another site's
     /// address is none of these, though the same process has it open.
+    ///
+    /// One process may serve several sites, so that it has a socket open says nothing about whose it is: only the
+    /// configuration says which socket belongs to a port, and nobody guesses (docs/decisions/0129).
     ///
     /// # Errors
     /// As [`Editor::read`].
@@ -107,7 +109,10 @@ pub trait Editor: Sync {
 
 // A program's own check of a configuration: what to run, and what it would read. Nothing is run here.
 
-/// A program that can check its own configuration. What is known of it stands in the folder of its format.
+/// A program that can check its own configuration.
+/// Its names, how it says that it could not look, and what its check needs of the running service are values beside the
+/// editor of its format. Before they were six matches over an enum in `samehost-switch`, far from what they are about.
+/// Whether a usual file is there is asked by the caller, since an editor looks at no disk.
 #[derive(Debug)]
 pub struct Program {
     /// Its name where none of its names is installed: `nginx`.
@@ -145,15 +150,13 @@ pub struct OfService {
     /// Whether relative names in the files begin in the folder, so that what is in it is read.
     pub reads_folder: bool,
     /// What of a command line, given without the program's name, the check needs as well; or why it would not see what the service sees.
-    pub arguments: fn(&[String]) -> Result<Arguments, String>,
+    pub arguments: fn(&[String]) -> Result<Arguments, Reason>,
 }
 
 /// Arguments of a running service that its check needs as well.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// To be repeated.
     pub options: Vec<String>,
-    /// The files that it names.
     pub files: Vec<PathBuf>,
     /// Where it names none: the first of these that there is.
     pub usual: Vec<PathBuf>,
@@ -161,14 +164,11 @@ pub struct Arguments {
     pub folder: Option<PathBuf>,
 }
 
-/// The check of an editor's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The program that makes it.
     pub program: &'static Program,
     /// Name of the installed program that is preferred: `php-fpm8.2`, where the configuration's path has that version.
     pub preferred: Option<String>,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// Everything that the program would read or load because of it; the file in question first.
     pub reads: Vec<PathBuf>,
@@ -178,7 +178,6 @@ pub struct Check {
     pub executes: Option<&'static str>,
 }
 
-/// PHP itself, which several formats are written in.
 static PHP: Program = Program {
     usual: "php",
     is_called: Program::has_one_name,
@@ -201,7 +200,6 @@ impl Check {
     }
 }
 
-/// The lines of a program's output that say anything.
 pub(crate) fn written_lines(output: &str) -> impl DoubleEndedIterator<Item = &str> {
     output.lines().map(str::trim).filter(|line| !line.is_empty())
 }
@@ -225,7 +223,7 @@ pub(crate) mod tests {
     /// A service's command line has these options, files and folder for its check.
     #[track_caller]
     pub(crate) fn assert_reads(
-        read: fn(&[String]) -> Result<Arguments, String>,
+        read: fn(&[String]) -> Result<Arguments, Reason>,
         line: &str,
         options: &str,
         files: &str,

@@ -32,7 +32,6 @@ pub trait Files {
         path.to_owned()
     }
 
-    /// Whether a path exists.
     fn exists(&self, path: &Path) -> bool {
         self.read(path).is_ok() || self.list(path).is_ok()
     }
@@ -45,7 +44,6 @@ pub struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    /// Lays changed files over others.
     #[must_use]
     pub fn new(below: &'a dyn Files, changed: BTreeMap<PathBuf, Vec<u8>>) -> Self {
         Overlay { below, changed }
@@ -54,7 +52,10 @@ impl<'a> Overlay<'a> {
 
 impl Files for Overlay<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.changed.get(path).map_or_else(|| self.below.read(path), |bytes| Ok(bytes.clone()))
+        match self.changed.get(path) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.below.read(path),
+        }
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
@@ -80,6 +81,9 @@ impl Files for Overlay<'_> {
 }
 
 /// Maximum number of files in one configuration, each counted as often as it is included.
+/// Whoever may write to one included file could otherwise keep a reader that runs as root busy for ever: two files that
+/// include each other, or a pattern that matches the file that has it. What is behind [`Files`] bounds the length and
+/// the type of each file; how often it is read only the editor knows (docs/decisions/0076).
 pub(crate) const MOST_FILES: usize = 4096;
 
 /// Limits the number of files that can be read, so that files that include each other come to an end.
@@ -96,10 +100,10 @@ impl<'a> Bounded<'a> {
 
 impl Files for Bounded<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let left = self.left.get().checked_sub(1).ok_or_else(|| {
+        let Some(left) = self.left.get().checked_sub(1) else {
             let text = format!("the files include each other more than {MOST_FILES} times");
-            io::Error::new(io::ErrorKind::QuotaExceeded, text)
-        })?;
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        };
         self.left.set(left);
         self.below.read(path)
     }
@@ -117,7 +121,6 @@ impl Files for Bounded<'_> {
     }
 }
 
-/// Remembers the files that are read.
 pub(crate) struct Remembered<'a> {
     below: &'a dyn Files,
     read: RefCell<Vec<PathBuf>>,
@@ -157,7 +160,6 @@ impl Files for Remembered<'_> {
     }
 }
 
-/// The disk as it is, for tests.
 #[cfg(test)]
 pub(crate) struct TestDisk;
 
@@ -175,12 +177,14 @@ impl Files for TestDisk {
     }
 }
 
-/// Whether a path is a pattern.
 pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
 /// Files that match a pattern, sorted as by glob(3); empty if nothing matches.
+/// Servers hand the patterns of their includes to glob(3), so its rules decide: `*`, `?`, `[…]` and a
+/// backslash count within one component, and a leading dot matches itself only. A pattern without any of them
+/// is returned as a path whether or not there is such a file; the server decides what a missing one means.
 ///
 /// # Errors
 /// When a directory is there and cannot be listed.
@@ -275,7 +279,6 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 enum Step {
     Star,
-    /// The byte matches this part of the pattern.
     One(usize),
     No,
 }
@@ -325,21 +328,17 @@ fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-// An edit: bytes that replace others in a file, as few as possible. Everything else in the file stays as it is.
-
-/// Bytes that replace others.
+/// Bytes that replace others in a file, as few as possible; everything else in the file stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Edit {
     /// The file; a missing one is created from the edits at 0..0.
     pub file: PathBuf,
     /// The replaced bytes of the current file; an empty range inserts.
     pub range: Range<usize>,
-    /// The bytes that come.
     pub with: Vec<u8>,
 }
 
 impl Edit {
-    /// An edit of a file.
     pub fn new(file: &Path, range: Range<usize>, with: impl Into<Vec<u8>>) -> Self {
         Edit { file: file.to_owned(), range, with: with.into() }
     }
@@ -349,10 +348,8 @@ impl Edit {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EditError {
-    /// Two of them change the same bytes.
     #[error("two edits of {0} are about the same bytes")]
     Overlap(PathBuf),
-    /// One is outside of the file.
     #[error("an edit of {0} is about bytes that it does not have")]
     Outside(PathBuf),
 }
@@ -372,9 +369,10 @@ pub fn apply(text: &[u8], edits: &[&Edit]) -> Result<Vec<u8>, EditError> {
         if edit.range.start < at {
             return Err(EditError::Overlap(edit.file.clone()));
         }
-        let kept = text.get(at..edit.range.start).filter(|_| edit.range.end <= text.len());
-        let kept = kept.filter(|_| edit.range.start <= edit.range.end);
-        out.extend_from_slice(kept.ok_or_else(|| EditError::Outside(edit.file.clone()))?);
+        if edit.range.start > edit.range.end || edit.range.end > text.len() {
+            return Err(EditError::Outside(edit.file.clone()));
+        }
+        out.extend_from_slice(&text[at..edit.range.start]);
         out.extend_from_slice(&edit.with);
         at = edit.range.end;
     }

@@ -23,7 +23,6 @@ pub struct Lead {
     pub name: String,
     /// Where it may lead, the surest first: a host without a port has the usual ports of what its key names.
     pub endpoints: Vec<Endpoint>,
-    /// How it is written.
     pub form: LeadForm,
 }
 
@@ -38,7 +37,6 @@ pub enum LeadForm {
     Dsn,
     /// A host; its port stands in another line, or is the usual one.
     Host,
-    /// The path of a socket.
     Path,
     /// The path of a socket's file that is mounted into a container.
     MountedPath,
@@ -51,7 +49,9 @@ const LONGEST_LINE: usize = 8192;
 /// How many lines a host and its port may be apart.
 const NEAR: u32 = 12;
 /// Words in the names of values that say where a program itself is found or listens, or who may call it. They lead to no
-/// server that the program would connect to.
+/// server that the program would connect to, though something listens at their address: the program itself. That
+/// a name decides, and not the address, is why a key of another kind that has such a word is passed over
+/// (docs/decisions/0131).
 const OWN: &[&str] = &[
     "listen", "bind", "app_url", "site_url", "siteurl", "site_name", "base_url", "home_url", "wp_home",
     "asset", "callback", "redirect", "origin", "cors", "allow", "deny", "trust", "domain", "public",
@@ -63,17 +63,21 @@ const OWN_DIRECTIVES: &[&str] = &[
     "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header", "resolver",
 ];
 
-/// A value and the key before it.
 struct Value<'a> {
     key: String,
     text: &'a str,
 }
 
-/// The values of a text that may lead to a server, in the order of the text.
+/// The values of a text that may lead to a server, in the order of the text; none twice for the same line.
+///
+/// Comments are left out, and so are values whose key says where the program itself is, directives of web servers that
+/// connect to nobody, and lines of more than 8 KiB. A host without a port gets the nearest port whose key begins
+/// alike, else the usual ones of what its key names; without any it is left out. No name is looked up. Of a long
+/// text the first 2,000 are returned.
 #[must_use]
 pub fn leads(text: &str) -> Vec<Lead> {
     let mut found: Vec<Lead> = Vec::new();
-    let mut ports: Vec<(u32, String, u16)> = Vec::new();
+    let mut ports = Ports::default();
     let mut is_comment = false;
     let mut above = String::new();
     for (index, line) in text.lines().enumerate() {
@@ -87,7 +91,7 @@ pub fn leads(text: &str) -> Vec<Lead> {
             if let Ok(port) = text.trim().parse::<u16>()
                 && key.to_ascii_lowercase().ends_with("port")
             {
-                ports.push((number, key.clone(), port));
+                ports.insert(number, &key, port);
             }
             if is_own(&key) {
                 continue;
@@ -102,7 +106,6 @@ pub fn leads(text: &str) -> Vec<Lead> {
         }
         above = name_for_below(code).unwrap_or(above);
     }
-    let ports = Ports::of(&ports);
     for lead in found.iter_mut().filter(|lead| lead.form == LeadForm::Host) {
         if let Some(port) = ports.of_host(lead) {
             let Some(Endpoint::Tcp { host, .. }) = lead.endpoints.first().cloned() else { continue };
@@ -135,7 +138,7 @@ fn name_for_below(code: &str) -> Option<String> {
         (key, "" | "[" | "|" | ">") => key,
         _ => return None,
     };
-    (!name.is_empty() && has_only(name, "_.-")).then(|| name.to_owned())
+    if name.is_empty() || !has_only(name, "_.-") { None } else { Some(name.to_owned()) }
 }
 
 fn has_no_port(endpoint: &Endpoint) -> bool {
@@ -155,30 +158,31 @@ fn is_directive_of_its_own(code: &str) -> bool {
     OWN_DIRECTIVES.contains(&first) && !code.contains('[')
 }
 
-/// The ports of a text by how their keys begin, each with its line, in the order of the text.
-struct Ports(HashMap<String, BTreeMap<u32, u16>>);
+/// The ports of a text by how their keys begin, each with its line.
+#[derive(Default)]
+struct Ports {
+    by_start: HashMap<String, BTreeMap<u32, u16>>,
+}
 
 impl Ports {
-    fn of(all: &[(u32, String, u16)]) -> Self {
-        let mut ports: HashMap<String, BTreeMap<u32, u16>> = HashMap::new();
-        for (line, key, port) in all {
-            ports.entry(start_of(key, &["port"])).or_default().insert(*line, *port);
-        }
-        Ports(ports)
+    fn insert(&mut self, line: u32, key: &str, port: u16) {
+        self.by_start.entry(start_of(key, &["port"])).or_default().insert(line, port);
     }
 
     /// The port that belongs to a host: the nearest one whose key begins alike (`DB_HOST`, `DB_PORT`).
     fn of_host(&self, host: &Lead) -> Option<u16> {
         let start = start_of(&host.name, &["hostname", "hosts", "host", "server", "address", "addr", "ip"]);
-        let alike = self.0.get(&start)?;
-        let around = [alike.range(..=host.line).next_back(), alike.range(host.line..).next()];
-        let near = around.into_iter().flatten();
-        let (line, port) = near.min_by_key(|(line, _)| line.abs_diff(host.line))?;
-        (!start.is_empty() || line.abs_diff(host.line) <= NEAR).then_some(*port)
+        let alike = self.by_start.get(&start)?;
+        let before = alike.range(..=host.line).next_back();
+        let after = alike.range(host.line..).next();
+        let both = [before, after].into_iter().flatten();
+        let (line, port) = both.min_by_key(|(line, _)| line.abs_diff(host.line))?;
+        // `host` and `port` alone are keys of many sections.
+        let is_near = line.abs_diff(host.line) <= NEAR;
+        if start.is_empty() && !is_near { None } else { Some(*port) }
     }
 }
 
-/// A key without the word at its end.
 fn start_of(key: &str, ends: &[&str]) -> String {
     let key = key.to_ascii_lowercase();
     let end = ends.iter().find_map(|end| key.strip_suffix(end));
@@ -270,7 +274,6 @@ fn key_before(before: &str) -> String {
     end[start..].trim_matches(['-', '.']).to_owned()
 }
 
-/// The places that a value names.
 fn in_value(key: &str, text: &str) -> Vec<(LeadForm, Vec<Endpoint>)> {
     let text = text.trim();
     let mut found = Vec::new();
@@ -286,18 +289,21 @@ fn in_value(key: &str, text: &str) -> Vec<(LeadForm, Vec<Endpoint>)> {
     if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
             let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
-            found.extend(in_url(url).filter(|_| !is_the_programs).map(|one| (LeadForm::Url, vec![one])));
+            if !is_the_programs && let Some(endpoint) = in_url(url) {
+                found.push((LeadForm::Url, vec![endpoint]));
+            }
         }
         return found;
     }
     if let Some(host) = host(text) {
-        let ports = usual_ports(key);
-        let endpoints: Vec<Endpoint> = ports.into_iter().filter_map(|port| tcp(&host, port)).collect();
+        let endpoints = usual_ports(key).into_iter().map(|port| tcp(&host, port)).collect();
         found.push((LeadForm::Host, endpoints));
         return found;
     }
     for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
-        found.extend(host_and_port(word).map(|one| (LeadForm::HostAndPort, vec![one])));
+        if let Some(endpoint) = host_and_port(word) {
+            found.push((LeadForm::HostAndPort, vec![endpoint]));
+        }
     }
     if let Some(endpoint) = bracketed(text) {
         found.push((LeadForm::HostAndPort, vec![endpoint]));
@@ -305,15 +311,15 @@ fn in_value(key: &str, text: &str) -> Vec<(LeadForm, Vec<Endpoint>)> {
     found
 }
 
-fn tcp(host: &str, port: u16) -> Option<Endpoint> {
-    Some(Endpoint::Tcp { host: host.to_owned(), port })
+fn tcp(host: &str, port: u16) -> Endpoint {
+    Endpoint::Tcp { host: host.to_owned(), port }
 }
 
 /// A value that is a host of this machine and nothing else. Other names are none: a word may be anything.
 fn host(text: &str) -> Option<String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let is_address = bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
-    (is_address || bare.eq_ignore_ascii_case("localhost")).then(|| bare.to_owned())
+    if is_address || bare.eq_ignore_ascii_case("localhost") { Some(bare.to_owned()) } else { None }
 }
 
 /// `HOST:PORT`, also with more behind it (`127.0.0.1:6379:0`).
@@ -327,7 +333,7 @@ fn host_and_port(word: &str) -> Option<Endpoint> {
     if !is_name || !is_end || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    tcp(name, digits.parse().ok()?)
+    Some(tcp(name, digits.parse().ok()?))
 }
 
 /// `[::1]:3306`.
@@ -336,7 +342,7 @@ fn bracketed(text: &str) -> Option<Endpoint> {
     let (address, rest) = rest.split_once("]:")?;
     address.parse::<std::net::Ipv6Addr>().ok()?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    tcp(address, digits.parse().ok()?)
+    Some(tcp(address, digits.parse().ok()?))
 }
 
 /// The host and the port of a URL; without a port the usual one of its scheme.
@@ -357,7 +363,7 @@ fn in_url(url: &str) -> Option<Endpoint> {
         "amqp" => Some(5672),
         name => ports_of_scheme(name).first().copied(),
     };
-    tcp(&host, usual?)
+    Some(tcp(&host, usual?))
 }
 
 fn ports_of_scheme(name: &str) -> Vec<u16> {
@@ -367,38 +373,54 @@ fn ports_of_scheme(name: &str) -> Vec<u16> {
         other => other,
     };
     let Some((protocol, SchemeLeads::Tcp | SchemeLeads::Tls)) = scheme(name) else { return Vec::new() };
-    Kind::of_protocol(protocol).map_or_else(Vec::new, |kind| kind.descriptor().ports.clone())
+    match Kind::of_protocol(protocol) {
+        Some(kind) => kind.descriptor().ports.clone(),
+        None => Vec::new(),
+    }
 }
 
 /// `mysql:host=127.0.0.1;port=3306`, and libpq's `host=127.0.0.1 port=5432`.
 fn in_dsn(text: &str) -> Option<Endpoint> {
-    let [first, second, port] = ["host", "server", "port"].map(|name| {
-        let mut parts = text.split([';', ' ', '&', '?', ',']);
-        parts.find_map(|part| part.trim().rsplit(':').next()?.strip_prefix(name)?.strip_prefix('='))
-    });
-    let host = host(first.or(second)?.trim_matches(['\'', '"']))?;
-    let named = text.split(':').next().unwrap_or_default();
-    let of_scheme = ports_of_scheme(named).first().copied();
-    let port = match port {
-        Some(port) => port.trim_matches(['\'', '"']).parse().ok(),
-        None => of_scheme.or_else(|| text.contains("dbname=").then_some(5432)),
+    let host = host(value_in_dsn(text, "host").or_else(|| value_in_dsn(text, "server"))?)?;
+    let port = match value_in_dsn(text, "port") {
+        Some(port) => port.parse().ok()?,
+        None => {
+            let driver = text.split(':').next().unwrap_or_default();
+            match ports_of_scheme(driver).first() {
+                Some(port) => *port,
+                None if text.contains("dbname=") => 5432,
+                None => return None,
+            }
+        }
     };
-    tcp(&host, port?)
+    Some(tcp(&host, port))
+}
+
+/// The value of a name in a DSN, whatever stands between its parts.
+fn value_in_dsn<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    for part in text.split([';', ' ', '&', '?', ',']) {
+        let part = part.trim().rsplit(':').next().unwrap_or_default();
+        if let Some(value) = part.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
+            return Some(value.trim_matches(['\'', '"']));
+        }
+    }
+    None
 }
 
 /// The usual ports of the services that a key names; a database may be either.
 fn usual_ports(key: &str) -> Vec<u16> {
     let key = key.to_ascii_lowercase();
     let mut ports: Vec<u16> = Vec::new();
-    for kind in
-        Kind::all().filter(|kind| kind.protocol().is_some_and(|protocol| !protocol.name().contains("http")))
-    {
-        let known = kind.descriptor();
+    for kind in Kind::all() {
+        let Some(protocol) = kind.protocol() else { continue };
+        if protocol.name().contains("http") {
+            continue;
+        }
         let is_named = key.contains(kind.name())
-            || kind.protocol().is_some_and(|protocol| key.contains(protocol.name()))
+            || key.contains(protocol.name())
             || (kind.name() == "postgres" && (key.starts_with("pg") || key.contains("pgsql")));
         if is_named {
-            ports.extend(known.ports.first());
+            ports.extend(kind.descriptor().ports.first());
         }
     }
     if ports.is_empty() && ["db", "database", "sql"].iter().any(|word| key.contains(word)) {
@@ -410,7 +432,6 @@ fn usual_ports(key: &str) -> Vec<u16> {
     if ports.is_empty() { vec![0] } else { ports }
 }
 
-/// Absolute paths in a value.
 fn paths(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';

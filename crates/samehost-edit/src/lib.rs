@@ -6,7 +6,13 @@ mod asked;
 mod editor;
 mod files;
 pub mod formats;
-mod languages;
+/// Languages that several formats use.
+mod languages {
+    pub(crate) mod php;
+    pub(crate) mod php_ini;
+    pub(crate) mod url;
+    pub(crate) mod yaml;
+}
 mod leads;
 mod lines;
 mod proposal;
@@ -22,5 +28,5 @@ pub use files::{Files, Overlay, glob};
 pub use formats::{EDITORS, editor, recognise};
 pub use leads::{Lead, LeadForm, leads};
 pub use proposal::{Move, Proposal, ProposalError, propose};
-pub use refusal::Refusal;
+pub use refusal::{Reason, Refusal};
 pub use setting::{Access, Goal, Reading, Role, Setting, Uptake};

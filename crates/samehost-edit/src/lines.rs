@@ -8,16 +8,14 @@ use std::path::Path;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::files::{Edit, Files};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 
-/// A line and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// From 1.
     pub(super) number: u32,
     /// Its bytes, without the line end.
     pub(super) range: Range<usize>,
-    /// Where the next line begins.
     pub(super) next: usize,
 }
 
@@ -26,12 +24,13 @@ pub(super) fn lines(text: &[u8]) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut start = 0;
     while start < text.len() {
-        let newline = text[start..].iter().position(|byte| *byte == b'\n').map(|at| start + at);
-        let next = newline.map_or(text.len(), |at| at + 1);
-        let mut end = newline.unwrap_or(text.len());
-        if newline.is_some() && end > start && text[end - 1] == b'\r' {
-            end -= 1;
-        }
+        let (end, next) = match text[start..].iter().position(|byte| *byte == b'\n') {
+            Some(length) if length > 0 && text[start + length - 1] == b'\r' => {
+                (start + length - 1, start + length + 1)
+            }
+            Some(length) => (start + length, start + length + 1),
+            None => (text.len(), text.len()),
+        };
         let number = u32::try_from(lines.len() + 1).unwrap_or(u32::MAX);
         lines.push(Line { number, range: start..end, next });
         start = next;
@@ -46,14 +45,13 @@ pub(super) fn around(text: &[u8], at: usize) -> Range<usize> {
     start..end
 }
 
-/// A range without the white space at both ends.
 pub(super) fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let bytes = &text[range.clone()];
     let start = range.start + (bytes.len() - bytes.trim_ascii_start().len());
     start..start + bytes.trim_ascii().len()
 }
 
-/// How the lines of a text end.
+/// The end of the first line, which lines that are added get as well.
 pub(super) fn line_end(text: &[u8]) -> &'static str {
     match text.iter().position(|byte| *byte == b'\n') {
         Some(at) if at > 0 && text[at - 1] == b'\r' => "\r\n",
@@ -61,12 +59,10 @@ pub(super) fn line_end(text: &[u8]) -> &'static str {
     }
 }
 
-/// A new line below another.
 pub(super) fn insert_below(file: &Path, text: &[u8], line: &Line, new: &str) -> Edit {
     insert_at(file, text, line.next, new)
 }
 
-/// A new line above another.
 pub(super) fn insert_above(file: &Path, text: &[u8], line: &Line, new: &str) -> Edit {
     let end = line_end(text);
     Edit::new(file, line.range.start..line.range.start, format!("{new}{end}"))
@@ -87,7 +83,6 @@ fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
     Edit::new(file, at..at, with)
 }
 
-/// Content of a file, or a refusal if it cannot be read.
 pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
     files.read(file).map_err(|error| {
         let by_hand = match error.kind() {
@@ -111,19 +106,24 @@ pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Resul
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, &'static str> {
-    let Endpoint::Unix(path) = endpoint else { return Err("it has no place for such an address") };
-    let Some(path) = path.to_str() else { return Err("the path is not UTF-8") };
+pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, Reason> {
+    let Endpoint::Unix(path) = endpoint else { return Err("it has no place for such an address".into()) };
+    let Some(path) = path.to_str() else { return Err("the path is not UTF-8".into()) };
     if !path.starts_with('/') {
-        return Err("the path does not begin with /");
+        return Err("the path does not begin with /".into());
     }
     if path.len() > UNIX_PATH_MAX {
-        return Err("the path is longer than a Unix socket's address can be");
+        return Err("the path is longer than a Unix socket's address can be".into());
     }
     if path.chars().any(char::is_control) {
-        return Err("the path has a control character");
+        return Err("the path has a control character".into());
     }
     Ok(path)
+}
+
+/// Whether a text begins so, whatever its letters' case.
+pub(super) fn starts_with_any_case(text: &[u8], start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|first| first.eq_ignore_ascii_case(start.as_bytes()))
 }
 
 /// Whether no character of a path has a special meaning in any configuration.
@@ -153,7 +153,6 @@ pub(super) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     endpoint.to_string().parse().ok().filter(|parsed| *parsed == endpoint)
 }
 
-/// Bytes as text, if they are UTF-8.
 pub(super) fn utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
@@ -185,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_what_can_be_written_is() {
-        fn path(text: &str) -> Result<String, &'static str> {
+        fn path(text: &str) -> Result<String, Reason> {
             socket_path(&text.parse().unwrap()).map(str::to_owned)
         }
         assert_eq!(path("unix:/run/a b.sock"), Ok("/run/a b.sock".into()));

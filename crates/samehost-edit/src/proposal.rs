@@ -11,41 +11,28 @@ use crate::lines;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting};
 
-/// A connection that is to move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which, as read.
+    /// As the editor read it.
     pub setting: Setting,
-    /// What it should become.
     pub goal: Goal,
 }
 
-/// One file before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// The file.
     pub file: PathBuf,
     /// Content before; `None` if the file is created.
     pub before: Option<Vec<u8>>,
-    /// Its bytes afterwards.
     pub after: Vec<u8>,
 }
 
-/// Why there is no proposal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposalError {
-    /// The editor refuses.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A file could not be read.
     #[error("{file}: {source}")]
-    Read {
-        /// Which.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// The editor contradicts itself.
     #[error(transparent)]
     Edit(#[from] EditError),
@@ -53,15 +40,15 @@ pub enum ProposalError {
     #[error(
         "{file}: the edit would not say what was asked ({found}); nothing was changed: edit it by hand, and please report this"
     )]
-    Differs {
-        /// Which.
-        file: PathBuf,
-        /// What it would say instead.
-        found: String,
-    },
+    Differs { file: PathBuf, found: String },
 }
 
-/// The files after these moves, sorted by path.
+/// The files after these moves, sorted by path; nothing is written.
+///
+/// An editor is not trusted with what it says that its edits do. The configuration is read again with the new texts in
+/// it, and must have each moved connection at its goal, each other one as it was, and no more refusals than
+/// before. So a later line that wins, or an included file that says the same, ends in an error and not in a
+/// configuration that nobody asked for.
 ///
 /// # Errors
 /// [`ProposalError`], when the editor refuses or the result would not say what was asked.
@@ -121,7 +108,6 @@ fn verified(
     Ok(proposals)
 }
 
-/// The files that edits change, with their new content.
 fn edited(files: &dyn Files, edits: &[Edit]) -> Result<Vec<Proposal>, ProposalError> {
     let mut by_file: BTreeMap<&Path, Vec<&Edit>> = BTreeMap::new();
     for edit in edits {
@@ -153,30 +139,35 @@ fn compare(
 ) -> Result<(), ProposalError> {
     let both = editor.listens_on_both();
     let mut expected: Vec<Fact> = Vec::new();
-    let by_place: HashMap<(&str, u32), &Move> =
-        moves.iter().rev().map(|one| ((one.setting.name.as_str(), one.setting.line), one)).collect();
+    let mut by_place: HashMap<(&str, u32), &Move> = HashMap::new();
+    for one in moves {
+        by_place.entry((one.setting.name.as_str(), one.setting.line)).or_insert(one);
+    }
     for setting in &before.settings {
-        let moved = by_place.get(&(setting.name.as_str(), setting.line));
-        let holds = if setting.role == Role::Listens { both } else { editor.connects_to_both(setting) };
-        let stays = moved.is_none_or(|one| holds && one.goal.stays);
-        if stays {
+        let can_stay = match setting.role {
+            Role::Listens => both,
+            Role::Connects => editor.connects_to_both(setting),
+        };
+        let Some(moved) = by_place.get(&(setting.name.as_str(), setting.line)) else {
+            expected.push(Fact::of(setting));
+            continue;
+        };
+        if can_stay && moved.goal.stays {
             expected.push(Fact::of(setting));
         }
-        if let Some(one) = moved {
-            expected.push(Fact { endpoint: one.goal.endpoint.to_string(), ..Fact::of(setting) });
-        }
+        expected.push(Fact { endpoint: moved.goal.endpoint.to_string(), ..Fact::of(setting) });
     }
     let mut found: Vec<Fact> = after.settings.iter().map(Fact::of).collect();
-    let (all, refused) = (found.clone(), before.refused.len() == after.refused.len());
+    // For the message, in the order of the text.
+    let places: Vec<String> = found.iter().map(|fact| fact.endpoint.clone()).collect();
     for list in [&mut expected, &mut found] {
         list.sort();
         list.dedup();
     }
-    if expected == found && refused {
+    if expected == found && before.refused.len() == after.refused.len() {
         return Ok(());
     }
-    let found = all.iter().map(|fact| fact.endpoint.clone()).collect::<Vec<_>>().join(", ");
-    Err(ProposalError::Differs { file: file.to_owned(), found })
+    Err(ProposalError::Differs { file: file.to_owned(), found: places.join(", ") })
 }
 
 /// The content of a setting, without its position.

@@ -5,24 +5,20 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Redactor;
 
-/// Result of an editor; the default error is a refusal.
+/// Result of an editor; the default error is a refusal. Where the file and the line are not at hand it is a [`Reason`].
 pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 
-/// Why a configuration is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The file.
     pub file: PathBuf,
     /// The line, from 1; 0 stands for the whole file.
     pub line: u32,
     /// What is not understood, or would not be safe. Never contains a password.
     pub reason: String,
-    /// The exact edit to make by hand.
     pub by_hand: String,
 }
 
 impl Refusal {
-    /// A refusal of a line of a file; line 0 stands for the whole file.
     pub(crate) fn new(file: &Path, line: u32, reason: impl Into<String>, by_hand: impl Into<String>) -> Self {
         Refusal { file: file.to_owned(), line, reason: reason.into(), by_hand: by_hand.into() }
     }
@@ -41,19 +37,50 @@ impl Refusal {
         self
     }
 
-    /// The same refusal with another manual edit.
     #[must_use]
     pub(crate) fn by_hand(mut self, by_hand: impl Into<String>) -> Self {
         self.by_hand = by_hand.into();
         self
     }
 
-    /// The same without secrets.
+    /// The same refusal with every password and other secret in its two sentences masked.
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {
         self.reason = redactor.message(&self.reason);
         self.by_hand = redactor.message(&self.by_hand);
         self
+    }
+}
+
+/// Why a value cannot be read or written, in words for people: what a [`Refusal`] says, where only the caller knows the
+/// file, the line and what to write by hand. It never contains a password.
+///
+/// Most functions that take a value apart do not know which key it stands behind. So the words are put behind its name
+/// (`DB_HOST: it is not a host's name`), and have the value as their subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(String);
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Reason(text)
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        Reason(text.to_owned())
+    }
+}
+
+impl From<Reason> for String {
+    fn from(reason: Reason) -> Self {
+        reason.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -65,7 +92,6 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// The refusal of this line.
     pub(crate) fn refusal(self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(self.file, self.line, reason, by_hand)
     }

@@ -8,23 +8,17 @@ use samehost_services::Kind;
 use crate::asked::{Library, Word};
 use crate::refusal::{Refusal, Result};
 
-/// Which end of the connection the program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It connects to the endpoint.
     Connects,
-    /// It listens at the endpoint.
     Listens,
 }
 
-/// A connection in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Its name, unique in its reading: `DB_HOST`, `upstream app, server 2`, `listen of pool www`.
     pub name: String,
-    /// Which end the program is.
     pub role: Role,
-    /// What is spoken.
     pub protocol: Protocol,
     /// Where the program connects or listens, as *it* understands the text (`localhost` is a socket to PHP's mysqli,
     /// and TCP to Go).
@@ -33,17 +27,13 @@ pub struct Setting {
     pub spelled: String,
     /// The file that contains it, which may be an included one.
     pub file: PathBuf,
-    /// Its line there, from 1.
     pub line: u32,
-    /// The login that belongs to it.
     pub user: Option<String>,
-    /// Its password.
     pub password: Option<Secret>,
     /// The database, by name or number.
     pub database: Option<String>,
     /// The backlog, if the configuration sets it (listeners only).
     pub backlog: Option<u32>,
-    /// By what the program connects.
     pub library: Library,
     /// What it asks for beside the address.
     pub words: Vec<Word>,
@@ -75,7 +65,6 @@ impl Setting {
         }
     }
 
-    /// A place where a program listens.
     #[must_use]
     pub fn listens(
         name: impl Into<String>,
@@ -86,7 +75,6 @@ impl Setting {
         Setting { role: Role::Listens, ..Setting::connects(name, protocol, spelled, endpoint) }
     }
 
-    /// The same with its position.
     #[must_use]
     pub fn at(mut self, file: &Path, line: u32) -> Self {
         file.clone_into(&mut self.file);
@@ -94,16 +82,20 @@ impl Setting {
         self
     }
 
-    /// Finds a setting by its name.
+    /// The item whose setting has this name; a refusal if the file changed since it was read.
     pub(crate) fn find<T>(
         &self,
         found: impl IntoIterator<Item = T>,
         setting: impl Fn(&T) -> &Setting,
     ) -> Result<T> {
-        found.into_iter().find(|one| setting(one).name == self.name).ok_or_else(|| self.gone())
+        for one in found {
+            if setting(&one).name == self.name {
+                return Ok(one);
+            }
+        }
+        Err(self.gone())
     }
 
-    /// The refusal to edit something that is no longer in the file.
     pub(crate) fn gone(&self) -> Refusal {
         Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
     }
@@ -131,7 +123,6 @@ impl FromIterator<Result<Setting>> for Reading {
     }
 }
 
-/// How a program loads a changed configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uptake {
     /// It reads the file at every request.
@@ -146,21 +137,16 @@ pub enum Uptake {
     RestartApplication,
 }
 
-/// Permissions of a socket that a server creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The socket's owner, if the server can set it.
     pub owner: Option<String>,
-    /// The socket's group, if the server can set it.
     pub group: Option<String>,
     /// Its permission bits: 0o660.
     pub mode: u32,
 }
 
-/// What a connection should become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// Endpoint where the client should connect, or the server listen.
     pub endpoint: Endpoint,
     /// Whether it stays at the present endpoint as well. Ignored if [`crate::Editor::listens_on_both`] or
     /// [`crate::Editor::connects_to_both`] is false.
@@ -172,7 +158,6 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// A client's goal.
     #[must_use]
     pub fn client(endpoint: Endpoint) -> Self {
         Goal { endpoint, stays: false, access: None, backlog: None }

@@ -1,10 +1,10 @@
 //! How a URL names a socket: every library has its own form.
 
+use crate::refusal::Reason;
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
 use crate::languages::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
 
-/// One form of a socket in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
     /// MySQL: `localhost` and a parameter of this name; another host would mean TCP. `localhost` alone is the library's
@@ -32,7 +32,6 @@ pub(crate) enum Spelling {
     Memcached,
 }
 
-/// The endpoint and the database in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
@@ -44,21 +43,24 @@ const DEFAULT_SOCKET: &str = "`localhost` without a path is the MySQL library's 
 const NO_PLACE: &str = "it names no host";
 const TWICE: &str = "a parameter stands in it twice";
 
-fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, &'static str> {
-    url.parameter(name).map_err(|()| TWICE)
+fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, Reason> {
+    url.parameter(name).map_err(|()| TWICE.into())
 }
 
-fn socket(path: &str) -> Result<Endpoint, &'static str> {
+fn socket(path: &str) -> Result<Endpoint, Reason> {
     // Libraries decode percent signs by different rules.
-    if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err("its path has unusual characters") }
+    if is_plain_path(path) {
+        Ok(Endpoint::Unix(path.into()))
+    } else {
+        Err("its path has unusual characters".into())
+    }
 }
 
-/// Redis' database 0 is none.
+/// A number of a Redis database; 0, which every client has without asking, is `None`.
 fn number(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty() && text != "0")
 }
 
-/// A path, and the number after its last slash.
 fn path_and_number(path: &str) -> (&str, Option<String>) {
     match path.rsplit_once('/') {
         Some((before, last)) if last.bytes().all(|byte| byte.is_ascii_digit()) => (before, number(last)),
@@ -73,8 +75,11 @@ impl Spelling {
         url.password().or_else(|| url.password_alone().filter(|_| is_alone))
     }
 
-    /// The endpoint of a URL, as a library of this spelling reads it.
-    pub(crate) fn read(self, url: &Url) -> Result<Target, &'static str> {
+    /// The endpoint and the database of a URL, as a library of this spelling reads it.
+    /// One URL leads different libraries to different places: `mysql://u@localhost/a` is a socket to one and TCP to
+    /// another. So a reading that libraries do not share (a host beside a socket, a parameter given twice,
+    /// percent signs in a path) is an error here, and its words go on behind "the URL".
+    pub(crate) fn read(self, url: &Url) -> Result<Target, Reason> {
         let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);
         let tcp = || {
             if url.host.is_empty() || url.host.contains(['%', '$']) {
@@ -85,22 +90,22 @@ impl Spelling {
         let target = |endpoint| Ok(Target { endpoint, database: url.database() });
         match self {
             Spelling::Parameter(name) | Spelling::ParameterOnly(name) => match parameter(url, name)? {
-                Some("") => Err("its socket is empty"),
+                Some("") => Err("its socket is empty".into()),
                 Some(path) if url.host == "localhost" => target(socket(path)?),
-                Some(_) => Err(HOST_AND_SOCKET),
+                Some(_) => Err(HOST_AND_SOCKET.into()),
                 None if url.host == "localhost" && matches!(self, Spelling::Parameter(_)) => {
-                    Err(DEFAULT_SOCKET)
+                    Err(DEFAULT_SOCKET.into())
                 }
                 None => target(tcp()?),
             },
             Spelling::HostParameter | Spelling::NoHost => match parameter(url, "host")? {
-                Some(_) if self == Spelling::NoHost && !url.host.is_empty() => Err(HOST_AND_SOCKET),
+                Some(_) if self == Spelling::NoHost && !url.host.is_empty() => Err(HOST_AND_SOCKET.into()),
                 Some(directory) => target(in_directory(url, directory, usual)?),
                 None => target(tcp()?),
             },
             Spelling::EncodedHost => {
                 if parameter(url, "host")?.is_some() {
-                    return Err(HOST_AND_SOCKET);
+                    return Err(HOST_AND_SOCKET.into());
                 }
                 match percent_decoded(&url.host).filter(|host| host.starts_with('/')) {
                     Some(directory) => target(in_directory(url, &directory, usual)?),
@@ -109,7 +114,7 @@ impl Spelling {
             }
             Spelling::UnixScheme | Spelling::UnixPath if url.scheme == "unix" => {
                 if !url.host.is_empty() {
-                    return Err("two slashes and a host: a path begins with a third");
+                    return Err("two slashes and a host: a path begins with a third".into());
                 }
                 let database = parameter(url, "db")?.and_then(number);
                 Ok(Target { endpoint: socket(&url.path)?, database })
@@ -133,8 +138,11 @@ impl Spelling {
         }
     }
 
-    /// The URL with another endpoint.
-    pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, &'static str> {
+    /// The URL with another endpoint, its login, database and other parameters kept.
+    ///
+    /// # Errors
+    /// Why this spelling cannot say it; also where the URL that was written would not be read as what was asked.
+    pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, Reason> {
         let now = self.read(url)?;
         if now.endpoint == *to {
             return Ok(url.clone());
@@ -148,16 +156,15 @@ impl Spelling {
                 self.write_unix(&mut url, path, &now)?;
             }
             Endpoint::Tcp { host, port } => self.write_tcp(&mut url, host, *port, &now)?,
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         }
         // The result must be read as what was asked, by the same rules.
         let after = self.read(&url)?;
         let same = after.endpoint == *to && after.database == now.database;
-        if same { Ok(url) } else { Err("it would not say what was asked") }
+        if same { Ok(url) } else { Err("it would not say what was asked".into()) }
     }
 
-    /// Writes the directory of PostgreSQL's socket.
-    fn write_directory(self, url: &mut Url, path: &str) -> Result<(), &'static str> {
+    fn write_directory(self, url: &mut Url, path: &str) -> Result<(), Reason> {
         let (directory, port) = postgres_socket(path)
             .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
         if url.port_or(usual_port(Protocol::Postgres)) != Some(port) {
@@ -174,7 +181,7 @@ impl Spelling {
         Ok(())
     }
 
-    fn write_unix(self, url: &mut Url, path: &str, now: &Target) -> Result<(), &'static str> {
+    fn write_unix(self, url: &mut Url, path: &str, now: &Target) -> Result<(), Reason> {
         let number = now.database.clone();
         let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
         match self {
@@ -191,7 +198,8 @@ impl Spelling {
                     && (url.login.is_some() || number.is_some() || url.query.is_some())
                 {
                     return Err(
-                        "Ruby's library takes neither a password nor a database in the URL of a socket",
+                        "Ruby's library takes neither a password nor a database in the URL of a socket"
+                            .into(),
                     );
                 }
                 "unix".clone_into(&mut url.scheme);
@@ -213,13 +221,15 @@ impl Spelling {
             }
             Spelling::Memcached => {
                 if url.path.len() > 1 {
-                    return Err("a weight in the URL of a socket would be taken for a part of its path");
+                    return Err(
+                        "a weight in the URL of a socket would be taken for a part of its path".into()
+                    );
                 }
                 Self::bare(url, path);
             }
             Spelling::Messenger => {
                 if url.login.is_some() || url.query.as_ref().is_some_and(|query| query.contains([':', '@'])) {
-                    return Err("Messenger takes no password in the URL of a socket");
+                    return Err("Messenger takes no password in the URL of a socket".into());
                 }
                 if from_tcp {
                     stream_to_parameters(url)?;
@@ -230,9 +240,9 @@ impl Spelling {
         Ok(())
     }
 
-    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Target) -> Result<(), &'static str> {
+    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Target) -> Result<(), Reason> {
         if crate::languages::url::tcp(host, port).is_none() {
-            return Err("such a host cannot be written here");
+            return Err("such a host cannot be written here".into());
         }
         let from_socket = matches!(now.endpoint, Endpoint::Unix(_));
         url.place(host, port);
@@ -266,7 +276,7 @@ impl Spelling {
         Ok(())
     }
 
-    /// No host, no port, and this path.
+    /// Takes host and port away, as nothing but a path may stand in the URL of a socket.
     fn bare(url: &mut Url, path: &str) {
         url.host.clear();
         url.port = None;
@@ -274,35 +284,33 @@ impl Spelling {
     }
 }
 
-/// PostgreSQL's socket in a directory.
-fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, &'static str> {
+fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, Reason> {
     let port = url.port_or(usual).ok_or(NO_PLACE)?;
-    postgres_path(directory, port).ok_or("its directory is unusual")
+    postgres_path(directory, port).ok_or("its directory is unusual".into())
 }
 
-/// Number of the database in a `redis` URL.
-fn redis_database(url: &Url) -> Result<Option<String>, &'static str> {
+fn redis_database(url: &Url) -> Result<Option<String>, Reason> {
     if url.scheme != "redis" {
-        return Err("its scheme is not the one that this variable is for");
+        return Err("its scheme is not the one that this variable is for".into());
     }
     let database = match parameter(url, "db")? {
         Some(db) if url.path.len() <= 1 => number(db),
-        Some(_) => return Err("it names a database twice"),
+        Some(_) => return Err("it names a database twice".into()),
         None => url.database().as_deref().and_then(number),
     };
     if database.as_ref().is_some_and(|text| !text.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err("its database is not a number");
+        return Err("its database is not a number".into());
     }
     Ok(database)
 }
 
 /// Moves Messenger's stream, group and consumer from the path, which a socket's path will replace, to parameters.
-fn stream_to_parameters(url: &mut Url) -> Result<(), &'static str> {
+fn stream_to_parameters(url: &mut Url) -> Result<(), Reason> {
     let names = url.path.clone();
     let names = names.split('/').filter(|name| !name.is_empty());
     for (name, value) in ["stream", "group", "consumer"].into_iter().zip(names) {
         if parameter(url, name)?.is_some() {
-            return Err("it names its stream twice");
+            return Err("it names its stream twice".into());
         }
         url.set_parameter(name, value);
     }

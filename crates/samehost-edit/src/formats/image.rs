@@ -5,14 +5,12 @@ use samehost_services::{Kind, Protocol};
 
 use super::compose::Server;
 
-/// A server that an image runs.
 #[derive(Clone)]
 pub(super) struct Served {
     /// Directory of its socket, which both containers mount.
     pub(super) directory: &'static str,
     pub(super) socket: &'static str,
     pub(super) port: u16,
-    /// Whether the image listens on a socket by itself.
     pub(super) listens: Listens,
 }
 
@@ -28,11 +26,9 @@ pub(super) fn arguments(mode: &'static str) -> [&'static str; 4] {
     ["--unixsocket", "/sockets/redis.sock", "--unixsocketperm", mode]
 }
 
-/// Parts of names of variables that lead to a server.
 const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
 
 impl Served {
-    /// The server of an image, by its name with registry and tag.
     pub(super) fn of_image(image: &str) -> Option<Self> {
         if let Some(server) = Server::of_image(image) {
             let port = *Kind::of_protocol(server.protocol)?.descriptor().ports.first()?;
@@ -64,7 +60,6 @@ impl Served {
     }
 }
 
-/// Whether a variable of this name may lead to a server.
 pub(super) fn leads(name: &str) -> bool {
     LEADS.iter().any(|word| name.contains(word))
 }

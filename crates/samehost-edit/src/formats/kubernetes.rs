@@ -17,7 +17,6 @@ use crate::lines;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The reader of manifests.
 #[derive(Debug)]
 pub(crate) struct Kubernetes;
 
@@ -79,7 +78,6 @@ struct Manifests<'a> {
     services: HashMap<&'a str, &'a Document>,
 }
 
-/// The pods of a file, and which of them have a label.
 struct Pods<'a> {
     all: Vec<Pod<'a>>,
     labelled: HashMap<(String, Option<String>), Vec<usize>>,
@@ -101,10 +99,12 @@ impl<'a> Pods<'a> {
         Pods { all, labelled }
     }
 
-    /// Those with a label.
     fn with(&self, (key, value): &(Node, Node)) -> &[usize] {
-        let places = label(key, value).and_then(|label| self.labelled.get(&label));
-        places.map_or(&[], Vec::as_slice)
+        let Some(label) = label(key, value) else { return &[] };
+        match self.labelled.get(&label) {
+            Some(places) => places,
+            None => &[],
+        }
     }
 }
 
@@ -114,9 +114,11 @@ struct Pod<'a> {
     name: String,
     labels: Option<&'a Node>,
     containers: Vec<Container<'a>>,
-    /// The containers with a server that could be meant, and how many have one; how many containers have a name.
+    /// The containers with a server that a client could mean, as indexes.
     servers: Vec<(usize, Served)>,
+    /// How many containers with a server have a name.
     server_names: HashMap<&'a str, usize>,
+    /// How many containers have a server.
     server_count: usize,
 }
 
@@ -130,8 +132,7 @@ impl<'a> Manifests<'a> {
     fn of(file: &'a Path, documents: &'a [Document]) -> Self {
         let mut services = HashMap::new();
         for document in documents {
-            let kind = document.root.get("kind").and_then(|(_, kind)| kind.text());
-            if kind != Some("Service") {
+            if document.root.value("kind").and_then(Node::text) != Some("Service") {
                 continue;
             }
             if let Some(name) = at(&document.root, &["metadata", "name"]).and_then(Node::text) {
@@ -142,7 +143,11 @@ impl<'a> Manifests<'a> {
     }
 
     fn pods(&self) -> Pods<'a> {
-        Pods::of(self.documents.iter().filter_map(|document| pod(&document.root)).collect())
+        let mut all = Vec::new();
+        for document in self.documents {
+            all.extend(pod(&document.root));
+        }
+        Pods::of(all)
     }
 
     /// A refusal for each variable that leads to a server over TCP.
@@ -167,24 +172,27 @@ impl<'a> Manifests<'a> {
         name: &str,
         value: &Node,
     ) -> Option<Refusal> {
-        let text = value.text().filter(|_| leads(name))?;
+        if !leads(name) {
+            return None;
+        }
+        let text = value.text()?;
         let host = host_of(text)?;
-        let (of, server, served) = if is_loopback(&host) {
+        let (home, server, served) = if is_loopback(&host) {
             let (server, served) = pod.server(client, text)?;
             (pod, server, served)
         } else {
             let other = self.behind(pods, &host)?;
-            let (server, served) = other.containers.iter().find_map(|one| Some((one, one.served()?)))?;
+            let (server, served) = other.first_server()?;
             (other, server, served)
         };
         let recipe = recipe(client, server, &served, name);
-        let (reason, by_hand) = if std::ptr::eq(of, pod) {
+        let (reason, by_hand) = if std::ptr::eq(home, pod) {
             (format!("it reaches {} of its pod over TCP; manifests are not edited", server.name), recipe)
         } else {
             (
                 format!(
                     "it reaches {} in {} over TCP, and two pods may run on two machines: a socket is for one pod",
-                    server.name, of.name
+                    server.name, home.name
                 ),
                 format!(
                     "keep TCP between the pods; or make {} a container of {} as well, and there {recipe}",
@@ -200,19 +208,28 @@ impl<'a> Manifests<'a> {
     fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
         let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
-        // Those with the rarest of the labels.
+        // Only the pods with the rarest of the labels are looked at.
         let few = selector.iter().map(|pair| pods.with(pair)).min_by_key(|few| few.len())?;
-        let mut few = few.iter().map(|place| &pods.all[*place]);
-        few.find(|pod| selector.iter().all(|(key, value)| pod.has_label(key, value)))
+        for place in few {
+            let pod = &pods.all[*place];
+            if selector.iter().all(|(key, value)| pod.has_label(key, value)) {
+                return Some(pod);
+            }
+        }
+        None
     }
 }
 
-fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
-    path.iter().try_fold(node, |node, name| node.get(name).map(|(_, value)| value))
+/// The node at a path of keys.
+fn at<'a>(mut node: &'a Node, path: &[&str]) -> Option<&'a Node> {
+    for name in path {
+        node = node.value(name)?;
+    }
+    Some(node)
 }
 
 fn pod(root: &Node) -> Option<Pod<'_>> {
-    let kind = root.get("kind")?.1.text()?;
+    let kind = root.value("kind")?.text()?;
     let (_, path) = WORKLOADS.iter().find(|(name, _)| *name == kind)?;
     let spec = at(root, path)?;
     // The pod's metadata stand beside its spec.
@@ -221,10 +238,10 @@ fn pod(root: &Node) -> Option<Pod<'_>> {
     let name = at(root, &["metadata", "name"]).and_then(Node::text).unwrap_or_default();
     let mut containers = Vec::new();
     for list in ["containers", "initContainers"] {
-        let Some(Kind::List(items)) = spec.get(list).map(|(_, list)| &list.kind) else { continue };
+        let Some(Kind::List(items)) = spec.value(list).map(|list| &list.kind) else { continue };
         for node in items {
-            let Some(name) = node.get("name").and_then(|(_, name)| name.text()) else { continue };
-            let image = node.get("image").and_then(|(_, image)| image.text()).unwrap_or_default();
+            let Some(name) = node.value("name").and_then(Node::text) else { continue };
+            let image = node.value("image").and_then(Node::text).unwrap_or_default();
             containers.push(Container { name, image, node });
         }
     }
@@ -241,10 +258,9 @@ fn pod(root: &Node) -> Option<Pod<'_>> {
 }
 
 impl Pod<'_> {
-    /// Whether it has a label with this value.
     fn has_label(&self, key: &Node, value: &Node) -> bool {
-        let own = self.labels.and_then(|labels| labels.get(key.text()?));
-        own.is_some_and(|(_, own)| own.text() == value.text())
+        let (Some(labels), Some(name)) = (self.labels, key.text()) else { return false };
+        labels.value(name).is_some_and(|own| own.text() == value.text())
     }
 
     /// Of the servers at one port only the first can be meant, or the first of another name, by a client in that one.
@@ -264,25 +280,42 @@ impl Pod<'_> {
 }
 
 impl<'a> Pod<'a> {
+    fn first_server(&self) -> Option<(&Container<'a>, Served)> {
+        for container in &self.containers {
+            if let Some(served) = container.served() {
+                return Some((container, served));
+            }
+        }
+        None
+    }
+
     /// The server that a client means by an address of the loopback: the one at its port, else the only one.
     fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Served)> {
-        let mut others = self.servers.iter().filter(|(place, _)| self.containers[*place].name != client.name);
-        let named = others.clone().find(|(_, served)| value.contains(&format!(":{}", served.port)));
+        let mut others = self.servers.clone();
+        others.retain(|(place, _)| self.containers[*place].name != client.name);
+        let named = others.iter().find(|(_, served)| value.contains(&format!(":{}", served.port)));
         let own = self.server_names.get(client.name).copied().unwrap_or_default();
-        let is_alone = self.server_count - own == 1;
-        let (place, served) = named.or_else(|| others.next().filter(|_| is_alone))?;
+        let (place, served) = match named {
+            Some(named) => named,
+            None if self.server_count - own == 1 => others.first()?,
+            None => return None,
+        };
         Some((&self.containers[*place], served.clone()))
     }
 }
 
 impl<'a> Container<'a> {
-    /// Names and values of its variables, where they stand in the manifest.
-    fn variables(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
-        let items = match self.node.get("env").map(|(_, list)| &list.kind) {
-            Some(Kind::List(items)) => items.as_slice(),
-            _ => &[],
+    fn variables(&self) -> Vec<(&'a str, &'a Node)> {
+        let Some(Kind::List(items)) = self.node.value("env").map(|list| &list.kind) else {
+            return Vec::new();
         };
-        items.iter().filter_map(|item| Some((item.get("name")?.1.text()?, &item.get("value")?.1)))
+        let mut found = Vec::new();
+        for item in items {
+            let Some(name) = item.value("name").and_then(Node::text) else { continue };
+            let Some(value) = item.value("value") else { continue };
+            found.push((name, value));
+        }
+        found
     }
 
     fn served(&self) -> Option<Served> {
@@ -290,7 +323,6 @@ impl<'a> Container<'a> {
     }
 }
 
-/// What to write for a client and a server in one pod.
 fn recipe(client: &Container<'_>, server: &Container<'_>, served: &Served, variable: &str) -> String {
     let volume = format!("{}-socket", server.name);
     // Every container of the pod gets this group, and so does what is made in the volume.

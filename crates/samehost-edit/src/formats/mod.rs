@@ -54,13 +54,13 @@ pub const EDITORS: &[&dyn Editor] = &[
     &wp_config::WpConfig,
 ];
 
-/// The editor of a name.
 #[must_use]
 pub fn editor(name: &str) -> Option<&'static dyn Editor> {
     EDITORS.iter().copied().find(|editor| editor.name() == name)
 }
 
-/// The editor of a file.
+/// The editor of a file, by its path and its text: a path alone may be that of several formats, and a text alone may be an
+/// excerpt of any. At most one recognises a file, which a test holds over the corpus.
 #[must_use]
 pub fn recognise(path: &Path, text: &[u8]) -> Option<&'static dyn Editor> {
     EDITORS.iter().copied().find(|editor| editor.recognises(path, text))

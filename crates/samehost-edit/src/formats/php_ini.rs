@@ -25,17 +25,14 @@ use crate::files::{Bounded, Edit, Files};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::languages::url;
 use crate::lines::{self, has_only};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// Where sessions are.
 pub(crate) const PATH: &str = "session.save_path";
-/// Which extension keeps them.
 pub(crate) const HANDLER: &str = "session.save_handler";
 /// Names of the directory whose files are read after php.ini, as distributions and images build it.
 const FOLDERS: &[&str] = &["conf.d", "php.d"];
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct PhpIni;
 
@@ -64,16 +61,16 @@ impl Editor for PhpIni {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let ini = Ini::of(file, files)?;
-        let Some(saved) = ini.saved()?.filter(|saved| ini.is_asked(file, saved.file)) else {
-            return Ok(Reading::default());
-        };
-        Ok(saved.settings().collect())
+        match ini.saved()? {
+            Some(saved) if ini.is_asked(file, saved.file) => Ok(saved.settings().collect()),
+            _ => Ok(Reading::default()),
+        }
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let ini = Ini::of(file, files)?;
-        let saved = ini.saved()?;
-        saved.and_then(|saved| saved.edit(setting, goal)).ok_or_else(|| setting.gone())?
+        let Some(saved) = ini.saved()? else { return Err(setting.gone()) };
+        saved.edit(setting, goal).unwrap_or_else(|| Err(setting.gone()))
     }
 
     fn uptake(&self, file: &Path) -> Uptake {
@@ -88,7 +85,8 @@ impl Editor for PhpIni {
 }
 
 /// The value of a setting in php.ini and what is read after it, with the file and the line; `None` where nothing sets it,
-/// or it is not understood.
+/// or it is not understood. `main` is php.ini itself: the `*.ini` of the directories beside it are read too, and the
+/// last line counts. What a pool, a `.user.ini` or the application sets is not in these files.
 #[must_use]
 pub fn directive(main: &Path, files: &dyn Files, key: &str) -> Option<(String, PathBuf, u32)> {
     let ini = Ini::read(main, files).ok()?;
@@ -96,7 +94,6 @@ pub fn directive(main: &Path, files: &dyn Files, key: &str) -> Option<(String, P
     Some((entry.value.clone().ok()?, file.to_owned(), entry.number))
 }
 
-/// php.ini, and what is read after it.
 pub(crate) struct Ini {
     sources: Vec<Source>,
 }
@@ -107,7 +104,6 @@ struct Source {
 }
 
 impl Ini {
-    /// The configuration that a file is part of.
     fn of(file: &Path, files: &dyn Files) -> Result<Self> {
         let folder = file.parent().unwrap_or(Path::new("/"));
         let is_part = folder.file_name().is_some_and(|name| FOLDERS.iter().any(|own| name == *own));
@@ -115,11 +111,11 @@ impl Ini {
         if is_part && files.exists(&main) { Ini::read(&main, files) } else { Ini::read(file, files) }
     }
 
-    /// php.ini with the directory beside it.
     pub(crate) fn read(main: &Path, files: &dyn Files) -> Result<Self> {
         let files = &Bounded::new(files);
         let mut paths = vec![main.to_owned()];
-        for name in FOLDERS.iter().filter(|_| main.ends_with("php.ini")) {
+        let folders = if main.ends_with("php.ini") { FOLDERS } else { &[] };
+        for name in folders {
             let mut parts = files.list(&main.with_file_name(name)).unwrap_or_default();
             parts.retain(|path| path.extension().is_some_and(|extension| extension == "ini"));
             parts.sort();
@@ -191,21 +187,18 @@ impl Ini {
     }
 }
 
-/// The extension that a line names.
 pub(crate) fn handler(entry: &Entry, file: &Path) -> Result<Option<Handler>> {
     let refuse = |why: &str| Refusal::new(file, entry.number, format!("{HANDLER}: {why}"), BY_HAND);
-    let name = entry.value.as_deref().map_err(|why| refuse(why))?;
+    let name = entry.value.as_deref().map_err(|why| refuse(&why.to_string()))?;
     if name.eq_ignore_ascii_case("rediscluster") {
         return Err(refuse("sessions are kept by a cluster, whose nodes name each other by addresses"));
     }
     Ok(Handler::named(name))
 }
 
-/// What to write by hand.
 pub(crate) const BY_HAND: &str =
     "session.save_path = \"unix:///path/of.sock\" for redis and memcache, or a path alone for memcached";
 
-/// An extension that keeps sessions on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     Redis,
@@ -213,10 +206,8 @@ pub(crate) enum Handler {
     Memcache,
 }
 
-/// A server of a path of sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// Where it is in the path.
     pub(crate) range: Range<usize>,
     /// Its address, which an edit replaces.
     address: Range<usize>,
@@ -227,7 +218,6 @@ pub(crate) struct Server {
 }
 
 impl Handler {
-    /// The extension that a value of `session.save_handler` stands for.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "redis" => Some(Handler::Redis),
@@ -242,7 +232,10 @@ impl Handler {
     }
 
     /// The servers of a path, each understood or with the reason why not.
-    pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, String>> {
+    /// memcached and memcache spread sessions by the servers' addresses: with another address for one of several most
+    /// sessions would be looked for elsewhere, and so none of them is edited. phpredis goes by the servers' weights, which an
+    /// edit keeps, so that each of its servers can move.
+    pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, Reason>> {
         if self == Handler::Memcached && (path.starts_with("--") || path.starts_with("PERSISTENT=")) {
             return vec![Err("it is not a list of servers".into())];
         }
@@ -275,7 +268,7 @@ impl Handler {
         path: &str,
         server: &Server,
         to: &Endpoint,
-    ) -> Result<(Range<usize>, String), String> {
+    ) -> Result<(Range<usize>, String), Reason> {
         let written = match to {
             Endpoint::Unix(_) => {
                 let socket = lines::socket_path(to)?;
@@ -298,14 +291,14 @@ impl Handler {
                 let scheme = if self == Handler::Memcached { "" } else { "tcp://" };
                 format!("{scheme}{host}:{port}")
             }
-            other => return Err(format!("no extension of PHP keeps sessions at {other}")),
+            other => return Err(format!("no extension of PHP keeps sessions at {other}").into()),
         };
         Ok((server.address.clone(), written))
     }
 }
 
 /// `tcp://127.0.0.1:6379?auth=…&database=2`, the same without scheme, `unix:///path?…`, a path alone.
-fn redis(path: &str, range: Range<usize>) -> Result<Server, String> {
+fn redis(path: &str, range: Range<usize>) -> Result<Server, Reason> {
     let text = &path[range.clone()];
     let (address, query) = text.split_once('?').unwrap_or((text, ""));
     if address.contains('#') {
@@ -337,19 +330,22 @@ fn redis(path: &str, range: Range<usize>) -> Result<Server, String> {
 fn parameters(query: &str, name: &str) -> Vec<String> {
     let mut values = Vec::new();
     for pair in query.split('&') {
-        let [key, value] = <[&str; 2]>::from(pair.split_once('=').unwrap_or((pair, ""))).map(|text| {
-            let text = text.replace('+', " ");
-            percent_decoded(&text).unwrap_or(text)
-        });
-        if key == name && !value.is_empty() {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decoded(value);
+        if decoded(key) == name && !value.is_empty() {
             values.push(value);
         }
     }
     values
 }
 
+fn decoded(text: &str) -> String {
+    let text = text.replace('+', " ");
+    percent_decoded(&text).unwrap_or(text)
+}
+
 /// `tcp://127.0.0.1:11211?weight=1`, `unix:///path:0`.
-fn memcache(path: &str, range: Range<usize>) -> Result<Server, String> {
+fn memcache(path: &str, range: Range<usize>) -> Result<Server, Reason> {
     let text = &path[range.clone()];
     let address = text.split('?').next().unwrap_or_default();
     let endpoint = place(address.strip_suffix(":0").unwrap_or(address), 11211)?;
@@ -357,7 +353,7 @@ fn memcache(path: &str, range: Range<usize>) -> Result<Server, String> {
 }
 
 /// `127.0.0.1:11211`, `/path` or `/path:0`, each with a weight behind a colon.
-fn memcached(path: &str, range: Range<usize>) -> Result<Server, String> {
+fn memcached(path: &str, range: Range<usize>) -> Result<Server, Reason> {
     let text = &path[range.clone()];
     if text.contains(|letter: char| letter.is_ascii_whitespace() || letter == '?') || text.contains("://") {
         return Err("this extension takes `host:port` or a path, and would look this up as a name".into());
@@ -390,15 +386,13 @@ impl Server {
     }
 }
 
-/// The endpoint of a socket's path.
-fn unix(path: &str) -> Result<Endpoint, String> {
+fn unix(path: &str) -> Result<Endpoint, Reason> {
     let endpoint = Endpoint::Unix(path.into());
-    lines::socket_path(&endpoint).map(|_| ())?;
+    lines::socket_path(&endpoint)?;
     Ok(endpoint)
 }
 
-/// Where the address of a URL leads.
-fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
+fn place(address: &str, usual: u16) -> Result<Endpoint, Reason> {
     if let Some(rest) = address.strip_prefix("unix:").or_else(|| address.strip_prefix("file:")) {
         return match rest.strip_prefix("//") {
             Some(path) if path.starts_with('/') => unix(path),
@@ -414,7 +408,7 @@ fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
         None => address,
         Some(("tcp", rest)) => rest,
         Some(("tls" | "ssl" | "tlsv1.2" | "tlsv1.3", _)) => return Err("TLS is spoken to the server".into()),
-        Some((scheme, _)) => return Err(format!("PHP knows no `{scheme}://` there")),
+        Some((scheme, _)) => return Err(format!("PHP knows no `{scheme}://` there").into()),
     };
     // What stands behind the port is ignored.
     let host = rest.split('/').next().unwrap_or_default();
@@ -428,7 +422,6 @@ fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
     port.and_then(|port| url::tcp(host, port)).ok_or_else(|| "the host or the port is unusual".into())
 }
 
-/// A line that says where sessions are.
 pub(crate) struct Saved<'a> {
     pub(crate) handler: Handler,
     /// Name of its setting; a number follows where there are several servers.
@@ -438,16 +431,22 @@ pub(crate) struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// The connections that it makes, each with its server.
     fn found(&self) -> Vec<Result<(Setting, Server)>> {
         let path = match &self.entry.value {
             Ok(path) => path,
-            Err(why) => return vec![Err(self.refuse(*why))],
+            Err(why) => return vec![Err(self.refuse(why.clone()))],
         };
         let servers = self.handler.servers(path);
         let is_alone = servers.len() == 1;
-        let named = servers.into_iter().enumerate().map(|(index, server)| {
-            let server = server.map_err(|why| self.refuse(why))?;
+        let mut found = Vec::new();
+        for (index, server) in servers.into_iter().enumerate() {
+            let server = match server {
+                Ok(server) => server,
+                Err(why) => {
+                    found.push(Err(self.refuse(why)));
+                    continue;
+                }
+            };
             let name =
                 if is_alone { self.title.clone() } else { format!("{}, server {}", self.title, index + 1) };
             let endpoint = server.endpoint.clone();
@@ -457,9 +456,9 @@ impl Saved<'_> {
             setting.user.clone_from(&server.user);
             setting.password.clone_from(&server.password);
             setting.database.clone_from(&server.database);
-            Ok((setting, server))
-        });
-        named.collect()
+            found.push(Ok((setting, server)));
+        }
+        found
     }
 
     pub(crate) fn settings(&self) -> impl Iterator<Item = Result<Setting>> {
@@ -492,7 +491,7 @@ mod tests {
     use super::*;
 
     fn endpoints(handler: Handler, path: &str) -> String {
-        fn shown(server: Result<Server, String>) -> String {
+        fn shown(server: Result<Server, Reason>) -> String {
             server.map_or_else(|why| format!("({why})"), |server| server.endpoint.to_string())
         }
         handler.servers(path).into_iter().map(shown).collect::<Vec<_>>().join(" ")

@@ -21,10 +21,9 @@ use crate::files::{Edit, Files};
 use crate::languages::url::{self, Url};
 use crate::lines::{self, has_only, is_plain, lines};
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The reader of Quadlet files.
 #[derive(Debug)]
 pub(crate) struct Quadlet;
 
@@ -41,20 +40,26 @@ impl Editor for Quadlet {
     }
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
-        let has_section =
-            || text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"[Container]");
-        path.extension().is_some_and(|end| end == "container") && has_section()
+        if path.extension().is_none_or(|end| end != "container") {
+            return false;
+        }
+        text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"[Container]")
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let client = Container::open(file, files)?;
         let unclear = client.unclear(file, files);
-        let found = hops(file, &client, unclear.as_deref());
-        let mut reading: Reading = found.map(|hop| hop.map(|hop| hop.setting)).collect();
+        let mut reading = Reading::default();
+        for hop in hops(file, &client, unclear.as_deref()) {
+            match hop {
+                Ok(hop) => reading.settings.push(hop.setting),
+                Err(refusal) => reading.refused.push(refusal),
+            }
+        }
         let others = others(file, files);
-        reading
-            .refused
-            .extend(client.variables.iter().filter_map(|one| between(file, &client, &others, one)));
+        for variable in &client.variables {
+            reading.refused.extend(between(file, &client, &others, variable));
+        }
         Ok(reading)
     }
 
@@ -64,7 +69,7 @@ impl Editor for Quadlet {
         }
         let client = Container::open(file, files)?;
         let unclear = client.unclear(file, files);
-        let found = hops(file, &client, unclear.as_deref()).flatten();
+        let found = hops(file, &client, unclear.as_deref()).into_iter().flatten();
         let found = setting.find(found, |hop| &hop.setting)?;
         let edits = found.write(file, &goal.endpoint).map_err(|why| {
             let by_hand = format!(
@@ -85,16 +90,10 @@ impl Editor for Quadlet {
     }
 }
 
-/// The variables that lead to servers of this machine.
-fn hops<'a>(
-    file: &'a Path,
-    container: &'a Container,
-    unclear: Option<&'a str>,
-) -> impl Iterator<Item = Result<Hop<'a>>> {
-    container.variables.iter().filter_map(move |variable| hop(file, container, variable, unclear))
+fn hops<'a>(file: &Path, container: &'a Container, unclear: Option<&str>) -> Vec<Result<Hop<'a>>> {
+    container.variables.iter().filter_map(|variable| hop(file, container, variable, unclear)).collect()
 }
 
-/// Whether a variable of this name may lead to a server; Ghost's are in small letters.
 fn leads_or_host(name: &str) -> bool {
     leads(&name.to_uppercase())
 }
@@ -104,33 +103,40 @@ fn leads_or_host(name: &str) -> bool {
 /// one, the server's container must be started anew, and no login can be tried before. The refusal has
 /// the lines to write by hand (docs/decisions/0105).
 fn between(file: &Path, client: &Container, others: &[Container], one: &Variable) -> Option<Refusal> {
-    let host = host_of(one.value.as_deref()?).filter(|_| leads(&one.name))?;
-    let (server, served) = others.iter().find_map(|other| {
-        let is_it = if is_loopback(&host) {
-            client.pod.is_some() && client.pod == other.pod
+    if !leads(&one.name) {
+        return None;
+    }
+    let host = host_of(one.value.as_deref()?)?;
+    for server in others {
+        let is_meant = if is_loopback(&host) {
+            client.pod.is_some() && client.pod == server.pod
         } else {
-            other.names.contains(&host)
+            server.names.contains(&host)
         };
-        Some((other, Served::of_image(&other.image).filter(|_| is_it)?))
-    })?;
-    let reason = format!(
-        "{}: it reaches {} over TCP; a socket between two containers is not edited",
-        one.name, server.file_name
-    );
-    Some(Refusal::new(file, one.line, reason, recipe(client, server, &served, &one.name)))
+        if !is_meant {
+            continue;
+        }
+        let Some(served) = Served::of_image(&server.image) else { continue };
+        let reason = format!(
+            "{}: it reaches {} over TCP; a socket between two containers is not edited",
+            one.name, server.file_name
+        );
+        return Some(Refusal::new(file, one.line, reason, recipe(client, server, &served, &one.name)));
+    }
+    None
 }
 
-/// The other containers of the directory.
 fn others(file: &Path, files: &dyn Files) -> Vec<Container> {
-    let all = file.parent().and_then(|folder| files.list(folder).ok()).unwrap_or_default();
-    let containers = all
-        .into_iter()
-        .filter(|path| path != file && path.extension().is_some_and(|end| end == "container"))
-        .take(MOST_FILES);
-    containers.filter_map(|path| Container::open(&path, files).ok()).collect()
+    let Some(folder) = file.parent() else { return Vec::new() };
+    let mut paths = files.list(folder).unwrap_or_default();
+    paths.retain(|path| path != file && path.extension().is_some_and(|end| end == "container"));
+    let mut containers = Vec::new();
+    for path in paths.iter().take(MOST_FILES) {
+        containers.extend(Container::open(path, files).ok());
+    }
+    containers
 }
 
-/// What to write for a client and a server.
 fn recipe(client: &Container, server: &Container, served: &Served, variable: &str) -> String {
     let stem = server.file_name.trim_end_matches(".container");
     let arguments = match served.listens {
@@ -154,7 +160,6 @@ fn recipe(client: &Container, server: &Container, served: &Served, variable: &st
 const SERVERS: &[&str] =
     &["DB", "DATABASE", "PG", "POSTGRES", "MYSQL", "MARIADB", "REDIS", "MEMCACHE", "database__"];
 
-/// A variable with its meaning.
 struct Hop<'a> {
     setting: Setting,
     container: &'a Container,
@@ -207,7 +212,7 @@ fn hop<'a>(
             let setting = setting.at(file, variable.line);
             Some(Ok(Hop { setting, container, variable, words }))
         }
-        Err(why) => refuse(why),
+        Err(why) => refuse(&why.to_string()),
     }
 }
 
@@ -217,9 +222,9 @@ fn meaning(
     words: Words,
     value: &str,
     protocol: Protocol,
-) -> Result<Option<Setting>, &'static str> {
+) -> Result<Option<Setting>, Reason> {
     if protocol == Protocol::Mysql && value == "localhost" {
-        return Err("`localhost` may be a socket inside of the container; write 127.0.0.1");
+        return Err("`localhost` may be a socket inside of the container; write 127.0.0.1".into());
     }
     let (found, [user, password, database]) = endpoint(container, words, value, protocol)?;
     let found = match found {
@@ -247,31 +252,30 @@ fn meaning(
 }
 
 impl Hop<'_> {
-    /// The edits that move it.
-    fn write(&self, file: &Path, to: &Endpoint) -> Result<Vec<Edit>, String> {
+    fn write(&self, file: &Path, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         match to {
             Endpoint::Unix(path) => self.to_socket(file, path),
             Endpoint::Tcp { host, port } if self.container.is_on_host() => self.to_port(file, host, *port),
             Endpoint::Tcp { .. } => {
                 Err("whether the server takes connections from the container's network is not known here"
-                    .to_owned())
+                    .into())
             }
-            _ => Err("only a Unix socket or plain TCP can be written here".to_owned()),
+            _ => Err("only a Unix socket or plain TCP can be written here".into()),
         }
     }
 
-    fn to_socket(&self, file: &Path, path: &Path) -> Result<Vec<Edit>, String> {
+    fn to_socket(&self, file: &Path, path: &Path) -> Result<Vec<Edit>, Reason> {
         let mut edits = Vec::new();
         let inside = match self.container.inside(path) {
             Some(inside) => inside,
             None => {
                 if let Some(why) = self.container.cannot_mount(path) {
-                    return Err(why);
+                    return Err(why.into());
                 }
                 let directory = path.parent().unwrap_or(Path::new("/"));
                 let text = directory.display().to_string();
                 if !is_plain(&text) || text.contains([':', '%']) {
-                    return Err("its directory has unusual characters".to_owned());
+                    return Err("its directory has unusual characters".into());
                 }
                 edits.push(self.line(file, "Volume", &format!("Volume={text}:{text}"))?);
                 path.to_owned()
@@ -300,15 +304,13 @@ impl Hop<'_> {
         Ok(edits)
     }
 
-    fn to_port(&self, file: &Path, host: &str, number: u16) -> Result<Vec<Edit>, String> {
+    fn to_port(&self, file: &Path, host: &str, number: u16) -> Result<Vec<Edit>, Reason> {
         let name = &self.variable.name;
         let mut edits = Vec::new();
         match self.words {
             Words::WordPress => edits.push(self.set(file, name, &format!("{host}:{number}"))?),
             Words::Beside(_) => {
-                return Err(
-                    "the variable of its socket counts before the host: take that line away".to_owned()
-                );
+                return Err("the variable of its socket counts before the host: take that line away".into());
             }
             Words::Directory(of_port) => {
                 edits.push(self.set(file, name, host)?);
@@ -327,7 +329,7 @@ impl Hop<'_> {
     }
 
     /// Sets a variable: in its own line if it is alone there, else in a new one, which counts because it is later.
-    fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, String> {
+    fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, Reason> {
         let word =
             if has_only(value, "./_-:@?&=+,") { format!("{name}={value}") } else { quoted(name, value) };
         let own = self.container.variables.iter().find(|one| one.name == name);
@@ -337,8 +339,7 @@ impl Hop<'_> {
         }
     }
 
-    /// A new line below the last one of its key.
-    fn line(&self, file: &Path, key: &str, new: &str) -> Result<Edit, String> {
+    fn line(&self, file: &Path, key: &str, new: &str) -> Result<Edit, Reason> {
         let text = self.container.text.as_bytes();
         let range = self.container.last_of(key).ok_or("no variable is set in it")?;
         let all = lines(text);
@@ -347,7 +348,6 @@ impl Hop<'_> {
     }
 }
 
-/// The section of the container.
 const SECTION: &str = "Container";
 /// What a container with a network of its own calls this machine.
 const THIS_MACHINE: &[&str] = &["host.containers.internal", "host.docker.internal"];
@@ -364,7 +364,6 @@ struct Container {
     pod: Option<String>,
     /// Each variable as it is set at last.
     variables: Vec<Variable>,
-    /// Where each of them stands.
     places: BTreeMap<String, usize>,
     on_host: OnceCell<bool>,
     all: Vec<Assignment>,
@@ -398,7 +397,6 @@ impl Client for Container {
     }
 }
 
-/// A directory of this machine, and where the container has it.
 struct Mount<'a> {
     here: &'a Path,
     there: &'a Path,
@@ -428,12 +426,14 @@ impl Container {
         if let Some(name) = container.last("ContainerName") {
             container.names[0] = name.to_owned();
         }
-        let more = ["NetworkAlias", "HostName"].into_iter().flat_map(|key| container.list(key));
-        let more: Vec<String> = more.map(|one| one.value.clone()).collect();
-        container.names.extend(more);
+        for key in ["NetworkAlias", "HostName"] {
+            let more: Vec<String> = container.list(key).iter().map(|one| one.value.clone()).collect();
+            container.names.extend(more);
+        }
         container.variables = container.environment();
-        let names = container.variables.iter().map(|one| one.name.clone());
-        container.places = names.enumerate().map(|(place, name)| (name, place)).collect();
+        for (place, variable) in container.variables.iter().enumerate() {
+            container.places.insert(variable.name.clone(), place);
+        }
         Ok(container)
     }
 
@@ -459,11 +459,12 @@ impl Container {
                 if let Some(before) = places.insert(name.to_owned(), found.len()) {
                     found[before] = None;
                 }
+                let is_alone = words.len() == 1 && is_one_line;
                 found.push(Some(Variable {
                     name: name.to_owned(),
-                    value: word.dynamic.is_none().then(|| value.to_owned()),
+                    value: if word.dynamic.is_none() { Some(value.to_owned()) } else { None },
                     line: one.line,
-                    alone: Some(one.range.clone()).filter(|_| words.len() == 1 && is_one_line),
+                    alone: if is_alone { Some(one.range.clone()) } else { None },
                 }));
             }
         }
@@ -471,6 +472,9 @@ impl Container {
     }
 
     /// Why what is read here may not be what podman is told; `None` if it is.
+    /// Whatever may contradict the file is refused and not followed: drop-ins (not every podman that reads
+    /// these files reads them), templates, options of `PodmanArgs=` that say the same as keys, and rights that
+    /// are taken from the container (docs/decisions/0105).
     fn unclear(&self, file: &Path, files: &dyn Files) -> Option<String> {
         let folders = [format!("{}.d", self.file_name), "container.d".to_owned()];
         let of_stem = file.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('@'));
@@ -512,20 +516,21 @@ impl Container {
         })
     }
 
-    /// Whether a host that it names is this machine.
     fn means_this_machine(&self, host: &str) -> bool {
         if self.is_on_host() { is_loopback(host) } else { THIS_MACHINE.contains(&host) }
     }
 
     /// Volumes that are directories of this machine.
     fn mounts(&self) -> Vec<Mount<'_>> {
-        let volumes = self.list("Volume").into_iter().filter_map(|one| {
+        let mut mounts = Vec::new();
+        for one in self.list("Volume") {
             let mut parts = one.value.split(':');
-            let (here, there) = (parts.next()?, parts.next()?);
-            let is_plain = [here, there].iter().all(|path| path.starts_with('/') && !path.contains('%'));
-            is_plain.then(|| Mount { here: Path::new(here), there: Path::new(there) })
-        });
-        volumes.collect()
+            let (Some(here), Some(there)) = (parts.next(), parts.next()) else { continue };
+            if [here, there].iter().all(|path| path.starts_with('/') && !path.contains('%')) {
+                mounts.push(Mount { here: Path::new(here), there: Path::new(there) });
+            }
+        }
+        mounts
     }
 
     /// What the container calls a path of this machine.
@@ -535,7 +540,7 @@ impl Container {
         let mount = fitting.max_by_key(|mount| mount.here.components().count())?;
         let found = mount.there.join(path.strip_prefix(mount.here).ok()?);
         // Another volume may lie over it.
-        (self.outside(&found).as_deref() == Some(path)).then_some(found)
+        if self.outside(&found).as_deref() == Some(path) { Some(found) } else { None }
     }
 
     /// The path on this machine of what the container calls so.
@@ -549,6 +554,9 @@ impl Container {
     }
 
     /// Why the directory of a socket of this machine cannot be mounted at the same path; `None` if it can.
+    /// The directory, never the socket's file: a server makes another file each time that it starts, and a mounted file
+    /// stays the old one. It gets no `:z`, which would relabel the server's own directory and may close it to the
+    /// server (docs/decisions/0105).
     fn cannot_mount(&self, socket: &Path) -> Option<String> {
         if self.mounts().iter().any(|mount| mount.here == socket) {
             return Some(
@@ -561,11 +569,16 @@ impl Container {
         if directory.components().count() < 3 {
             return Some(format!("{text} as a whole would hide the container's own"));
         }
-        let volumes = self.list("Volume").into_iter().map(|one| one.value.split(':').nth(1));
-        let temporary = self.list("Tmpfs").into_iter().map(|one| one.value.split(':').next());
-        let is_taken = volumes.chain(temporary).flatten().any(|path| Path::new(path) == directory)
+        let mut taken: Vec<&str> = Vec::new();
+        for one in self.list("Volume") {
+            taken.extend(one.value.split(':').nth(1));
+        }
+        for one in self.list("Tmpfs") {
+            taken.extend(one.value.split(':').next());
+        }
+        let is_taken = taken.iter().any(|path| Path::new(path) == directory)
             || self.list("Mount").iter().any(|one| one.value.contains(&text));
-        is_taken.then(|| format!("something else is mounted at {text} already"))
+        if is_taken { Some(format!("something else is mounted at {text} already")) } else { None }
     }
 
     /// Where a new assignment goes: the bytes of the last one of this key, else of another one.

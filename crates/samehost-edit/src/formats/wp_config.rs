@@ -15,10 +15,9 @@ use crate::editor::{Check, Editor};
 use crate::files::{Edit, Files};
 use crate::languages::php::{self, Constant, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value};
 use crate::lines::{around, has_only};
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The constants that matter here.
 const TRACKED: &[&[u8]] = &[
     b"DB_HOST", b"DB_USER", b"DB_PASSWORD", b"DB_NAME", b"WP_REDIS_SCHEME", b"WP_REDIS_HOST",
     b"WP_REDIS_PORT", b"WP_REDIS_PATH", b"WP_REDIS_PASSWORD", b"WP_REDIS_DATABASE", b"WP_REDIS_CLIENT",
@@ -28,7 +27,6 @@ const TRACKED: &[&[u8]] = &[
 /// Drop-ins that are known to connect as WordPress itself does.
 const CALM_DROP_INS: &[&[u8]] = &[b"Query Monitor", b"QM_DB", b"W3TC"];
 
-/// The editor.
 pub struct WpConfig;
 
 impl Editor for WpConfig {
@@ -95,7 +93,6 @@ impl Editor for WpConfig {
     }
 }
 
-/// The literal at a position with another value.
 fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
     let reason = match php::encode(place.quoting, value) {
         _ if place.comment => "a comment stands inside of the value and would be lost",
@@ -129,10 +126,11 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
 
 /// `DB_HOST` with every position that sets it.
 fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
-    let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
-    let host = String::from_utf8(known.text.clone()).ok();
-    let understood = host.as_deref().ok_or("it is not text").and_then(understand);
-    let Known { places, text, .. } = known;
+    let Some(Known { text, places }) = constant(&files.real(file), outcome, "DB_HOST")? else {
+        return Ok(None);
+    };
+    let host = std::str::from_utf8(&text).map_err(|_| Reason::from("it is not text"));
+    let understood = host.and_then(understand);
     let place = &places[0];
     let here = At { file: &place.file, line: place.line };
     let endpoint = understood.map_err(|reason| {
@@ -166,7 +164,7 @@ fn tls_flags(file: &Path, files: &dyn Files) -> Vec<Word> {
 }
 
 /// wp-content/db.php replaces WordPress's own database class.
-fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), String> {
+fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), Reason> {
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
     let content = literal(outcome, "WP_CONTENT_DIR").map(PathBuf::from);
@@ -182,7 +180,8 @@ fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), Stri
     Err(format!(
         "{} decides how WordPress connects, in place of DB_HOST alone",
         content.join("db.php").display()
-    ))
+    )
+    .into())
 }
 
 /// A constant with one value, and the positions that set it.
@@ -191,15 +190,13 @@ struct Known {
     places: Vec<Place>,
 }
 
-/// A constant; `None` if the file does not define it.
 fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
-    let elsewhere = || outcome.state.anything.clone().map(|trouble| refuse(file, &trouble, name));
     if outcome.state.over {
         let trouble = Trouble::new(file, 0, "it ends before WordPress is loaded");
         return Err(refuse(file, &trouble, name));
     }
     let Some(Constant { alternatives, undefined }) = outcome.state.constants.get(name.as_bytes()) else {
-        return elsewhere().map_or(Ok(None), Err);
+        return not_here(file, outcome, name);
     };
     let mut places: Vec<Place> = Vec::new();
     let mut known: Option<Vec<u8>> = None;
@@ -212,8 +209,11 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
                 return Err(refuse(file, &Trouble::new(file, line, "an array is not a host"), name));
             }
         };
-        let line = valued.place.as_ref().map_or(0, |place| place.line);
-        let trouble = Trouble::new(valued.place.as_ref().map_or(file, |place| &place.file), line, "");
+        let (at, line) = match &valued.place {
+            Some(place) => (place.file.as_path(), place.line),
+            None => (file, 0),
+        };
+        let trouble = Trouble::new(at, line, "");
         if known.as_ref().is_some_and(|known| *known != text) {
             let lines: Vec<String> = lines(alternatives);
             let reason =
@@ -232,8 +232,9 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
             }
         }
     }
-    let Some(text) = known.filter(|_| !places.is_empty()) else {
-        return elsewhere().map_or(Ok(None), Err);
+    let text = match known {
+        Some(text) if !places.is_empty() => text,
+        _ => return not_here(file, outcome, name),
     };
     if *undefined {
         let trouble = Trouble::new(
@@ -248,6 +249,14 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
     }
     places.dedup();
     Ok(Some(Known { text, places }))
+}
+
+/// What is said of a constant that the file does not define: nothing, unless code that cannot be followed may define any.
+fn not_here(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
+    match &outcome.state.anything {
+        Some(trouble) => Err(refuse(file, trouble, name)),
+        None => Ok(None),
+    }
 }
 
 fn lines(alternatives: &[php::Valued]) -> Vec<String> {
@@ -265,25 +274,28 @@ fn shown(via: Option<&[u8]>) -> String {
     }
 }
 
-/// The first line of a file that names a constant.
 fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
-    let source = outcome.sources.iter().find(|source| source.path == file);
-    source.map_or(0, |source| {
-        let at = source.text.windows(name.len()).position(|part| part == name.as_bytes());
-        at.map_or(0, |at| source.line(at))
-    })
+    let Some(source) = outcome.sources.iter().find(|source| source.path == file) else { return 0 };
+    match source.text.windows(name.len()).position(|part| part == name.as_bytes()) {
+        Some(at) => source.line(at),
+        None => 0,
+    }
 }
 
-/// Value of a constant that has exactly one.
 fn literal(outcome: &Outcome, name: &str) -> Option<String> {
-    let constant = outcome.state.constants.get(name.as_bytes()).filter(|constant| !constant.undefined)?;
-    let mut texts: Vec<Vec<u8>> =
-        constant.alternatives.iter().map(|valued| valued.value.text()).collect::<Option<_>>()?;
-    texts.dedup();
-    match texts.as_slice() {
-        [text] => String::from_utf8(text.clone()).ok(),
-        _ => None,
+    let constant = outcome.state.constants.get(name.as_bytes())?;
+    if constant.undefined {
+        return None;
     }
+    let mut known: Option<Vec<u8>> = None;
+    for valued in &constant.alternatives {
+        let text = valued.value.text()?;
+        if known.as_ref().is_some_and(|known| *known != text) {
+            return None;
+        }
+        known = Some(text);
+    }
+    String::from_utf8(known?).ok()
 }
 
 fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
@@ -298,7 +310,6 @@ fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
     Refusal::new(place, trouble.line, reason, by_hand)
 }
 
-/// What to write for `DB_HOST`.
 fn by_hand_for(environment: Option<&str>) -> String {
     let value = spell(&Endpoint::Unix(MYSQL_SOCKET.into())).unwrap_or_default();
     match environment {
@@ -310,26 +321,26 @@ fn by_hand_for(environment: Option<&str>) -> String {
 const DEFAULT_PORT: u16 = 3306;
 
 /// Where WordPress connects for a `DB_HOST`.
-fn understand(text: &str) -> Result<Endpoint, &'static str> {
+fn understand(text: &str) -> Result<Endpoint, Reason> {
     let (address, socket) = match text.find(":/") {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
     if text.chars().any(char::is_control) {
-        return Err("it has a line end or another control character in it");
+        return Err("it has a line end or another control character in it".into());
     }
     let (host, port) = if address.matches(':').count() > 1 { v6(address)? } else { v4(address)? };
     if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
         return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(MYSQL_SOCKET))));
     }
     if !host.chars().all(|one| one.is_ascii_alphanumeric() || "._-:".contains(one)) {
-        return Err("it is not a host's name");
+        return Err("it is not a host's name".into());
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 /// `[::1]:3306`, `[::1]`, `::1`.
-fn v6(address: &str) -> Result<(&str, u16), &'static str> {
+fn v6(address: &str) -> Result<(&str, u16), Reason> {
     let strange = "it is not an IPv6 address";
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']').ok_or(strange)?,
@@ -339,12 +350,12 @@ fn v6(address: &str) -> Result<(&str, u16), &'static str> {
     match rest.strip_prefix(':') {
         Some(port) => Ok((host, number(port)?)),
         None if rest.is_empty() => Ok((host, DEFAULT_PORT)),
-        None => Err(strange),
+        None => Err(strange.into()),
     }
 }
 
 /// `127.0.0.1:3306`: the host ends at the first colon or slash, and the rest is only used if it is a port.
-fn v4(address: &str) -> Result<(&str, u16), &'static str> {
+fn v4(address: &str) -> Result<(&str, u16), Reason> {
     let end = address.find([':', '/']).unwrap_or(address.len());
     let (host, rest) = address.split_at(end);
     // PHP's empty() is true for this host.
@@ -355,16 +366,16 @@ fn v4(address: &str) -> Result<(&str, u16), &'static str> {
 }
 
 /// A port; to WordPress 0 is none.
-fn number(digits: &str) -> Result<u16, &'static str> {
+fn number(digits: &str) -> Result<u16, Reason> {
     match digits.parse() {
         Ok(0) => Ok(DEFAULT_PORT),
         Ok(port) => Ok(port),
-        Err(_) => Err("its port is not one of 1 to 65535"),
+        Err(_) => Err("its port is not one of 1 to 65535".into()),
     }
 }
 
 /// An endpoint as a `DB_HOST`.
-fn spell(endpoint: &Endpoint) -> Result<String, String> {
+fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     let text = match endpoint {
         Endpoint::Unix(path) => format!("localhost:{}", path.to_str().ok_or("the path is not text")?),
         Endpoint::Tcp { host, .. } if host.eq_ignore_ascii_case("localhost") => {
@@ -373,23 +384,20 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
         Endpoint::Tcp { host, port } if *port == DEFAULT_PORT => host.clone(),
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
-        _ => return Err(format!("WordPress cannot connect to {endpoint}")),
+        _ => return Err(format!("WordPress cannot connect to {endpoint}").into()),
     };
     if understand(&text).ok().as_ref() == Some(endpoint) {
         Ok(text)
     } else {
-        Err(format!("DB_HOST cannot say {endpoint}"))
+        Err(format!("DB_HOST cannot say {endpoint}").into())
     }
 }
 
-/// The setting.
 const NAME: &str = "WP_REDIS_HOST";
 
-/// What to write.
 const BY_HAND: &str =
     "define( 'WP_REDIS_SCHEME', 'unix' ); define( 'WP_REDIS_PATH', '/run/redis/redis-server.sock' );";
 
-/// The plugin's constants.
 struct Found {
     scheme: Option<Known>,
     host: Option<Known>,
@@ -408,26 +416,25 @@ impl Found {
         self.all().flat_map(|known| &known.places).next()
     }
 
-    /// The connection.
     fn setting(&self, outcome: &Outcome) -> Setting {
         let place = self.place();
-        let written = match &self.endpoint {
-            Endpoint::Unix(path) => path.display().to_string(),
-            _ => self
-                .host
-                .as_ref()
-                .map_or_else(|| "127.0.0.1".into(), |host| String::from_utf8_lossy(&host.text).into_owned()),
+        let written = match (&self.endpoint, &self.host) {
+            (Endpoint::Unix(path), _) => path.display().to_string(),
+            (_, Some(host)) => String::from_utf8_lossy(&host.text).into_owned(),
+            (_, None) => "127.0.0.1".into(),
+        };
+        let (file, line) = match place {
+            Some(place) => (place.file.as_path(), place.line),
+            None => (Path::new(""), 0),
         };
         Setting {
             password: literal(outcome, "WP_REDIS_PASSWORD").map(Secret::new),
             database: literal(outcome, "WP_REDIS_DATABASE"),
-            ..Setting::connects(NAME, Protocol::Redis, written, self.endpoint.clone())
-                .at(place.map_or(Path::new(""), |place| &place.file), place.map_or(0, |place| place.line))
+            ..Setting::connects(NAME, Protocol::Redis, written, self.endpoint.clone()).at(file, line)
         }
     }
 }
 
-/// The plugin's constants; `None` if the file has none of them.
 fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     let defined = &outcome.state.constants;
     let names = ["WP_REDIS_SCHEME", "WP_REDIS_HOST", "WP_REDIS_PORT", "WP_REDIS_PATH"];
@@ -468,7 +475,6 @@ fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     Ok(Some(found))
 }
 
-/// The constants with another server in them.
 fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
     if found.endpoint == goal.endpoint {
         return Ok(Vec::new());
@@ -517,7 +523,7 @@ fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
 }
 
 /// New constants on lines of their own, below a statement and in its style.
-fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result<Edit, &'static str> {
+fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result<Edit, Reason> {
     let alone = "the WP_REDIS_* constants stand where no line can be added";
     let source = outcome.sources.iter().find(|source| source.path == anchor.file).ok_or(alone)?;
     let mut node =
@@ -532,7 +538,7 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
     let indentation = source.slice(around(&source.text, node.start_byte()).start..node.start_byte());
     let plain = text.ends_with(b";") && text.len() > 7 && text[..6].eq_ignore_ascii_case(b"define");
     if !block || !plain || !indentation.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
-        return Err(alone);
+        return Err(alone.into());
     }
     let end = around(&source.text, node.end_byte()).end;
     // A comment after the statement belongs to it; after anything else the statement is not alone on its line.
@@ -548,7 +554,7 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
         let number = *name == "WP_REDIS_PORT";
         let value = if number { value.clone() } else { format!("'{value}'") };
         if !has_only(&value, "'/._@+,=~:-") {
-            return Err("the new value has characters that are not written here");
+            return Err("the new value has characters that are not written here".into());
         }
         with.extend_from_slice(ending);
         with.extend_from_slice(indentation);

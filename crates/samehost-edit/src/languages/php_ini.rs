@@ -4,20 +4,17 @@
 use std::ops::Range;
 
 use crate::lines::{self, has_only, trim};
+use crate::refusal::Reason;
 
-/// How far a quoted value may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quotes {
     /// To the end of the line: PHP-FPM gives PHP one line after the other.
     OfALine,
-    /// Over several lines.
     OfAFile,
 }
 
-/// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// `[www]`
     Section(String),
     /// `listen = 127.0.0.1:9000`
     Entry(Entry),
@@ -25,7 +22,6 @@ pub(crate) enum Line {
     Odd(u32),
 }
 
-/// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// As written; FPM ignores its case.
@@ -33,12 +29,10 @@ pub(crate) struct Entry {
     /// Range of the value, without quotes.
     pub(crate) range: Range<usize>,
     /// The value, if it is literal; otherwise why it is not understood.
-    pub(crate) value: Result<String, &'static str>,
-    /// The quote around it.
+    pub(crate) value: Result<String, Reason>,
     pub(crate) quote: Option<u8>,
     /// The whole line without its newline.
     pub(crate) line: Range<usize>,
-    /// Its number, from 1.
     pub(crate) number: u32,
 }
 
@@ -52,7 +46,6 @@ impl Entry {
 pub(crate) fn lines(text: &[u8], quotes: Quotes) -> Vec<Line> {
     let mark = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut found = Vec::new();
-    // Where the value before has ended.
     let mut behind = mark;
     for one in lines::lines(text) {
         if one.range.start >= behind || one.range.start == 0 {
@@ -100,7 +93,8 @@ fn is_odd(text: &[u8], line: &Line, start: usize) -> bool {
     match line {
         Line::Section(_) => {
             let whole = text[lines::around(text, start)].trim_ascii();
-            let behind = whole.iter().position(|byte| *byte == b']').map_or(&[][..], |end| &whole[end + 1..]);
+            let end = whole.iter().position(|byte| *byte == b']').map_or(whole.len(), |end| end + 1);
+            let behind = &whole[end..];
             !is_plain(whole) || !matches!(behind.trim_ascii().first(), None | Some(b';'))
         }
         Line::Entry(entry) => {
@@ -118,8 +112,11 @@ fn is_odd(text: &[u8], line: &Line, start: usize) -> bool {
 
 /// Whether a key is a name, with an index behind it or not. Words for values are none.
 fn is_key(key: &str) -> bool {
-    let name = key.split_once('[').map_or(Some(key), |(name, index)| index.ends_with(']').then_some(name));
-    let Some(name) = name else { return false };
+    let name = match key.split_once('[') {
+        Some((name, index)) if index.ends_with(']') => name,
+        Some(_) => return false,
+        None => key,
+    };
     let is_word =
         ["null", "yes", "no", "true", "false", "on", "off", "none"].contains(&&*name.to_ascii_lowercase());
     !name.is_empty() && has_only(name, "._-:/ ") && !is_word
@@ -130,8 +127,8 @@ fn is_expression(value: &[u8]) -> bool {
     if !value.iter().any(|byte| b"\"'\\()|&!^~{}=$".contains(byte)) {
         return true;
     }
-    let parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);
-    { parts }.all(|part| {
+    let mut parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);
+    parts.all(|part| {
         let name = part.strip_prefix(b"~").or_else(|| part.strip_prefix(b"!")).unwrap_or(part);
         !name.is_empty() && has_only(name, "_")
     })
@@ -139,26 +136,25 @@ fn is_expression(value: &[u8]) -> bool {
 
 struct Value {
     range: Range<usize>,
-    value: Result<String, &'static str>,
+    value: Result<String, Reason>,
     quote: Option<u8>,
     /// Where it ends, its quotes included.
     end: usize,
 }
 
-/// The value that begins with this range of a line.
 fn value(text: &[u8], range: Range<usize>, quotes: Quotes) -> Value {
     let refused = |why, end| Value { range: range.clone(), value: Err(why), quote: None, end };
     let bytes = &text[range.clone()];
     if let Some(quote @ (b'"' | b'\'')) = bytes.first().copied() {
         let limit = if quotes == Quotes::OfAFile { text.len() } else { range.end };
         let Some(close) = closing(&text[..limit], range.start + 1, quote) else {
-            return refused("its quote is not closed", limit);
+            return refused("its quote is not closed".into(), limit);
         };
         let inner = range.start + 1..close;
         let end = lines::around(text, close).end;
         let behind = text[close + 1..end].trim_ascii();
         if !(behind.is_empty() || behind[0] == b';') {
-            return refused("it is put together from parts", end);
+            return refused("it is put together from parts".into(), end);
         }
         let value = literal(&text[inner.clone()], Some(quote));
         return Value { range: inner, value, quote: Some(quote), end };
@@ -175,11 +171,11 @@ fn closing(text: &[u8], from: usize, quote: u8) -> Option<usize> {
     while at < text.len() && text[at] != quote {
         at += if quote == b'"' && text[at] == b'\\' { 2 } else { 1 };
     }
-    (at < text.len()).then_some(at)
+    if at < text.len() { Some(at) } else { None }
 }
 
 /// Text of a value, if nothing in it is special to PHP.
-fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, &'static str> {
+fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, Reason> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
     let special: &[char] = match quote {
         Some(b'\'') => return Ok(text.to_owned()),
@@ -187,9 +183,9 @@ fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, &'static str> {
         None => &['"', '\'', '\\', '(', ')', '|', '&', '!', '^', '~', '#', '{', '}', '='],
     };
     if text.contains("${") {
-        Err("it has a variable of the environment in it")
+        Err("it has a variable of the environment in it".into())
     } else if text.contains(special) {
-        Err("it has characters that mean something to PHP")
+        Err("it has characters that mean something to PHP".into())
     } else {
         Ok(text.to_owned())
     }

@@ -8,6 +8,9 @@ use crate::asked::{LIBPQ_WORDS, Word};
 use crate::lines::has_only;
 
 /// The parts of a URL as written, with percent signs.
+/// The `url` crate was rejected: it breaks passwords with `/` and `@`, which clients accept. This is not the reader of
+/// `samehost-login` either, since an editor has to know where each byte stands and to write back what it does
+/// not change (docs/decisions/0087).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: String,
@@ -54,7 +57,6 @@ impl Url {
         Some(Url { scheme: scheme.to_owned(), login, host, port, path: path.to_owned(), query })
     }
 
-    /// The text again.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{}://", self.scheme);
         if let Some(login) = &self.login {
@@ -80,31 +82,30 @@ impl Url {
                 places.push(format!("{key}={value}"));
             }
         }
-        let query = Some(places.join("&")).filter(|query| !query.is_empty());
+        let query = if places.is_empty() { None } else { Some(places.join("&")) };
         Redactor::default().word(&Url { query, ..self.clone() }.text())
     }
 
-    /// Its protocol, by the scheme.
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         protocol(&self.scheme)
     }
 
     /// The port as a number, or the protocol's default.
     pub(crate) fn port_or(&self, usual: u16) -> Option<u16> {
-        self.port.as_ref().map_or(Some(usual), |port| port.parse().ok())
+        match &self.port {
+            Some(port) => port.parse().ok(),
+            None => Some(usual),
+        }
     }
 
-    /// The host without brackets.
     pub(crate) fn bare_host(&self) -> &str {
         self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host)
     }
 
-    /// Where it leads over TCP.
     pub(crate) fn tcp(&self, usual: u16) -> Option<Endpoint> {
         tcp(self.bare_host(), self.port_or(usual)?)
     }
 
-    /// Writes a host and a port.
     pub(crate) fn place(&mut self, host: &str, port: u16) {
         self.host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         self.port = Some(port.to_string());
@@ -119,7 +120,6 @@ impl Url {
         }
     }
 
-    /// Its words about encryption and the login.
     pub(crate) fn words(&self, file: &Path, line: u32) -> Vec<Word> {
         let mut words = Vec::new();
         for (name, value) in self.parameters() {
@@ -158,18 +158,19 @@ impl Url {
     pub(crate) fn drop_parameter(&mut self, name: &str) {
         let Some(query) = &self.query else { return };
         let kept: Vec<&str> = query.split('&').filter(|pair| pair.split('=').next() != Some(name)).collect();
-        self.query = Some(kept.join("&")).filter(|query| !query.is_empty());
+        self.query = if kept.is_empty() { None } else { Some(kept.join("&")) };
     }
 
     /// User of the login; `None` if it may be a lone password, as some libraries accept for Redis.
     pub(crate) fn user(&self) -> Option<String> {
         let login = self.login.as_ref()?;
-        let alone = (self.protocol() != Some(Protocol::Redis)).then_some(login.as_str());
-        let user = login.split_once(':').map_or(alone, |(user, _)| Some(user))?;
-        text_of(user)
+        match login.split_once(':') {
+            Some((user, _)) => text_of(user),
+            None if self.protocol() == Some(Protocol::Redis) => None,
+            None => text_of(login),
+        }
     }
 
-    /// The password of the login.
     pub(crate) fn password(&self) -> Option<Secret> {
         let (_, password) = self.login.as_ref()?.split_once(':')?;
         text_of(password).map(Secret::new)
@@ -177,11 +178,13 @@ impl Url {
 
     /// Password of the login, for a library that reads a login without a colon as one.
     pub(crate) fn password_alone(&self) -> Option<Secret> {
-        let login = self.login.as_ref().filter(|login| !login.contains([':', '$']))?;
-        Some(Secret::new(percent_decoded(login)?)).filter(|_| !login.is_empty())
+        let login = self.login.as_ref()?;
+        if login.is_empty() || login.contains([':', '$']) {
+            return None;
+        }
+        percent_decoded(login).map(Secret::new)
     }
 
-    /// First part of the path: a database.
     pub(crate) fn database(&self) -> Option<String> {
         text_of(self.path.strip_prefix('/')?)
     }
@@ -192,7 +195,6 @@ fn text_of(part: &str) -> Option<String> {
     if part.is_empty() || part.contains('$') { None } else { percent_decoded(part) }
 }
 
-/// Protocol of a URL's scheme.
 pub(crate) fn protocol(scheme: &str) -> Option<Protocol> {
     Some(match scheme {
         "mysql" | "mysql2" | "mysqli" | "mariadb" | "trilogy" | "pdo-mysql" | "pdo_mysql" | "mysqlgis" => {
@@ -207,7 +209,6 @@ pub(crate) fn protocol(scheme: &str) -> Option<Protocol> {
     })
 }
 
-/// Default port of a protocol.
 pub(crate) fn usual_port(protocol: Protocol) -> u16 {
     match protocol {
         Protocol::Mysql => 3306,
@@ -220,11 +221,12 @@ pub(crate) fn usual_port(protocol: Protocol) -> u16 {
 /// An endpoint, if host and port form one.
 pub(crate) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let plain = has_only(host, ".-_:");
-    format!("tcp:{bracketed}:{port}").parse().ok().filter(|_| plain && port > 0)
+    if port == 0 || !has_only(host, ".-_:") {
+        return None;
+    }
+    format!("tcp:{bracketed}:{port}").parse().ok()
 }
 
-/// Whether a host is this machine.
 pub(crate) fn is_local(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host == "::1" || host.starts_with("127.") || host.starts_with('/')
@@ -243,19 +245,23 @@ pub(crate) fn postgres_socket(path: &str) -> Option<(&str, u16)> {
     let (directory, name) = path.rsplit_once('/')?;
     let port = name.strip_prefix(".s.PGSQL.")?;
     let number: u16 = port.parse().ok()?;
-    (number.to_string() == port && !directory.is_empty()).then_some((directory, number))
+    if number.to_string() != port || directory.is_empty() {
+        return None;
+    }
+    Some((directory, number))
 }
 
-/// Path of PostgreSQL's socket in a directory.
 pub(crate) fn postgres_path(directory: &str, port: u16) -> Option<Endpoint> {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
     let path = format!("{directory}/.s.PGSQL.{port}");
-    is_plain_path(&path).then(|| Endpoint::Unix(path.into()))
+    if is_plain_path(&path) { Some(Endpoint::Unix(path.into())) } else { None }
 }
 
 fn split_port(place: &str) -> Option<(String, Option<String>)> {
-    let end =
-        if place.starts_with('[') { place.find(']')? + 1 } else { place.find(':').unwrap_or(place.len()) };
+    let end = match place.starts_with('[') {
+        true => place.find(']')? + 1,
+        false => place.find(':').unwrap_or(place.len()),
+    };
     let (host, rest) = place.split_at(end);
     let port = match rest.strip_prefix(':') {
         Some(port) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -266,7 +272,7 @@ fn split_port(place: &str) -> Option<(String, Option<String>)> {
         None => return None,
     };
     // Several hosts are for clusters.
-    (!host.contains(',')).then(|| (host.to_owned(), port))
+    if host.contains(',') { None } else { Some((host.to_owned(), port)) }
 }
 
 #[cfg(test)]

@@ -9,10 +9,8 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 use crate::lines::around;
 use crate::refusal::{Refusal, Result};
 
-/// A node and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Its bytes, with quotes.
     pub(crate) range: Range<usize>,
     /// From 1.
     pub(crate) line: u32,
@@ -24,12 +22,13 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A scalar by its value; `quoted` also for blocks, and `simple` if its bytes can be replaced in place.
-    Scalar { text: String, quoted: bool, simple: bool },
-    /// Keys and values in order.
+    Scalar {
+        text: String,
+        quoted: bool,
+        simple: bool,
+    },
     Map(Pairs),
-    /// Values in order.
     List(Vec<Node>),
-    /// The number of an anchor.
     Alias(usize),
 }
 
@@ -37,6 +36,8 @@ pub(crate) enum Kind {
 const FEW: usize = 8;
 
 /// The keys and values of a map in order, and where each key stands.
+/// Editors ask for as many names as a file has, so that a look at every key for each of them grows with the square of the
+/// lines (`tests/steps` counts). Only a map of more than a few keys has an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pairs {
     list: Vec<(Node, Node)>,
@@ -78,7 +79,6 @@ impl Pairs {
     }
 }
 
-/// A document of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) root: Node,
@@ -90,7 +90,6 @@ pub(crate) struct Document {
 const DEEPEST: usize = 40;
 
 impl Document {
-    /// Reads a text with one document.
     pub(crate) fn parse(text: &str) -> Result<Document> {
         let mut documents = Document::parse_all(text)?.into_iter();
         match (documents.next(), documents.next()) {
@@ -100,7 +99,6 @@ impl Document {
         }
     }
 
-    /// Reads a text with any number of documents.
     pub(crate) fn parse_all(text: &str) -> Result<Vec<Document>> {
         // The parser counts characters.
         let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
@@ -119,7 +117,6 @@ impl Document {
         }
     }
 
-    /// The node that an alias stands for.
     pub(crate) fn resolve<'a>(&'a self, node: &'a Node) -> &'a Node {
         match node.kind {
             Kind::Alias(anchor) => self.anchored(anchor).unwrap_or(node),
@@ -133,7 +130,11 @@ impl Document {
             note_anchors(&self.root, &mut Vec::new(), &mut anchors);
             anchors
         });
-        anchors.get(&anchor)?.iter().try_fold(&self.root, |node, child| node.child(*child))
+        let mut node = &self.root;
+        for child in anchors.get(&anchor)? {
+            node = node.child(*child)?;
+        }
+        Some(node)
     }
 }
 
@@ -167,7 +168,7 @@ impl Node {
         match &self.kind {
             Kind::Scalar { text, quoted, .. } => {
                 let is_null = !quoted && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL");
-                (!is_null).then_some(text)
+                if is_null { None } else { Some(text) }
             }
             _ => None,
         }
@@ -185,6 +186,20 @@ impl Node {
     pub(crate) fn get(&self, name: &str) -> Option<&(Node, Node)> {
         let Kind::Map(pairs) = &self.kind else { return None };
         pairs.place(name).map(|(place, _)| &pairs[place])
+    }
+
+    /// The value of a name in a map; the last if it appears twice.
+    pub(crate) fn value(&self, name: &str) -> Option<&Node> {
+        let (_, value) = self.get(name)?;
+        Some(value)
+    }
+
+    /// The keys and values of the map at a name; empty if there is none.
+    pub(crate) fn pairs_of(&self, name: &str) -> &[(Node, Node)] {
+        match self.value(name) {
+            Some(map) => map.pairs(),
+            None => &[],
+        }
     }
 
     /// Whether a key appears twice in a map.

@@ -25,7 +25,6 @@ pub(super) struct Group {
     pub(super) uses: Vec<Use>,
 }
 
-/// What is understood of a configuration.
 #[derive(Debug)]
 pub(super) struct Analysis {
     pub(super) tree: Tree,
@@ -91,7 +90,7 @@ impl Analysis {
 
     fn setting(&self, one: &Use) -> Setting {
         let node = &self.tree.nodes[one.node];
-        let text = String::from_utf8_lossy(&one.text(&self.tree).bytes).into_owned();
+        let text = one.text(&self.tree).lossy();
         let name = format!("{}, {}", spelled_name(&node.name), self.tree.place(one.node));
         Setting::connects(name, one.target.protocol, text, one.target.endpoint.clone())
             .at(self.tree.path(one.node), node.line)
@@ -100,16 +99,15 @@ impl Analysis {
     /// Takes out the groups of which Apache may not connect to what is written.
     fn refuse_confused(&mut self) {
         let uses: Vec<&Use> = self.groups.iter().flat_map(|group| &group.uses).collect();
-        let mut confused: Vec<(usize, Refusal)> = Vec::new();
+        let mut confused: HashSet<usize> = HashSet::new();
+        let mut refused: Vec<Refusal> = Vec::new();
         let mut workers = Workers::of(&uses, &self.tree, &self.shared);
         let elsewhere = self.elsewhere(&uses);
         for (index, one) in uses.iter().enumerate() {
             if elsewhere.contains(&index) {
-                let reason = "the file is included several times, and leads elsewhere each time".to_owned();
-                confused.push((
-                    one.node,
-                    self.tree.refusal(one.node, reason, "write the directive into each place"),
-                ));
+                let reason = "the file is included several times, and leads elsewhere each time";
+                confused.insert(one.node);
+                refused.push(self.tree.refusal(one.node, reason, "write the directive into each place"));
             } else if let Some(there) = workers.confused_with(index) {
                 let (url, there) = (&one.target, self.tree.place(uses[there].node));
                 let reason = format!(
@@ -117,22 +115,23 @@ impl Analysis {
                     url.scheme, url.host
                 );
                 let by_hand = "give each of them a URL of its own behind the `|`";
-                confused.push((one.node, self.tree.refusal(one.node, reason, by_hand)));
+                confused.insert(one.node);
+                refused.push(self.tree.refusal(one.node, reason, by_hand));
             }
-            let is_socket = one.target.endpoint.path().is_some();
-            if let Some(shared) =
-                self.shared.iter().find(|shared| is_socket && shared.precedes(one, &self.tree))
-            {
+            if one.target.endpoint.path().is_none() {
+                continue;
+            }
+            if let Some(shared) = self.shared.iter().find(|shared| shared.precedes(one, &self.tree)) {
                 let reason = format!(
                     "Apache connects to TCP here: the `<Proxy>` at {} stands above, and has no socket",
                     self.tree.place(shared.node)
                 );
-                confused.push((one.node, self.tree.refusal(one.node, reason, BELOW)));
+                confused.insert(one.node);
+                refused.push(self.tree.refusal(one.node, reason, BELOW));
             }
         }
-        let nodes: HashSet<usize> = confused.iter().map(|(node, _)| *node).collect();
-        self.groups.retain(|group| !group.uses.iter().any(|one| nodes.contains(&one.node)));
-        self.refused.extend(confused.into_iter().map(|(_, refusal)| refusal));
+        self.groups.retain(|group| !group.uses.iter().any(|one| confused.contains(&one.node)));
+        self.refused.extend(refused);
     }
 
     /// The directives of files that are included several times and lead to another address in another place.
@@ -153,7 +152,6 @@ impl Analysis {
     }
 }
 
-/// What helps where a section takes a socket away.
 pub(super) const BELOW: &str = "write that section below the directive that names the socket";
 
 fn spelled_name(name: &str) -> &str {
@@ -168,17 +166,21 @@ fn spelled_name(name: &str) -> &str {
     }
 }
 
-/// What decides on a worker, but for the path: scheme, host, port and balancer of a URL.
 type Url<'a> = (&'a str, &'a str, u16, Option<&'a str>);
 
-/// Those that share workers, as far as their paths say: of a virtual host (none for the main server), with a worker of their
-/// own or not, with a socket or not.
-type Kind = (Option<usize>, bool, bool);
+/// Directives of one URL that share workers with the same others, as far as their paths allow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    /// The virtual host; `None` is the main server.
+    host: Option<usize>,
+    /// Whether it makes a worker; else it takes the one of its URL.
+    is_own: bool,
+    is_socket: bool,
+}
 
 /// At most two directives of each path: the first, and the first with another address.
 type ByPath<'a> = BTreeMap<&'a str, [Option<usize>; 2]>;
 
-/// The directives of a configuration, by what they share.
 pub(super) struct Workers<'a> {
     uses: &'a [&'a Use],
     tree: &'a Tree,
@@ -215,7 +217,11 @@ impl<'a> Workers<'a> {
     }
 
     fn kind_of(&self, one: &Use) -> Kind {
-        (self.tree.host(one.node), one.worker == Worker::Own, one.target.endpoint.path().is_some())
+        Kind {
+            host: self.tree.host(one.node),
+            is_own: one.worker == Worker::Own,
+            is_socket: one.target.endpoint.path().is_some(),
+        }
     }
 
     /// The first directive with which one shares a worker, and which has another address.
@@ -231,13 +237,13 @@ impl<'a> Workers<'a> {
     }
 
     fn search(&self, one: &Use) -> Option<usize> {
-        let (host, is_own, is_socket) = self.kind_of(one);
+        let Kind { host, is_own, is_socket } = self.kind_of(one);
         let is_shared = !is_own && self.shared.iter().any(|shared| shared.is_for(one, self.tree));
         let kinds = self.urls.get(&url_of(one))?;
-        // Those of the main server are everybody's; it sees those of every host.
+        // Workers of the main server are shared by all hosts, and it shares those of each host.
         let hosts = match host {
             Some(_) => BTreeSet::from([None, host]),
-            None => kinds.keys().map(|kind| kind.0).collect(),
+            None => kinds.keys().map(|kind| kind.host).collect(),
         };
         let mut first = None;
         for host in hosts {
@@ -245,7 +251,8 @@ impl<'a> Workers<'a> {
                 [(false, false), (false, true), (true, false), (true, true)]
             {
                 let counts = is_own || other_is_own || is_shared && !(is_socket && other_is_socket);
-                let Some(paths) = kinds.get(&(host, other_is_own, other_is_socket)) else { continue };
+                let other = Kind { host, is_own: other_is_own, is_socket: other_is_socket };
+                let Some(paths) = kinds.get(&other) else { continue };
                 if counts && let Some(found) = self.related(one, paths) {
                     first = Some(first.unwrap_or(found).min(found));
                 }
@@ -257,20 +264,21 @@ impl<'a> Workers<'a> {
     /// The first directive of these with another address whose path begins as this one's, or the other way round.
     fn related(&self, one: &Use, paths: &ByPath<'_>) -> Option<usize> {
         let (own, trimmed) = (one.target.path.as_str(), path_of(one));
-        let mut found: Option<usize> = None;
+        let mut found: Vec<usize> = Vec::new();
         for end in (0..=own.len()).filter(|end| own.is_char_boundary(*end)) {
-            let above = paths.get(&own[..end]).and_then(|both| self.other_address(one, both));
-            found = found.into_iter().chain(above).min();
+            if let Some(both) = paths.get(&own[..end]) {
+                found.extend(self.other_address(one, both));
+            }
         }
         for (_, both) in paths.range(trimmed..).take_while(|(path, _)| path.starts_with(trimmed)) {
             if let Some(below) = self.other_address(one, both) {
-                return found.into_iter().chain([below]).min();
+                found.push(below);
+                break;
             }
         }
-        found
+        found.into_iter().min()
     }
 
-    /// The first of these directives with another address than this one's.
     fn other_address(&self, one: &Use, both: &[Option<usize>; 2]) -> Option<usize> {
         let mut known = both.iter().flatten().copied();
         known.find(|index| self.uses[*index].target.endpoint != one.target.endpoint)

@@ -32,12 +32,12 @@ use self::target::Target;
 use self::tree::Tree;
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
 use crate::files::{Edit, Files};
+use crate::lines::starts_with_any_case;
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use target::{Use, Worker};
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct Apache;
 
@@ -48,14 +48,12 @@ const ITS_OWN: &[&str] = &[
     "LoadModule ",
 ];
 
-/// Whether a part of a path is the directory of a distribution's Apache.
 fn is_own_folder(part: Component<'_>) -> bool {
     matches!(part, Component::Normal(name) if name == "apache2" || name == "httpd")
 }
 
-/// Whether a word has a URL in it, in any case.
 fn has_url(word: &tree::Text, url: &str) -> bool {
-    String::from_utf8_lossy(&word.bytes).to_ascii_lowercase().contains(url)
+    word.lossy().to_ascii_lowercase().contains(url)
 }
 
 impl Editor for Apache {
@@ -91,8 +89,11 @@ impl Editor for Apache {
         let moved = Moved { analysis: &analysis, group, to: &goal.endpoint };
         let (mut edits, mut known): (Vec<Edit>, HashSet<Edit>) = Default::default();
         for one in &group.uses {
-            let new = moved.edits(one)?.into_iter().filter(|edit| known.insert(edit.clone()));
-            edits.extend(new);
+            for edit in moved.edits(one)? {
+                if known.insert(edit.clone()) {
+                    edits.push(edit);
+                }
+            }
         }
         verify_edits(self, file, files, setting, goal, edits)
     }
@@ -117,12 +118,9 @@ impl Editor for Apache {
 
 fn begins_as_its_own(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
-    ITS_OWN
-        .iter()
-        .any(|own| line.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own.as_bytes())))
+    ITS_OWN.iter().any(|own| starts_with_any_case(line, own))
 }
 
-/// A server that moves.
 struct Moved<'a> {
     analysis: &'a Analysis,
     group: &'a Group,
@@ -159,7 +157,6 @@ impl Moved<'_> {
         self.analysis.tree.refusal(one.node, reason, by_hand)
     }
 
-    /// Replaces a part of the URL.
     fn splice(&self, one: &Use, range: std::ops::Range<usize>, with: &str) -> Result<Edit> {
         let text = one.text(&self.analysis.tree);
         let range = range.start + one.offset..range.end + one.offset;
@@ -187,34 +184,37 @@ impl Moved<'_> {
                 "write a `ProxyPass` or a `RewriteRule` with [P] in its place",
             ));
         }
-        let checks =
-            |word: &[u8]| word.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"hcmethod="));
         let words = &tree.nodes[one.node].words;
-        if one.worker == Worker::Own && words.iter().any(|word| checks(&word.bytes)) {
+        if one.worker == Worker::Own
+            && words.iter().any(|word| starts_with_any_case(&word.bytes, "hcmethod="))
+        {
             let reason = "mod_proxy_hcheck checks the member's health, which was not tried with a socket";
             return Err(self.refuse(one, reason, "remove `hcmethod`, and switch again"));
         }
-        let remote = (0..tree.nodes.len()).find(|node| tree.nodes[*node].name.starts_with("proxyremote"));
-        if let Some(remote) = remote {
+        if let Some(remote) = tree.nodes.iter().position(|node| node.name.starts_with("proxyremote")) {
             let reason = format!("requests may go to another proxy first ({})", tree.place(remote));
             return Err(self.refuse(one, reason, "remove `ProxyRemote`, and switch again"));
         }
         Ok(())
     }
 
-    /// Whether a URL of `ProxyPassMatch` may be shorter than it is written.
     fn may_be_short(&self, one: &Use) -> bool {
         let node = &self.analysis.tree.nodes[one.node];
         if node.name != "proxypassmatch" {
             return false;
         }
-        // In a section the pattern is that of the section.
-        let pattern = one.word.checked_sub(1).and_then(|word| node.words.get(word));
-        let pattern =
-            pattern.map_or_else(String::new, |word| String::from_utf8_lossy(&word.bytes).into_owned());
-        let url = String::from_utf8_lossy(&one.text(&self.analysis.tree).bytes).into_owned();
-        let references = url.split('$').skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10));
-        { references }.any(|reference| target::shortest(&pattern, reference) < 2)
+        // In a section the pattern is that of the section, and not known here.
+        let pattern = match one.word.checked_sub(1) {
+            Some(before) => node.words[before].lossy(),
+            None => "".into(),
+        };
+        for rest in one.text(&self.analysis.tree).lossy().split('$').skip(1) {
+            let Some(reference) = rest.chars().next().and_then(|first| first.to_digit(10)) else { continue };
+            if target::shortest(&pattern, reference) < 2 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Another URL is another `Host`, and another name for what refers to it.
@@ -222,7 +222,7 @@ impl Moved<'_> {
         let tree = &self.analysis.tree;
         let Target { scheme, host, .. } = &one.target;
         if matches!(scheme.as_str(), "http" | "ws") {
-            let authority = String::from_utf8_lossy(&one.text(tree).bytes).into_owned();
+            let authority = one.text(tree).lossy();
             let reason = format!("the server behind would see another `Host` than that of `{authority}`");
             return Err(self.refuse(
                 one,
@@ -261,7 +261,7 @@ fn could_not_look(output: &str) -> bool {
 }
 
 /// getopt's letters, of which `D`, `C`, `c`, `d`, `f`, `e`, `E` and `k` have a value, attached or behind.
-fn arguments(words: &[String]) -> Result<Arguments, String> {
+fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     let mut found = Arguments::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -275,7 +275,9 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
         let Some(value) = value else { continue };
         match letter {
             'f' => found.files = vec![value.into()],
-            'C' | 'c' => return Err(format!("Apache was started with a directive of its own (-{letter})")),
+            'C' | 'c' => {
+                return Err(format!("Apache was started with a directive of its own (-{letter})").into());
+            }
             'd' => {
                 found.folder = Some(value.clone().into());
                 found.options.extend(["-d".to_owned(), value]);
@@ -306,6 +308,6 @@ mod tests {
             "/x",
         );
         let words = ["-k", "start", "-C", "Listen"].map(str::to_owned);
-        assert!(arguments(&words).unwrap_err().contains("(-C)"));
+        assert!(arguments(&words).unwrap_err().to_string().contains("(-C)"));
     }
 }

@@ -12,8 +12,8 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_services::Protocol;
 
 use super::tree::{Text, Tree};
-use crate::lines::has_only;
-use crate::refusal::Refusal;
+use crate::lines::{has_only, starts_with_any_case};
+use crate::refusal::{Reason, Refusal};
 
 /// Schemes that Apache speaks over sockets as well, with what they are and the port without one.
 const SCHEMES: &[(&str, Protocol, u16)] = &[
@@ -24,7 +24,6 @@ const SCHEMES: &[(&str, Protocol, u16)] = &[
     ("uwsgi", Protocol::Uwsgi, 3031),
 ];
 
-/// Schemes that it does not, and why.
 const BARRED: &[(&str, &str)] = &[
     ("https", "TLS is spoken there, which a socket on the same machine would do without"),
     ("wss", "TLS is spoken there, which a socket on the same machine would do without"),
@@ -49,7 +48,6 @@ pub(super) struct Target {
     pub(super) authority: Range<usize>,
     /// `unix:` up to `|`, or empty.
     pub(super) socket: Range<usize>,
-    /// The path, up to the first part that a request decides.
     pub(super) path: String,
 }
 
@@ -57,9 +55,9 @@ pub(super) struct Target {
 ///
 /// # Errors
 /// Why it is not understood, or cannot move.
-pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
-    let is_socket = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
+pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
+    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
+    let is_socket = starts_with_any_case(text.as_bytes(), "unix:");
     let length = if is_socket { text.find('|').map_or(text.len(), |bar| bar + 1) } else { 0 };
     let (socket, url) = text.split_at(length);
     if is_socket && !socket.ends_with('|') {
@@ -68,26 +66,28 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, String> {
         );
     }
     let Some((scheme, rest)) = url.split_once("://") else {
-        return if is_socket {
-            Err(format!("`{url}` is not a URL"))
-        } else {
-            unknown(text).map_or(Ok(None), Err)
+        if is_socket {
+            return Err(format!("`{url}` is not a URL").into());
+        }
+        return match unknown(text) {
+            Some(why) => Err(why.into()),
+            None => Ok(None),
         };
     };
     if let Some(why) = unknown(&text[..length + scheme.len()]) {
-        return Err(why);
+        return Err(why.into());
     }
     let scheme = scheme.to_ascii_lowercase();
     if let Some((_, why)) = BARRED.iter().find(|(barred, _)| *barred == scheme) {
         return Err((*why).into());
     }
     let Some((_, protocol, usual)) = SCHEMES.iter().find(|(known, ..)| *known == scheme) else {
-        return if is_socket { Err(format!("`{scheme}` is not a known scheme")) } else { Ok(None) };
+        return if is_socket { Err(format!("`{scheme}` is not a known scheme").into()) } else { Ok(None) };
     };
     let end = rest.find(['/', '?', '#', '$', '%']).unwrap_or(rest.len());
     let authority = &rest[..end];
     if let Some(why) = unknown(&rest[..rest.find('/').unwrap_or(rest.len())]) {
-        return Err(why);
+        return Err(why.into());
     }
     if rest[end..].starts_with(['$', '%']) && !authority.contains(':') {
         return Err(ANEW.into());
@@ -111,7 +111,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, String> {
     }))
 }
 
-/// A variable without a known value.
+/// Why the address is not known, if it has a variable in it that the configuration gives no value.
 fn unknown(text: &str) -> Option<String> {
     let (_, name) = text.split_once("${")?;
     let name = name.split('}').next().unwrap_or_default();
@@ -126,8 +126,8 @@ fn unknown(text: &str) -> Option<String> {
     Some(why)
 }
 
-fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
-    let wrong = || format!("`{authority}` is not a host and a port");
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), Reason> {
+    let wrong = || Reason::from(format!("`{authority}` is not a host and a port"));
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or_else(wrong)?;
@@ -143,20 +143,25 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     if host.is_empty() || !authority.starts_with('[') && !has_only(host, ".-_") {
         return Err(wrong());
     }
-    let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
+    let port = match port {
+        None => None,
+        Some(digits) => match digits.parse() {
+            Ok(0) | Err(_) => return Err(wrong()),
+            Ok(port) => Some(port),
+        },
+    };
     Ok((host.to_ascii_lowercase(), port))
 }
 
-/// The endpoint of a socket's path.
-fn path_of(path: &str) -> Result<Endpoint, String> {
+fn path_of(path: &str) -> Result<Endpoint, Reason> {
     if !path.starts_with('/') {
-        return Err(format!("`{path}` is below DefaultRuntimeDir, wherever that is"));
+        return Err(format!("`{path}` is below DefaultRuntimeDir, wherever that is").into());
     }
     if path.starts_with("//") {
-        return Err(format!("Apache takes the first name in `{path}` for a host, and leaves it out"));
+        return Err(format!("Apache takes the first name in `{path}` for a host, and leaves it out").into());
     }
     if path.len() > UNIX_PATH_MAX || !is_plain(path) {
-        return Err(format!("`{path}` is not a plain path of at most {UNIX_PATH_MAX} bytes"));
+        return Err(format!("`{path}` is not a plain path of at most {UNIX_PATH_MAX} bytes").into());
     }
     Ok(Endpoint::Unix(path.into()))
 }
@@ -170,12 +175,12 @@ fn is_plain(path: &str) -> bool {
 ///
 /// # Errors
 /// Why it cannot be.
-pub(super) fn socket(endpoint: &Endpoint) -> Result<String, String> {
+pub(super) fn socket(endpoint: &Endpoint) -> Result<String, Reason> {
     let path = crate::lines::socket_path(endpoint)?;
     if is_plain(path) && !path.starts_with("//") {
         Ok(format!("unix:{path}|"))
     } else {
-        Err(format!("Apache would not take `{path}` as it is"))
+        Err(format!("Apache would not take `{path}` as it is").into())
     }
 }
 
@@ -183,14 +188,14 @@ pub(super) fn socket(endpoint: &Endpoint) -> Result<String, String> {
 ///
 /// # Errors
 /// Why they cannot be.
-pub(super) fn authority(endpoint: &Endpoint) -> Result<String, String> {
+pub(super) fn authority(endpoint: &Endpoint) -> Result<String, Reason> {
     let Endpoint::Tcp { host, port } = endpoint else {
-        return Err(format!("Apache cannot connect to {endpoint}"));
+        return Err(format!("Apache cannot connect to {endpoint}").into());
     };
     let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     match host_and_port(&text) {
         Ok(parsed) if parsed == (host.clone(), Some(*port)) => Ok(text),
-        _ => Err(format!("`{text}` is not an address that Apache could look up")),
+        _ => Err(format!("`{text}` is not an address that Apache could look up").into()),
     }
 }
 
@@ -207,7 +212,6 @@ pub(super) fn shortest(pattern: &str, reference: u32) -> usize {
             b'(' => depth += 1,
             b')' if depth == 0 => break,
             b')' => depth -= 1,
-            // What is in a class is not counted.
             b'[' => at += bytes[at..].iter().position(|byte| *byte == b']').unwrap_or(bytes.len() - at),
             b'\\' => {
                 at += 1;
@@ -224,7 +228,6 @@ pub(super) fn shortest(pattern: &str, reference: u32) -> usize {
     length
 }
 
-/// Where the group of a reference begins.
 fn group(bytes: &[u8], reference: u32) -> Option<usize> {
     if reference == 0 {
         return Some(0);
@@ -253,7 +256,6 @@ fn is_once(bytes: &[u8], at: usize) -> bool {
 
 // The directives with which Apache connects to a server, and where in them the address stands.
 
-/// What a directive makes of its URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worker {
     /// A worker of its own, with the socket, unless there is one of the same URL.
@@ -262,7 +264,6 @@ pub(super) enum Worker {
     None,
 }
 
-/// A directive that connects.
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) node: usize,
@@ -277,7 +278,6 @@ pub(super) struct Use {
 
 const BY_HAND: &str = "write `unix:/path/of.sock|` before the URL by hand, if it should move";
 
-/// Where a directive has a URL.
 struct Spot {
     word: usize,
     offset: usize,
@@ -286,11 +286,11 @@ struct Spot {
 }
 
 impl Spot {
-    fn handler(words: &[Text]) -> Result<Option<Spot>, String> {
+    fn handler(words: &[Text]) -> Result<Option<Spot>, Reason> {
         let Some(first) = words.first() else { return Ok(None) };
         let spot = Spot { word: 0, offset: 6, worker: Worker::None, balancer: None };
-        match first.bytes.get(..6) {
-            Some(start) if start.eq_ignore_ascii_case(b"proxy:") => Ok(Some(spot)),
+        match first.bytes.as_slice() {
+            handler if starts_with_any_case(handler, "proxy:") => Ok(Some(spot)),
             _ if first.bytes.starts_with(b"${") => {
                 Err("the handler is a variable without a known value".into())
             }
@@ -313,14 +313,13 @@ impl Spot {
             Some(section) => (0, section.words.first()),
             None => (1, tree.nodes[node].words.first()),
         };
-        let balancer = named.map(|name| String::from_utf8_lossy(&name.bytes).to_ascii_lowercase());
+        let balancer = named.map(|name| name.lossy().to_ascii_lowercase());
         Spot { word, offset: 0, worker: Worker::Own, balancer }
     }
 
     /// A rule that passes requests on, and no redirect.
-    fn rule(words: &[Text]) -> Result<Option<Spot>, String> {
-        let flags = words.get(2).map(|word| String::from_utf8_lossy(&word.bytes).to_ascii_lowercase());
-        let flags = flags.unwrap_or_default();
+    fn rule(words: &[Text]) -> Result<Option<Spot>, Reason> {
+        let flags = words.get(2).map_or(String::new(), |word| word.lossy().to_ascii_lowercase());
         if flags.contains("proxy:") {
             return Err("a flag of the rule names the handler".into());
         }
@@ -336,7 +335,7 @@ impl Spot {
 /// [`Refusal`], where it may connect, to what is not understood or cannot move.
 pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     let directive = &tree.nodes[node];
-    let refused = |reason: String| tree.refusal(node, reason, BY_HAND);
+    let refused = |reason: Reason| tree.refusal(node, reason, BY_HAND);
     let spot = match directive.name.as_str() {
         "sethandler" | "addhandler" => Spot::handler(&directive.words).map_err(refused)?,
         "proxypass" | "proxypassmatch" => Some(Spot::pass(tree, node)),
@@ -358,7 +357,6 @@ pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     Ok(Some(Use { node, word, offset, target, worker, balancer }))
 }
 
-/// Whether `-host` or `-socket` is among the arguments.
 fn names_address(words: &[Text]) -> bool {
     words.iter().any(|word| word.bytes == b"-host" || word.bytes == b"-socket")
 }
@@ -369,7 +367,6 @@ impl Use {
     }
 }
 
-/// Whether a path is another one or below it.
 fn is_below(path: &str, other: &str) -> bool {
     path.starts_with(other.trim_end_matches('/'))
 }
@@ -388,19 +385,25 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Those of a configuration.
     pub(super) fn all(tree: &Tree) -> Vec<Shared> {
-        let sets = tree.nodes.iter().filter(|node| node.name == "proxyset");
-        let sets: HashSet<usize> = sets.filter_map(|node| node.parent).collect();
-        let sections = (0..tree.nodes.len()).filter(|node| {
-            tree.nodes[*node].name == "<proxy" && (tree.nodes[*node].words.len() > 1 || sets.contains(node))
-        });
-        sections
-            .filter_map(|node| {
-                let target = parse(&tree.nodes[node].words.first()?.bytes).ok()??;
-                Some(Shared { node, target })
-            })
-            .collect()
+        let mut has_parameters = HashSet::new();
+        for node in &tree.nodes {
+            if node.name == "proxyset" {
+                has_parameters.extend(node.parent);
+            }
+        }
+        let mut shared = Vec::new();
+        for (index, section) in tree.nodes.iter().enumerate() {
+            let makes_worker = section.words.len() > 1 || has_parameters.contains(&index);
+            if section.name != "<proxy" || !makes_worker {
+                continue;
+            }
+            let Some(url) = section.words.first() else { continue };
+            if let Ok(Some(target)) = parse(&url.bytes) {
+                shared.push(Shared { node: index, target });
+            }
+        }
+        shared
     }
 
     pub(super) fn is_for(&self, one: &Use, tree: &Tree) -> bool {

@@ -2,7 +2,7 @@
 //! Independent of what the directives do. Lines are read as Apache reads them (`ap_cfg_getline`, `ap_resolve_env` and
 //! `ap_getword_conf` of 2.4), each byte with its place in the file. A backslash at the end of a line joins it with the next
 //! one, also that of a comment; only then are variables replaced, and only then are words parted.
-
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,6 @@ pub(super) struct Text {
     places: Vec<Range<usize>>,
 }
 
-/// A line that Apache acts on.
 #[derive(Debug)]
 pub(super) struct Line {
     /// Of its first byte, from 1.
@@ -47,6 +46,11 @@ impl Text {
         self.places = self.places[start..end].to_vec();
     }
 
+    /// The bytes as text, with a sign in place of what is not UTF-8.
+    pub(super) fn lossy(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+
     /// Drops the bracket that ends a section's line.
     pub(super) fn close(&mut self) {
         if self.bytes.last() == Some(&b'>') {
@@ -55,7 +59,6 @@ impl Text {
         }
     }
 
-    /// Where it begins in the file.
     pub(super) fn start(&self) -> usize {
         self.places.first().map_or(0, |place| place.start)
     }
@@ -77,10 +80,11 @@ impl Text {
             return None;
         }
         let [before, after] = around.map(String::from_utf8_lossy);
-        let from = self
-            .places
-            .get(start)
-            .map_or_else(|| self.places.last().map_or(0, |last| last.end), |place| place.start);
+        let from = match (self.places.get(start), self.places.last()) {
+            (Some(place), _) => place.start,
+            (None, Some(last)) => last.end,
+            (None, None) => 0,
+        };
         let to = if end > start { self.places[end - 1].end } else { from };
         Some((from..to, format!("{before}{with}{after}")))
     }
@@ -90,14 +94,13 @@ impl Text {
         let mut out = Text::default();
         let mut at = 0;
         while at < self.bytes.len() {
-            let named = self.bytes[at..].strip_prefix(b"${").and_then(|rest| {
-                let length = rest.iter().position(|byte| *byte == b'}')?;
-                Some((variables.get(&rest[..length])?.as_ref()?, at + 2 + length + 1))
-            });
+            let named = self.variable(at, variables);
             match named {
                 Some((value, end)) => {
                     let place = self.places[at].start..self.places[end - 1].end;
-                    value.iter().for_each(|byte| out.push(*byte, place.clone()));
+                    for byte in value {
+                        out.push(*byte, place.clone());
+                    }
                     at = end;
                 }
                 None => {
@@ -109,24 +112,34 @@ impl Text {
         out
     }
 
+    /// The value of the variable that begins at a byte, and where it ends; `None` if none begins there, or if it has no
+    /// value.
+    fn variable<'v>(&self, at: usize, variables: &'v Variables) -> Option<(&'v Vec<u8>, usize)> {
+        let rest = self.bytes[at..].strip_prefix(b"${")?;
+        let length = rest.iter().position(|byte| *byte == b'}')?;
+        let value = variables.get(&rest[..length])?.as_ref()?;
+        Some((value, at + 2 + length + 1))
+    }
+
     /// Its words: quotes around a word are not part of it, and a backslash hides a quote or a backslash.
     pub(super) fn words(&self) -> Vec<Text> {
-        self.split(|bytes, at, quote| {
-            let escaped = bytes.get(at + 1).copied().filter(|next| *next == b'\\' || Some(*next) == quote);
-            (bytes[at] == b'\\' && escaped.is_some()).then_some(1)
+        self.split(|byte, next, quote| {
+            let is_hidden = byte == b'\\' && (next == b'\\' || Some(next) == quote);
+            is_hidden.then_some(1)
         })
     }
 
     /// Its words as mod_rewrite parts them (`parseargline`): a backslash hides a space, and stays.
     fn words_of_rewrite(&self) -> Vec<Text> {
-        self.split(|bytes, at, _| {
-            let space = bytes.get(at + 1).is_some_and(u8::is_ascii_whitespace);
-            (bytes[at] == b'\\' && space).then_some(0)
+        self.split(|byte, next, _quote| {
+            let is_hidden = byte == b'\\' && next.is_ascii_whitespace();
+            is_hidden.then_some(0)
         })
     }
 
-    /// `hides` says of a byte whether it hides the next one, and how many bytes of itself are dropped.
-    fn split(&self, hides: impl Fn(&[u8], usize, Option<u8>) -> Option<usize>) -> Vec<Text> {
+    /// `hides` takes a byte, the next one and the quote around them. If the first hides the next, it returns how many bytes
+    /// of itself are dropped.
+    fn split(&self, hides: impl Fn(u8, u8, Option<u8>) -> Option<usize>) -> Vec<Text> {
         let bytes = &self.bytes;
         let mut words = Vec::new();
         let mut at = 0;
@@ -137,10 +150,15 @@ impl Text {
             at += usize::from(quote.is_some());
             let mut word = Text::default();
             while let Some(byte) = bytes.get(at) {
-                if quote.map_or(byte.is_ascii_whitespace(), |quote| quote == *byte) {
+                let is_end = match quote {
+                    Some(quote) => quote == *byte,
+                    None => byte.is_ascii_whitespace(),
+                };
+                if is_end {
                     break;
                 }
-                if let Some(dropped) = hides(bytes, at, quote) {
+                let next = bytes.get(at + 1);
+                if let Some(dropped) = next.and_then(|next| hides(*byte, *next, quote)) {
                     word.extend(self, at + dropped..at + 2);
                     if dropped > 0 {
                         // The byte and its backslash are replaced together.
@@ -167,12 +185,14 @@ pub(super) fn lines(file: &[u8]) -> Vec<Line> {
         let first = number;
         let mut text = Text::default();
         loop {
-            let end =
-                file[at..].iter().position(|byte| *byte == b'\n').map_or(file.len(), |found| at + found);
+            let newline = file[at..].iter().position(|byte| *byte == b'\n');
+            let end = newline.map_or(file.len(), |found| at + found);
             let is_last = end == file.len();
             let content = if !is_last && file[at..end].last() == Some(&b'\r') { end - 1 } else { end };
             let joins = !is_last && file[at..content].last() == Some(&b'\\');
-            (at..content - usize::from(joins)).for_each(|place| text.push(file[place], place..place + 1));
+            for (offset, byte) in file[at..content - usize::from(joins)].iter().enumerate() {
+                text.push(*byte, at + offset..at + offset + 1);
+            }
             at = (end + 1).min(file.len());
             number += 1;
             if !joins {
@@ -193,33 +213,26 @@ const DEEPEST: usize = 20;
 const MOST_NODES: usize = 500_000;
 /// Sections that Apache skips where they do not apply, so that what they define may not be defined.
 const CONDITIONS: &[&str] = &["ifmodule", "ifdefine", "ifversion", "iffile", "ifdirective", "ifsection"];
-/// Names of the file that Apache begins with.
 const MAIN_NAMES: &[&str] = &["apache2.conf", "httpd.conf", "conf/httpd.conf"];
 
-/// A file of the configuration.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     text: Vec<u8>,
 }
 
-/// A directive, or the beginning of a section.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Lower case; of a section with its `<`.
     pub(super) name: String,
-    /// Its arguments.
     pub(super) words: Vec<Text>,
     /// As an index into [`Tree::sources`].
     pub(super) source: usize,
     pub(super) line: u32,
-    /// Where it begins in its file.
     pub(super) start: usize,
-    /// The section around it.
     pub(super) parent: Option<usize>,
 }
 
-/// A configuration.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) sources: Vec<Source>,
@@ -254,7 +267,6 @@ impl Tree {
         index.map(|index| &self.nodes[index])
     }
 
-    /// The virtual host around a directive.
     pub(super) fn host(&self, node: usize) -> Option<usize> {
         std::iter::successors(Some(node), |inner| self.nodes[*inner].parent)
             .find(|outer| self.nodes[*outer].name == "<virtualhost")
@@ -262,18 +274,25 @@ impl Tree {
 
     /// Everything that Apache reads or loads because of it, the file that was asked for first: its sources, and libraries.
     pub(super) fn files(&self, files: &dyn Files) -> Vec<PathBuf> {
-        let libraries = self.nodes.iter().filter_map(|node| match node.name.as_str() {
-            "loadmodule" => node.words.get(1..),
-            "loadfile" => Some(&node.words[..]),
-            _ => None,
-        });
         let folder = self.root.as_deref().unwrap_or(Path::new("/"));
-        let libraries = libraries.flatten().map(|word| folder.join(path_of(&word.bytes)));
-        let sources = self.sources.iter().map(|source| source.path.clone());
-        sources.chain(libraries.filter(|path| files.exists(path))).collect()
+        let mut found: Vec<PathBuf> = self.sources.iter().map(|source| source.path.clone()).collect();
+        for node in &self.nodes {
+            let libraries = match node.name.as_str() {
+                // Its first word is the name of the module.
+                "loadmodule" => node.words.get(1..).unwrap_or_default(),
+                "loadfile" => &node.words[..],
+                _ => continue,
+            };
+            for library in libraries {
+                let path = folder.join(path_of(&library.bytes));
+                if files.exists(&path) {
+                    found.push(path);
+                }
+            }
+        }
+        found
     }
 
-    /// Whether Perl of the configuration runs while Apache reads it.
     pub(super) fn runs_perl(&self) -> bool {
         self.nodes.iter().any(|node| node.name.trim_start_matches('<').starts_with("perl"))
     }
@@ -282,7 +301,6 @@ impl Tree {
         &self.sources[self.nodes[node].source].path
     }
 
-    /// Position of a directive, for messages.
     pub(super) fn place(&self, node: usize) -> String {
         format!("{}:{}", self.path(node).display(), self.nodes[node].line)
     }
@@ -297,11 +315,16 @@ impl Tree {
     }
 }
 
-/// The file that Apache begins with, in a directory above another file.
 pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
-    let above = file.ancestors().skip(1).take(4);
-    let mut names = above.flat_map(|directory| MAIN_NAMES.iter().map(|name| directory.join(name)));
-    names.find(|main| main != file && files.read(main).is_ok())
+    for directory in file.ancestors().skip(1).take(4) {
+        for name in MAIN_NAMES {
+            let main = directory.join(name);
+            if main != file && files.read(&main).is_ok() {
+                return Some(main);
+            }
+        }
+    }
+    None
 }
 
 /// The directory of relative names, as distributions build it.
@@ -334,7 +357,6 @@ impl Reader<'_> {
         Ok(self.tree.sources.len() - 1)
     }
 
-    /// Adds the directives of a file below a section.
     fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<()> {
         let text = self.tree.sources[source].text.clone();
         let path = self.tree.sources[source].path.clone();
@@ -353,7 +375,7 @@ impl Reader<'_> {
             }
             let mut words = text.words();
             let Some(first) = words.first() else { continue };
-            let name = String::from_utf8_lossy(&first.bytes).to_ascii_lowercase();
+            let name = first.lossy().to_ascii_lowercase();
             if let Some(closed) = name.strip_prefix("</") {
                 match open.last() {
                     Some(last) if self.tree.nodes[*last].name.strip_prefix('<') == Some(closed) => {
@@ -391,7 +413,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Directives that act while Apache reads.
+    /// Takes account of a directive that changes what Apache reads below it: `Define`, `ServerRoot`, `Include`.
     fn at_once(&mut self, node: usize, depth: usize) -> Result<()> {
         let first = self.tree.nodes[node].words.first().map(|word| word.bytes.clone());
         let (mut is_conditional, mut in_macro) = (false, false);
@@ -401,15 +423,20 @@ impl Reader<'_> {
         }
         match (self.tree.nodes[node].name.as_str(), first) {
             ("define", Some(name)) => {
-                let value = self.tree.nodes[node].words.get(1).map_or(Vec::new(), |word| word.bytes.clone());
-                self.tree.variables.insert(name, Some(value).filter(|_| !is_conditional && !in_macro));
+                // A value that Apache may not set, or sets once for each use of a macro, is none that is known.
+                let value = if is_conditional || in_macro {
+                    None
+                } else {
+                    Some(self.tree.nodes[node].words.get(1).map_or(Vec::new(), |word| word.bytes.clone()))
+                };
+                self.tree.variables.insert(name, value);
             }
             ("undefine", Some(name)) => {
                 self.tree.variables.insert(name, None);
             }
             ("serverroot", Some(path)) => {
                 let path = path_of(&path);
-                self.tree.root = Some(path).filter(|path| path.is_absolute());
+                self.tree.root = if path.is_absolute() { Some(path) } else { None };
             }
             ("include" | "includeoptional", Some(pattern)) if !in_macro => {
                 self.include(node, &pattern, depth)?;
@@ -457,7 +484,10 @@ impl Reader<'_> {
             Ok(source) => self.expand(source, self.tree.nodes[node].parent, depth + 1),
             Err(refusal) => match self.files.list(path) {
                 Ok(entries) => {
-                    entries.iter().try_for_each(|entry| self.file_or_directory(node, entry, true, depth + 1))
+                    for entry in &entries {
+                        self.file_or_directory(node, entry, true, depth + 1)?;
+                    }
+                    Ok(())
                 }
                 Err(_) if is_optional && !self.files.exists(path) => Ok(()),
                 // Without the main file the place of relative names is unknown.

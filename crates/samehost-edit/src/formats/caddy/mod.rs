@@ -22,10 +22,9 @@ use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines}
 use crate::files::{Edit, Files, Remembered};
 use crate::languages::url;
 use crate::lines::{insert_below, is_plain, line_end, lines};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct Caddy;
 
@@ -55,8 +54,11 @@ impl Editor for Caddy {
         // A snippet may be imported several times.
         let (mut seen, mut dynamic) = (BTreeSet::new(), BTreeSet::new());
         for proxy in proxies(&statements) {
-            let refusal = proxy.dynamic();
-            reading.refused.extend(refusal.filter(|one| dynamic.insert((one.file.clone(), one.line))));
+            if let Some(refusal) = proxy.dynamic()
+                && dynamic.insert((refusal.file.clone(), refusal.line))
+            {
+                reading.refused.push(refusal);
+            }
             for upstream in proxy.upstreams(file) {
                 let (file, at) = upstream.place();
                 if seen.insert((file.to_owned(), at)) {
@@ -78,10 +80,10 @@ impl Editor for Caddy {
                 if now.name != setting.name || now.endpoint != setting.endpoint {
                     continue;
                 }
-                return match now.endpoint == goal.endpoint {
-                    true => Ok(Vec::new()),
-                    false => upstream.write(&now.endpoint, &goal.endpoint, files),
-                };
+                if now.endpoint == goal.endpoint {
+                    return Ok(Vec::new());
+                }
+                return upstream.write(&now.endpoint, &goal.endpoint, files);
             }
         }
         Err(setting.gone())
@@ -120,7 +122,6 @@ fn log_files(path: &Path, files: &dyn Files) -> Vec<PathBuf> {
     found
 }
 
-/// The directives that pass requests on, at any depth.
 fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
     let mut found = Vec::new();
     for statement in statements {
@@ -154,14 +155,16 @@ fn could_not_look(output: &str) -> bool {
 }
 
 /// Go's flags, with one or two dashes, and the value behind `=` or in the next word.
-fn arguments(words: &[String]) -> Result<Arguments, String> {
+fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     let mut found = Arguments::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix('-') else { continue };
         let flag = flag.strip_prefix('-').unwrap_or(flag);
-        let (name, attached) =
-            flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, attached) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (flag, None),
+        };
         if !["config", "c", "adapter", "a", "envfile", "pidfile", "pingback"].contains(&name) {
             continue;
         }
@@ -180,14 +183,11 @@ const BY_HAND: &str = "unix//path/of.sock in place of the address";
 /// Directives that pass requests on. The last two are written with others, and take what `reverse_proxy` takes.
 const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forward_auth"];
 
-/// A directive that passes requests on.
 struct Proxy<'a> {
     statement: &'a Statement,
-    /// What its upstreams decide together.
     together: OnceCell<Together>,
 }
 
-/// What all upstreams of a directive have in common.
 struct Together {
     is_alone: bool,
     schemes: Vec<Scheme>,
@@ -196,10 +196,8 @@ struct Together {
     transport: Option<String>,
 }
 
-/// One address of it.
 struct Upstream<'a> {
     proxy: &'a Proxy<'a>,
-    /// The statement that it stands in: the directive, or `to`.
     statement: &'a Statement,
     token: &'a Token,
     name: String,
@@ -214,19 +212,19 @@ impl<'a> Proxy<'a> {
         self.together.get_or_init(|| {
             let all = self.upstreams(Path::new(""));
             let mut schemes: Vec<Scheme> = Vec::new();
-            for scheme in all.iter().filter_map(|one| Some(parse(one.token).ok()?.0)) {
+            for upstream in &all {
+                let Ok((scheme, _)) = parse(upstream.token) else { continue };
                 if !schemes.contains(&scheme) {
                     schemes.push(scheme);
                 }
             }
-            let transport = self.transport();
-            Together {
-                is_alone: all.len() == 1,
-                schemes,
-                has_tls: transport
-                    .is_some_and(|one| one.below().iter().any(|below| below.word(0).starts_with("tls"))),
-                transport: transport.map(|one| one.word(1).to_owned()),
+            let mut together =
+                Together { is_alone: all.len() == 1, schemes, has_tls: false, transport: None };
+            if let Some(transport) = self.transport() {
+                together.has_tls = transport.below().iter().any(|below| below.word(0).starts_with("tls"));
+                together.transport = Some(transport.word(1).to_owned());
             }
+            together
         })
     }
 
@@ -262,14 +260,13 @@ impl<'a> Proxy<'a> {
         upstreams
     }
 
-    /// Upstreams that are found while Caddy runs.
+    /// The refusal of upstreams that are looked up while Caddy runs.
     fn dynamic(&self) -> Option<Refusal> {
         let found = self.block().find(|one| one.word(0) == "dynamic")?;
         let by_hand = "reverse_proxy unix//path/of.sock, and no `dynamic`";
         Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
     }
 
-    /// Whether it has one upstream only.
     fn is_alone(&self) -> bool {
         self.together().is_alone
     }
@@ -278,23 +275,23 @@ impl<'a> Proxy<'a> {
         self.block().find(|one| one.word(0) == "transport")
     }
 
-    /// What is spoken with it, where that can be moved.
-    fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
+    /// What is spoken with an upstream; an error where it may not be spoken over a socket.
+    fn protocol(&self, own: Scheme) -> Result<Protocol, Reason> {
         let Together { schemes, has_tls, transport, .. } = self.together();
         // One of them decides for all.
         if own == Scheme::Https || schemes.contains(&Scheme::Https) || *has_tls {
-            return Err("TLS is spoken to it, which its socket may not".to_owned());
+            return Err("TLS is spoken to it, which its socket may not".into());
         }
         match transport.as_deref() {
             Some("fastcgi") => Ok(Protocol::FastCgi),
             None if self.statement.word(0) == "php_fastcgi" => Ok(Protocol::FastCgi),
             None | Some("http") if schemes.contains(&Scheme::H2c) => Ok(Protocol::Grpc),
             None | Some("http") => Ok(Protocol::Http),
-            Some(other) => Err(format!("`transport {other}` is unknown")),
+            Some(other) => Err(format!("`transport {other}` is unknown").into()),
         }
     }
 
-    /// What would mean something else, or nothing, with an address of another kind.
+    /// Why it cannot get an address of another kind, which would take the meaning from what it says, and the manual edit.
     fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
         let is_alone = self.is_alone();
         if !is_alone && scheme == Scheme::Http {
@@ -335,7 +332,6 @@ impl<'a> Proxy<'a> {
 }
 
 impl Upstream<'_> {
-    /// Where it is written.
     fn place(&self) -> (&Path, usize) {
         (&self.statement.file, self.token.range.start)
     }
@@ -353,7 +349,6 @@ impl Upstream<'_> {
         Ok(setting.at(&self.statement.file, self.token.line))
     }
 
-    /// The edits that lead it to another endpoint.
     fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
         let (scheme, _) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
         let mut more = None;
@@ -370,7 +365,6 @@ impl Upstream<'_> {
     }
 }
 
-/// Whether a word is replaced by the address of the upstream.
 fn uses_address(word: &Token) -> bool {
     word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
 }
@@ -391,10 +385,12 @@ fn named_host(
     let below = proxy.below();
     let check = below.iter().find(|one| ["health_uri", "health_path"].contains(&one.word(0)));
     let Some(check) = check else { return Ok(None) };
-    let headers: Vec<&&Statement> = below.iter().filter(|one| one.word(0) == "health_headers").collect();
-    let mut set = headers.iter().flat_map(|one| one.below());
-    if set.any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
-        return Ok(None);
+    let mut has_headers = false;
+    for one in below.iter().filter(|one| one.word(0) == "health_headers") {
+        has_headers = true;
+        if one.below().iter().any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
+            return Ok(None);
+        }
     }
     let host = match now {
         Endpoint::Unix(_) => "localhost".to_owned(),
@@ -407,7 +403,7 @@ fn named_host(
     // A snippet's line is not this proxy's alone, and stands elsewhere.
     let is_own = check.file == proxy.file && check.line > proxy.line;
     let last = check.words.last().map_or(check.line, |word| word.line);
-    let line = all.get(last as usize - 1).filter(|_| is_own && is_alone && headers.is_empty());
+    let line = all.get(last as usize - 1).filter(|_| is_own && is_alone && !has_headers);
     let first = all.get(check.line as usize - 1);
     let (Some(line), Some(first)) = (line, first) else {
         let why = "asks for the host of the address, which over a socket is `localhost`";
@@ -421,37 +417,32 @@ fn named_host(
     Ok(Some(insert_below(&check.file, &text, line, &new)))
 }
 
-/// The port of an address without one.
 const USUAL_PORT: u16 = 80;
 
-/// What is spoken to an upstream, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// None is written.
     None,
-    /// `http://`
     Http,
     /// HTTP/2 without TLS: `h2c://`, `unix+h2c/`.
     H2c,
-    /// `https://`
     Https,
 }
 
-/// Where an address leads, and what is spoken there.
-fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
+/// The scheme and the endpoint of an upstream's address.
+fn parse(token: &Token) -> Result<(Scheme, Endpoint), Reason> {
     let text = token.value.as_str();
     if token.has_variable {
-        return Err("the address is put together from environment variables".to_owned());
+        return Err("the address is put together from environment variables".into());
     }
     if text.contains('{') {
-        return Err("the address is put together from placeholders or arguments".to_owned());
+        return Err("the address is put together from placeholders or arguments".into());
     }
     if let Some((scheme, rest)) = text.split_once("://") {
         let scheme = match scheme {
             "http" => Scheme::Http,
             "h2c" => Scheme::H2c,
             "https" => Scheme::Https,
-            other => return Err(format!("`{other}://` is not a scheme of an upstream")),
+            other => return Err(format!("`{other}://` is not a scheme of an upstream").into()),
         };
         return Ok((scheme, tcp(rest)?));
     }
@@ -460,33 +451,35 @@ fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
         "tcp" | "tcp4" | "tcp6" => return Ok((Scheme::None, tcp(rest)?)),
         "unix" => Scheme::None,
         "unix+h2c" => Scheme::H2c,
-        other => return Err(format!("`{other}` is a special network")),
+        other => return Err(format!("`{other}` is a special network").into()),
     };
     if url::is_plain_path(rest) && !rest.split('/').any(|part| part == "..") {
         Ok((scheme, Endpoint::Unix(rest.into())))
     } else {
-        Err("the path of its socket is unusual".to_owned())
+        Err("the path of its socket is unusual".into())
     }
 }
 
-fn tcp(text: &str) -> Result<Endpoint, String> {
-    let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
-        Some((host, port)) => {
-            let number = port.parse().ok().filter(|number: &u16| number.to_string() == port);
-            (host, number.ok_or_else(|| format!("`{port}` is not one port"))?)
-        }
-        None => (text, USUAL_PORT),
+fn tcp(text: &str) -> Result<Endpoint, Reason> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, digits)) if !text.ends_with(']') => match digits.parse::<u16>() {
+            Ok(port) if port.to_string() == digits => (host, port),
+            _ => return Err(format!("`{digits}` is not one port").into()),
+        },
+        _ => (text, USUAL_PORT),
     };
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    // Without a host, Go connects to this machine.
-    let name = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
-    let is_several = bare.is_none() && host.contains(':');
-    let endpoint = if is_several { None } else { url::tcp(name, port) };
-    endpoint.ok_or_else(|| format!("`{text}` is an unusual address"))
+    let unusual = || Reason::from(format!("`{text}` is an unusual address"));
+    let name = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(bare) => bare,
+        None if host.contains(':') => return Err(unusual()),
+        // Without a host, Go connects to this machine.
+        None if host.is_empty() => "localhost",
+        None => host,
+    };
+    url::tcp(name, port).ok_or_else(unusual)
 }
 
-/// An endpoint as an address of this scheme.
-fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, &'static str> {
+fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, Reason> {
     match to {
         Endpoint::Unix(path) => {
             let path = path.to_str().filter(|path| url::is_plain_path(path));
@@ -502,7 +495,7 @@ fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, &'static str> {
             };
             Ok(format!("{prefix}{host}:{port}"))
         }
-        _ => Err("only a Unix socket or plain TCP can be written here"),
+        _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }
 }
 
@@ -528,6 +521,6 @@ mod tests {
             "",
         );
         let words = ["run", "--envfile", "/e", "--config", "/c"].map(str::to_owned);
-        assert!(arguments(&words).unwrap_err().contains("--envfile"));
+        assert!(arguments(&words).unwrap_err().to_string().contains("--envfile"));
     }
 }

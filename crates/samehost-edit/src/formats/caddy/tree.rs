@@ -13,14 +13,11 @@ use crate::files::{Bounded, Files, glob, is_pattern};
 use crate::lines;
 use crate::refusal::{At, Refusal, Result};
 
-/// Imports nest no deeper than this.
 const DEEPEST: usize = 20;
 
-/// The words of a line, and the block that opens at its end.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) file: Rc<PathBuf>,
-    /// Without the brace.
     pub(super) words: Vec<Token>,
     pub(super) block: Option<Vec<Statement>>,
     /// From 1.
@@ -37,10 +34,13 @@ impl Statement {
         Refusal::new(&self.file, line, why, by_hand)
     }
 
-    /// The statements below it, at any depth.
     pub(super) fn below(&self) -> Vec<&Statement> {
-        let own = self.block.iter().flatten();
-        own.flat_map(|one| std::iter::once(one).chain(one.below())).collect()
+        let mut found = Vec::new();
+        for one in self.block.iter().flatten() {
+            found.push(one);
+            found.extend(one.below());
+        }
+        found
     }
 }
 
@@ -76,7 +76,6 @@ impl Reader<'_> {
         parse(&Rc::new(file.to_owned()), tokens)
     }
 
-    /// The statements outside of any site.
     fn top(&mut self, statements: Vec<Statement>, found: &mut Vec<Statement>, depth: usize) -> Result<()> {
         for statement in statements {
             if statement.word(0) == "import" {
@@ -98,7 +97,6 @@ impl Reader<'_> {
             (Some(block), Some(name)) => {
                 self.snippets.insert(name, block);
             }
-            // The global options.
             (Some(_), None) if statement.words.is_empty() => {}
             (Some(block), None) => found.extend(self.expanded(block, depth)?),
             // The addresses of a site may go on below.
@@ -117,8 +115,9 @@ impl Reader<'_> {
                 found.extend(self.expanded(imported, depth + 1)?);
                 continue;
             }
-            let block = statement.block.take();
-            statement.block = block.map(|block| self.expanded(block, depth)).transpose()?;
+            if let Some(block) = statement.block.take() {
+                statement.block = Some(self.expanded(block, depth)?);
+            }
             found.push(statement);
         }
         Ok(found)
@@ -135,7 +134,6 @@ impl Reader<'_> {
         if self.files.real(&plain) == self.files.real(path) { plain } else { path.to_owned() }
     }
 
-    /// What an `import` stands for.
     fn imported(&self, statement: &Statement, depth: usize) -> Result<Vec<Statement>> {
         let refuse =
             |why: &str| statement.refusal(statement.line, why, "name a file or a snippet that is there");
@@ -159,17 +157,18 @@ impl Reader<'_> {
         if !is_pattern(pattern) && !self.files.exists(&path) {
             return Err(refuse(&format!("there is no snippet and no file {}", word.value)));
         }
-        let all = paths.iter().map(|path| self.file(&self.plain(path))).collect::<Result<Vec<_>>>()?;
-        Ok(all.into_iter().flatten().collect())
+        let mut statements = Vec::new();
+        for path in &paths {
+            statements.extend(self.file(&self.plain(path))?);
+        }
+        Ok(statements)
     }
 }
 
-/// Whether a word is a brace, in quotes or not.
 fn is_brace(word: &Token) -> bool {
     matches!(word.value.as_str(), "{" | "}" | "{}")
 }
 
-/// The statements of a file.
 fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
     let mut stack: Vec<Statement> = Vec::new();
     let mut statements = Vec::new();
@@ -185,25 +184,28 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
         if words.iter().any(|word| is_brace(word) && word.is_quoted) {
             return Err(here.refusal("a brace stands in quotes", by_hand));
         }
-        if words[0].value == "}" {
-            let closed = stack.pop().filter(|_| words.len() == 1);
-            let closed = closed.ok_or_else(|| {
-                here.refusal("a closing brace is not alone in its line, or one too many", by_hand)
-            })?;
-            let above = stack.last_mut().and_then(|open| open.block.as_mut());
-            above.unwrap_or(&mut statements).push(closed);
-            continue;
-        }
-        let opens = words.pop_if(|word| word.value == "{").is_some();
-        if words.iter().any(is_brace) {
-            return Err(here.refusal("a brace stands in the middle of a line", by_hand));
-        }
-        let statement = Statement { file: Rc::clone(file), words, block: opens.then(Vec::new), line };
-        if opens {
-            stack.push(statement);
+        let complete = if words[0].value == "}" {
+            match stack.pop() {
+                Some(closed) if words.len() == 1 => closed,
+                _ => {
+                    let reason = "a closing brace is not alone in its line, or one too many";
+                    return Err(here.refusal(reason, by_hand));
+                }
+            }
         } else {
-            let above = stack.last_mut().and_then(|open| open.block.as_mut());
-            above.unwrap_or(&mut statements).push(statement);
+            let opens = words.pop_if(|word| word.value == "{").is_some();
+            if words.iter().any(is_brace) {
+                return Err(here.refusal("a brace stands in the middle of a line", by_hand));
+            }
+            if opens {
+                stack.push(Statement { file: Rc::clone(file), words, block: Some(Vec::new()), line });
+                continue;
+            }
+            Statement { file: Rc::clone(file), words, block: None, line }
+        };
+        match stack.last_mut() {
+            Some(open) => open.block.get_or_insert_default().push(complete),
+            None => statements.push(complete),
         }
     }
     match stack.last() {
@@ -212,10 +214,8 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
     }
 }
 
-/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// Without quotes.
     pub(super) value: String,
     /// As it is written, with its quotes.
     pub(super) range: Range<usize>,
@@ -262,7 +262,6 @@ impl Lexer<'_> {
         Some(next)
     }
 
-    /// Skips what is between tokens.
     fn skip(&mut self) {
         let mut in_comment = false;
         loop {

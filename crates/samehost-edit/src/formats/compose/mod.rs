@@ -14,7 +14,7 @@ use crate::files::{Edit, Files};
 use crate::languages::url::{self, Url};
 use crate::languages::yaml::Document;
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 mod service;
@@ -24,11 +24,9 @@ use service::{IsList, Service, Text, Variable};
 pub(in crate::formats) use service::{Server, name_of};
 pub(in crate::formats) use words::{Client, Words, asked, endpoint, host_of, port, words};
 
-/// The editor.
 #[derive(Debug)]
 pub struct Compose;
 
-/// The manual edit if the file is not understood.
 const BY_HAND: &str = "a named volume at /var/run/mysqld (or /var/run/postgresql) in both services, and the path in the client's variable";
 
 impl Editor for Compose {
@@ -76,21 +74,25 @@ impl Editor for Compose {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let name = file.to_str()?;
         let project = Project::open(file, files).ok()?;
-        // Compose reads the variables of this file by itself.
-        let own = Some(file.with_file_name(".env")).filter(|path| files.exists(path));
         let folder = file.parent().unwrap_or(Path::new("/"));
-        let named: Option<Vec<PathBuf>> = project
-            .services()
-            .iter()
-            .map(|service| {
-                Some(service.files()?.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>())
-            })
-            .collect::<Option<Vec<_>>>()
-            .map(|files| files.concat());
-        let unknown =
-            named.is_none().then(|| "which other files it reads (env_file, extends) is not clear".into());
+        let mut named: Vec<PathBuf> = Vec::new();
+        let mut unknown = None;
+        for service in project.services() {
+            match service.files() {
+                Some(names) => named.extend(names.into_iter().map(|name| folder.join(name))),
+                None => unknown = Some("which other files it reads (env_file, extends) is not clear".into()),
+            }
+        }
+        let mut reads = vec![file.to_owned()];
+        // Compose reads the variables of this file by itself.
+        let own = file.with_file_name(".env");
+        if files.exists(&own) {
+            reads.push(own);
+        }
+        if unknown.is_none() {
+            reads.extend(named);
+        }
         let arguments = ["compose", "-f", name, "config", "--quiet"].map(str::to_owned).to_vec();
-        let reads = [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect();
         Some(Check { unknown, ..Check::new(&COMPOSE, arguments, reads) })
     }
 
@@ -105,7 +107,6 @@ impl Editor for Compose {
     }
 }
 
-/// A connection between two services.
 struct Found<'a> {
     setting: Setting,
     client: Service<'a>,
@@ -130,18 +131,20 @@ impl<'a> Project<'a> {
         let text = lines::read_text(file, files, "it is not UTF-8")?;
         let document = Document::parse(&text)?;
         for name in ["include", "services", "volumes"] {
-            let key = document.root.get(name).map(|(key, _)| key.line);
-            if let Some(line) = key.filter(|_| name == "include" || document.root.twice(name)) {
-                return Err(Refusal::at(line, format!("{name} makes more of it than stands here")));
+            let Some((key, _)) = document.root.get(name) else { continue };
+            if name == "include" || document.root.twice(name) {
+                return Err(Refusal::at(key.line, format!("{name} makes more of it than stands here")));
             }
         }
-        let services = document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
         let mut first: HashMap<Option<&str>, u32> = HashMap::new();
-        let twice = services.iter().filter_map(|(key, _)| {
+        let mut twice = Vec::new();
+        for (key, _) in document.root.pairs_of("services") {
             let line = *first.entry(key.text()).or_insert(key.line);
-            (line != key.line).then_some(line)
-        });
-        if let Some(line) = twice.min() {
+            if line != key.line {
+                twice.push(line);
+            }
+        }
+        if let Some(line) = twice.into_iter().min() {
             return Err(Refusal::at(line, "a service stands in it twice"));
         }
         Ok(Project { file, text, document })
@@ -152,8 +155,12 @@ impl<'a> Project<'a> {
     }
 
     fn services(&self) -> Vec<Service<'_>> {
-        let services = self.document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
-        services.iter().filter_map(|(key, map)| Some(Service::of(key.text()?, map))).collect()
+        let mut services = Vec::new();
+        for (key, map) in self.document.root.pairs_of("services") {
+            let Some(name) = key.text() else { continue };
+            services.push(Service::of(name, map));
+        }
+        services
     }
 
     fn found(&self) -> Vec<Result<Found<'_>>> {
@@ -184,25 +191,26 @@ impl<'a> Project<'a> {
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         }
-        let leads = is_host || LEADS.iter().any(|word| variable.name.contains(word));
-        let value = variable.value.as_deref().filter(|_| leads)?;
+        if !is_host && !LEADS.iter().any(|word| variable.name.contains(word)) {
+            return None;
+        }
+        let value = variable.value.as_deref()?;
         let host = host_of(value)?;
         let target = services.behind(client, &host)?;
         let name = format!("{} {}", client.name, variable.name);
-        let refuse = |server: &Server, reason: &str| {
+        let refuse = |server: &Server, reason: Reason| {
             let by_hand = by_hand(client, target, server);
             Some(Err(self.refusal(variable.line, &format!("{name}: {reason}"), &by_hand)))
         };
         let Some(server) = target.server() else {
-            return unknown_image(target).map(|(why, by_hand)| {
-                let reason = format!("{name}: the image of {} {why}", target.name);
-                Err(self.refusal(variable.line, &reason, &by_hand))
-            });
+            let (why, by_hand) = unknown_image(target)?;
+            let reason = format!("{name}: the image of {} {why}", target.name);
+            return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         };
         let Some(words) = words(client, &variable.name, value, server.protocol) else {
             // A path by itself may be anything.
             let why = "the program that reads it is unknown, and each library spells this in its own way";
-            return if host.starts_with('/') { None } else { refuse(&server, why) };
+            return if host.starts_with('/') { None } else { refuse(&server, why.into()) };
         };
         let (endpoint, [user, password, database]) = match agreed(client, target, &server, words, &variable) {
             Ok(content) => content,
@@ -221,20 +229,19 @@ impl<'a> Project<'a> {
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }
 
-    fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let text = Text { file: self.file, text: &self.text, document: &self.document };
         let mut edits = shared_directory(&text, found, to)?;
         edits.extend(self.write_variables(&text, found, to)?);
         Ok(edits)
     }
 
-    /// The edits of the client's variables.
     fn write_variables(
         &self,
         text: &Text<'_>,
         found: &Found<'_>,
         to: &Endpoint,
-    ) -> Result<Vec<Edit>, &'static str> {
+    ) -> Result<Vec<Edit>, Reason> {
         let Found { client, server, variable, words, .. } = found;
         let mut edits = Vec::new();
         let edit = |variable: &Variable, with: String| Edit::new(self.file, variable.range.clone(), with);
@@ -250,16 +257,16 @@ impl<'a> Project<'a> {
                 Some(socket) if !socket.range.is_empty() => {
                     edits.push(edit(&socket, path.display().to_string()));
                 }
-                Some(_) => return Err("the variable of its socket is empty: take that line away"),
+                Some(_) => return Err("the variable of its socket is empty: take that line away".into()),
                 None => edits.push(text.variable(variable.at, beside.socket, server.socket, list)?),
             },
             (Words::Beside(_), Endpoint::Tcp { .. }) => {
-                return Err("the variable of its socket counts before the host: take that line away");
+                return Err("the variable of its socket counts before the host: take that line away".into());
             }
             (Words::Directory(name), Endpoint::Unix(_)) => {
                 let usual = url::usual_port(Protocol::Postgres);
                 if port(client, name, usual)? != usual {
-                    return Err("its port is a part of the socket's name, and not the image's");
+                    return Err("its port is a part of the socket's name, and not the image's".into());
                 }
                 edits.push(edit(variable, server.directory.to_owned()));
             }
@@ -270,7 +277,7 @@ impl<'a> Project<'a> {
                         edits.push(edit(&now, port.to_string()));
                     }
                     None if *port != url::usual_port(Protocol::Postgres) => {
-                        return Err("its port is not the usual one, and no variable has it");
+                        return Err("its port is not the usual one, and no variable has it".into());
                     }
                     _ => {}
                 }
@@ -281,12 +288,15 @@ impl<'a> Project<'a> {
                 let written = spelling.write(&parsed, to)?.text();
                 edits.extend(crate::files::minimal(self.file, variable.range.start, now, &written));
             }
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         }
         Ok(edits)
     }
 }
 
+/// What to write by hand, for each connection and not only for one that is refused: of two containers that reach each
+/// other no login can be tried from outside, so that `switch` says what to write and leaves the file alone
+/// (docs/switch.md, "What it edits").
 fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> String {
     format!(
         "add the volume {name}-socket: below volumes: at the top of the file, mount it in both services (- {name}-socket:{directory} in volumes: of {name} and of {client}), and name {socket} in {client}'s variable; `samehost how {protocol} --client LIBRARY --compose` prints the whole file in the library's words",
@@ -310,13 +320,13 @@ fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
         return Some(("makes no socket by itself", by_hand));
     }
     let databases = ["mysql", "mariadb", "percona", "postgres", "postgis", "timescale", "pgvector"];
-    databases.iter().any(|name| image.contains(name)).then(|| {
-        let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
-        ("is not one whose socket is known", by_hand)
-    })
+    if !databases.iter().any(|name| image.contains(name)) {
+        return None;
+    }
+    let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
+    Some(("is not one whose socket is known", by_hand))
 }
 
-/// The services of a file.
 struct Services<'a> {
     all: Vec<Service<'a>>,
     /// Where each name stands; none stands twice.
@@ -339,11 +349,10 @@ impl<'a> Services<'a> {
         Services { all, named, servers }
     }
 
-    /// Another service with this name, or whose socket is in the directory.
     fn behind(&self, client: &Service<'_>, host: &str) -> Option<&Service<'a>> {
         if !host.starts_with('/') {
             let named = &self.all[*self.named.get(host)?];
-            return Some(named).filter(|named| named.name != client.name);
+            return if named.name == client.name { None } else { Some(named) };
         }
         for (place, server) in &self.servers {
             let found = &self.all[*place];
@@ -355,22 +364,21 @@ impl<'a> Services<'a> {
     }
 }
 
-/// Value of a variable, if it has one.
 fn text(client: &Service<'_>, name: &str) -> Option<String> {
     client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
 }
 
 /// The edits that make both services mount the directory of the socket.
-fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     let Found { client, target, server, .. } = found;
     let path = match to {
         Endpoint::Unix(path) => path,
         Endpoint::Tcp { host, .. } if *host == target.name => return Ok(Vec::new()),
-        Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service"),
-        _ => return Err("only a Unix socket or plain TCP can be written here"),
+        Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service".into()),
+        _ => return Err("only a Unix socket or plain TCP can be written here".into()),
     };
     if path != Path::new(server.socket) {
-        return Err("the image has its socket elsewhere");
+        return Err("the image has its socket elsewhere".into());
     }
     // A volume that one of them mounts there is used for the other as well.
     let there = target.mounts(server.directory).or(client.mounts(server.directory));
@@ -382,7 +390,7 @@ fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result
             continue;
         }
         if service.covers(server.directory) {
-            return Err("something else is mounted at the socket's directory");
+            return Err("something else is mounted at the socket's directory".into());
         }
         edits.push(text.mount(service, source, server.directory)?);
     }
@@ -399,24 +407,23 @@ fn agreed(
     server: &Server,
     words: Words,
     variable: &Variable,
-) -> Result<(Endpoint, [&'static str; 3]), &'static str> {
+) -> Result<(Endpoint, [&'static str; 3]), Reason> {
     if let Some(why) = client.unclear().or(target.unclear()).or(target.changes_socket()) {
-        return Err(why);
+        return Err(why.into());
     }
     if client.variable(&variable.name).is_none() {
-        return Err("it stands there twice");
+        return Err("it stands there twice".into());
     }
     let content = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server.protocol)?;
     if matches!(content.0, Endpoint::Unix(_)) {
         let shared = client.mounts(server.directory);
         if shared.is_none() || shared != target.mounts(server.directory) {
-            return Err("it names a socket whose directory the two services do not share");
+            return Err("it names a socket whose directory the two services do not share".into());
         }
     }
     Ok(content)
 }
 
-/// Docker Compose's own check.
 static COMPOSE: Program =
     Program { usual: "docker", is_called: Program::has_one_name, could_not_look, service: None };
 

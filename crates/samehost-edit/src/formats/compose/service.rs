@@ -11,8 +11,9 @@ use samehost_model::Protocol;
 use super::words::Client;
 use crate::files::Edit;
 use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
+use crate::refusal::Reason;
 
-/// An official database image, and where its socket is.
+/// An official database image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     pub(crate) protocol: Protocol,
@@ -33,11 +34,10 @@ impl Server {
     }
 }
 
-/// Name of an image, without Docker's registry and without tag.
-pub(in crate::formats) fn name_of(image: &str) -> &str {
-    let image = ["docker.io/", "library/"]
-        .iter()
-        .fold(image, |image, word| image.strip_prefix(word).unwrap_or(image));
+pub(in crate::formats) fn name_of(mut image: &str) -> &str {
+    for prefix in ["docker.io/", "library/"] {
+        image = image.strip_prefix(prefix).unwrap_or(image);
+    }
     let name = image.split('@').next().unwrap_or(image);
     name.split(':').next().unwrap_or(name)
 }
@@ -54,7 +54,6 @@ const POSTGRES: Server = Server {
     socket: "/var/run/postgresql/.s.PGSQL.5432",
 };
 
-/// A service.
 #[derive(Clone, Debug)]
 pub(super) struct Service<'a> {
     pub(super) name: String,
@@ -75,10 +74,7 @@ impl Client for Service<'_> {
     }
 
     fn value(&self, name: &str) -> Option<Option<String>> {
-        match self.environment.named.get(name)?.as_slice() {
-            [place] => Some(self.environment.variables[*place].value.clone()),
-            _ => None,
-        }
+        Some(self.variable(name)?.value)
     }
 
     fn is_set(&self, name: &str) -> bool {
@@ -91,16 +87,13 @@ impl Client for Service<'_> {
     }
 }
 
-/// A variable of a service's environment.
 #[derive(Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
     /// The text; `None` if Compose interpolates it, or it comes from outside.
     pub(super) value: Option<String>,
-    /// Whether Compose interpolates something.
     pub(super) filled: bool,
     pub(super) line: u32,
-    /// The bytes of the value.
     pub(super) range: Range<usize>,
     /// Whether it is `- NAME=value` rather than `NAME: value`.
     pub(super) listed: bool,
@@ -108,9 +101,8 @@ pub(super) struct Variable {
     pub(super) at: usize,
 }
 
-/// Its variables, from a map or a list.
 fn variables(map: &Node) -> Vec<Variable> {
-    let Some(environment) = map.get("environment").map(|(_, node)| node) else { return Vec::new() };
+    let Some(environment) = map.value("environment") else { return Vec::new() };
     let mut found = Vec::new();
     match &environment.kind {
         Kind::Map(pairs) => {
@@ -151,7 +143,6 @@ fn variables(map: &Node) -> Vec<Variable> {
     found
 }
 
-/// A text into which Compose fills nothing.
 fn plain(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.contains('$'))
 }
@@ -167,7 +158,7 @@ impl<'a> Service<'a> {
     }
 
     fn get(&self, name: &str) -> Option<&'a Node> {
-        self.map.get(name).map(|(_, value)| value)
+        self.map.value(name)
     }
 
     /// Name of the image, without registry and tag.
@@ -175,12 +166,10 @@ impl<'a> Service<'a> {
         Some(name_of(self.get("image")?.text()?))
     }
 
-    /// The database that it serves, by its image.
     pub(super) fn server(&self) -> Option<Server> {
         Server::of_image(self.get("image")?.text()?)
     }
 
-    /// Its variables, from a map or a list.
     pub(super) fn variables(&self) -> &[Variable] {
         &self.environment.variables
     }
@@ -211,12 +200,9 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Keys that merge other definitions into a service.
+    /// Why its lines may not be all that counts for it; `None` if they are.
     pub(super) fn unclear(&self) -> Option<&'static str> {
-        if self.map.pairs().iter().any(|(key, value)| {
-            key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_)) || has_alias(value)
-        }) || self.map.anchor != 0
-        {
+        if has_alias(self.map) || self.map.anchor != 0 {
             return Some("it takes words from elsewhere in the file, or gives them");
         }
         let twice = ["environment", "volumes", "image"].iter().any(|name| self.map.twice(name));
@@ -227,10 +213,15 @@ impl<'a> Service<'a> {
             (self.get("profiles").is_some(), "it runs in some profiles only"),
             (twice, "a key stands in it twice"),
         ];
-        reasons.iter().find(|(is_so, _)| *is_so).map(|(_, reason)| *reason)
+        for (is_so, reason) in reasons {
+            if is_so {
+                return Some(reason);
+            }
+        }
+        None
     }
 
-    /// What may give a database another socket than its image's.
+    /// Why a database may have another socket than its image's; `None` if it has not.
     pub(super) fn changes_socket(&self) -> Option<&'static str> {
         let [command, volumes, configs] =
             ["command", "volumes", "configs"].map(|name| self.get(name).map(words).unwrap_or_default());
@@ -245,28 +236,36 @@ impl<'a> Service<'a> {
         None
     }
 
-    /// The source mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.
     pub(super) fn mounts(&self, directory: &str) -> Option<&'a str> {
         let Kind::List(items) = &self.get("volumes")?.kind else { return None };
-        items.iter().find_map(|item| {
-            let mut parts = item.text()?.split(':');
-            let (source, target) = (parts.next()?, parts.next()?);
-            let readable = parts.next().is_none_or(|mode| ["rw", "ro", "z", "Z"].contains(&mode));
-            (target.trim_end_matches('/') == directory && readable && !source.contains('$')).then_some(source)
-        })
+        for item in items {
+            let Some(text) = item.text() else { continue };
+            let mut parts = text.split(':');
+            let (Some(source), Some(target)) = (parts.next(), parts.next()) else { continue };
+            let is_usual = parts.next().is_none_or(|mode| ["rw", "ro", "z", "Z"].contains(&mode));
+            if target.trim_end_matches('/') == directory && is_usual && !source.contains('$') {
+                return Some(source);
+            }
+        }
+        None
     }
 
     /// Whether anything is mounted at a directory, below or above it.
     pub(super) fn covers(&self, directory: &str) -> bool {
-        self.get("volumes").map(words).unwrap_or_default().split([':', ' ']).any(|word| {
+        if self.get("tmpfs").is_some_and(|node| words(node).contains("/run")) {
+            return true;
+        }
+        let volumes = self.get("volumes").map(words).unwrap_or_default();
+        volumes.split([':', ' ']).any(|word| {
             let word = word.trim_end_matches('/');
             word == directory
                 || word.starts_with(&format!("{directory}/"))
                 || (word.len() > 1 && directory.starts_with(&format!("{word}/")))
-        }) || self.get("tmpfs").is_some_and(|node| words(node).contains("/run"))
+        })
     }
 }
 
+/// Whether a node takes something from elsewhere in the file: an alias, or a merge key.
 fn has_alias(node: &Node) -> bool {
     match &node.kind {
         Kind::Alias(_) => true,
@@ -276,7 +275,6 @@ fn has_alias(node: &Node) -> bool {
     }
 }
 
-/// All texts below a node.
 fn words(node: &Node) -> String {
     match &node.kind {
         Kind::Scalar { text, .. } => format!("{text} "),
@@ -288,7 +286,6 @@ fn words(node: &Node) -> String {
 
 const ONE_LINE: &str = "its volumes are not written as a list of lines";
 
-/// A file to edit.
 pub(super) struct Text<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
@@ -296,23 +293,17 @@ pub(super) struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Mounts a source at a directory of a service.
-    pub(super) fn mount(
-        &self,
-        service: &Service<'_>,
-        source: &str,
-        directory: &str,
-    ) -> Result<Edit, &'static str> {
+    pub(super) fn mount(&self, service: &Service<'_>, source: &str, directory: &str) -> Result<Edit, Reason> {
         let volume = format!("{source}:{directory}");
         match service.map.get("volumes") {
             Some((_, list)) => {
-                let Kind::List(items) = &list.kind else { return Err(ONE_LINE) };
+                let Kind::List(items) = &list.kind else { return Err(ONE_LINE.into()) };
                 let first = items.first().ok_or(ONE_LINE)?;
                 let line = line_at(self.text, first.range.start);
                 let before = self.before(first)?;
                 let dash = before.trim_start();
                 if !dash.starts_with('-') || !dash[1..].trim().is_empty() {
-                    return Err(ONE_LINE);
+                    return Err(ONE_LINE.into());
                 }
                 let newline = newline_at(self.text, line.end);
                 Ok(Edit::new(self.file, line.start..line.start, format!("{before}{volume}{newline}")))
@@ -326,7 +317,7 @@ impl Text<'_> {
     }
 
     /// Declares a volume in the file; `None` if it is declared.
-    pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, &'static str> {
+    pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, Reason> {
         let Some((_, volumes)) = self.document.root.get("volumes") else {
             let newline = newline_at(self.text, self.text.len());
             let break_before = if self.text.ends_with('\n') { "" } else { newline };
@@ -341,7 +332,7 @@ impl Text<'_> {
         let line = line_at(self.text, first.range.start);
         let before = self.before(first)?;
         if !before.bytes().all(|byte| byte == b' ') || before.is_empty() {
-            return Err("its volumes are declared on one line");
+            return Err("its volumes are declared on one line".into());
         }
         let newline = newline_at(self.text, line.end);
         Ok(Some(Edit::new(self.file, line.start..line.start, format!("{before}{name}:{newline}"))))
@@ -354,41 +345,42 @@ impl Text<'_> {
         name: &str,
         value: &str,
         is_list: IsList,
-    ) -> Result<Edit, &'static str> {
+    ) -> Result<Edit, Reason> {
         let line = line_at(self.text, at);
         let before = self.text.get(line.start..at).unwrap_or_default();
         let written = match is_list {
             IsList::Yes if before.trim_start().starts_with('-') => format!("{before}{name}={value}"),
             IsList::No if before.bytes().all(|byte| byte == b' ') => format!("{before}{name}: {value}"),
-            _ => return Err("its variables are written on one line"),
+            _ => return Err("its variables are written on one line".into()),
         };
         // In a list the quote may be before the name.
         let written = written.replace(['"', '\''], "");
         Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(self.text, line.end))))
     }
 
-    /// The text before a node in its line.
-    fn before(&self, node: &Node) -> Result<&str, &'static str> {
+    fn before(&self, node: &Node) -> Result<&str, Reason> {
         let line = line_at(self.text, node.range.start);
-        self.text.get(line.start..node.range.start).ok_or(ONE_LINE)
+        self.text.get(line.start..node.range.start).ok_or(ONE_LINE.into())
     }
 
     /// Indentation of a service's keys, and the end of a line after which a new key can be inserted.
-    fn below(&self, map: &Node) -> Result<(String, &'static str, usize), &'static str> {
-        let found = ["image", "restart", "container_name", "build", "hostname"].iter().find_map(|name| {
-            let (key, value) = map.get(name)?;
+    fn below(&self, map: &Node) -> Result<(String, &'static str, usize), Reason> {
+        for name in ["image", "restart", "container_name", "build", "hostname"] {
+            let Some((key, value)) = map.get(name) else { continue };
             let line = line_at(self.text, key.range.start);
-            let indent = self.text.get(line.start..key.range.start)?;
-            let rest = self.text.get(value.range.end..line.end)?.trim_start();
-            let plain = indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
-            (plain && value.text().is_some())
-                .then(|| (indent.to_owned(), newline_at(self.text, line.end), line.end))
-        });
-        found.ok_or("it is written on one line")
+            let Some(indent) = self.text.get(line.start..key.range.start) else { continue };
+            let Some(rest) = self.text.get(value.range.end..line.end) else { continue };
+            let rest = rest.trim_start();
+            let is_alone =
+                indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
+            if is_alone && value.text().is_some() {
+                return Ok((indent.to_owned(), newline_at(self.text, line.end), line.end));
+            }
+        }
+        Err("it is written on one line".into())
     }
 }
 
-/// Whether variables are a list of `NAME=value`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IsList {
     Yes,

@@ -7,24 +7,21 @@ use samehost_model::{Endpoint, Protocol, percent_decoded};
 use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::languages::url::{self, Url, is_plain_path};
 use crate::lines::has_only;
+use crate::refusal::Reason;
 use crate::spelling::Spelling;
 
 /// What a container's program gets.
 pub(in crate::formats) trait Client {
-    /// Name of the image, without registry and tag.
     fn image(&self) -> Option<&str>;
 
     /// The value of a variable that is set once; no value where that is filled in elsewhere.
     fn value(&self, name: &str) -> Option<Option<String>>;
 
-    /// Whether a variable of this name is set, once or several times.
     fn is_set(&self, name: &str) -> bool;
 
-    /// Whether the name of a variable begins so.
     fn has_any(&self, prefix: &str) -> bool;
 }
 
-/// One form of naming a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::formats) enum Words {
     /// WordPress: `db:3306`, or `localhost:/path`.
@@ -33,7 +30,6 @@ pub(in crate::formats) enum Words {
     Beside(&'static Beside),
     /// PostgreSQL's directory instead of the host, with the name of the port's variable.
     Directory(&'static str),
-    /// A URL.
     Url(Spelling),
 }
 
@@ -45,7 +41,6 @@ pub(in crate::formats) struct Beside {
     login: [&'static str; 3],
 }
 
-/// Laravel with MySQL.
 const LARAVEL: &Beside =
     &Beside { port: "DB_PORT", socket: "DB_SOCKET", login: ["DB_USERNAME", "DB_PASSWORD", "DB_DATABASE"] };
 /// Ghost passes all of `database__connection__*` on to mysql2, which prefers `socketPath`.
@@ -61,10 +56,13 @@ pub(in crate::formats) type Content = (Endpoint, [&'static str; 3]);
 /// The host in a value: of a URL, of `host:port`, or the value itself; a path if it names a socket.
 pub(crate) fn host_of(value: &str) -> Option<String> {
     if let Some(url) = Url::parse(value) {
-        let path =
-            ["socket", "unix_socket", "host"].iter().find_map(|name| url.parameter(name).ok().flatten());
+        let mut names = ["socket", "unix_socket", "host"].iter();
+        let named = names.find_map(|name| url.parameter(name).ok().flatten());
         let host = percent_decoded(&url.host)?;
-        return Some(path.filter(|path| path.starts_with('/')).map_or(host, str::to_owned));
+        return match named {
+            Some(path) if path.starts_with('/') => Some(path.to_owned()),
+            _ => Some(host),
+        };
     }
     if let Some(path) = value.strip_prefix("localhost:").filter(|path| path.starts_with('/')) {
         return Some(path.to_owned());
@@ -73,11 +71,9 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
         return Some(value.to_owned());
     }
     let host = value.split(':').next().unwrap_or(value);
-    let plain = has_only(host, "._-");
-    (plain && !host.is_empty()).then(|| host.to_owned())
+    if host.is_empty() || !has_only(host, "._-") { None } else { Some(host.to_owned()) }
 }
 
-/// By which library a client connects, and what it asks for beside the address.
 pub(in crate::formats) fn asked(
     client: &dyn Client,
     words: Words,
@@ -139,13 +135,12 @@ pub(in crate::formats) fn words(
     }
 }
 
-/// Where a client connects to.
 pub(in crate::formats) fn endpoint(
     client: &dyn Client,
     words: Words,
     value: &str,
     protocol: Protocol,
-) -> Result<Content, &'static str> {
+) -> Result<Content, Reason> {
     const UNUSUAL: &str = "its host or port is unusual";
     let usual = url::usual_port(protocol);
     let path = |path: &str| if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(UNUSUAL) };
@@ -163,9 +158,13 @@ pub(in crate::formats) fn endpoint(
         Words::Beside(beside) => {
             let socket = match client.value(beside.socket) {
                 None => None,
-                Some(value) => {
-                    let value = value.ok_or("the variable of its socket is filled in")?;
-                    Some(value).filter(|text| !text.is_empty())
+                Some(None) => return Err("the variable of its socket is filled in".into()),
+                Some(Some(text)) => {
+                    if text.is_empty() {
+                        None
+                    } else {
+                        Some(text)
+                    }
                 }
             };
             let port = port(client, beside.port, usual)?;
@@ -190,14 +189,14 @@ pub(in crate::formats) fn endpoint(
     })
 }
 
-pub(in crate::formats) fn port(client: &dyn Client, name: &str, usual: u16) -> Result<u16, &'static str> {
+pub(in crate::formats) fn port(client: &dyn Client, name: &str, usual: u16) -> Result<u16, Reason> {
     let there = client.is_set(name);
     match client.value(name) {
         Some(value) => {
             let text = value.ok_or("its port is filled in")?;
-            text.parse().map_err(|_| "its port is not a number")
+            text.parse().map_err(|_| "its port is not a number".into())
         }
-        None if there => Err("its port stands there twice"),
+        None if there => Err("its port stands there twice".into()),
         None => Ok(usual),
     }
 }

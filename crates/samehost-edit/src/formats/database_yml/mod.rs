@@ -3,6 +3,7 @@
 
 mod write;
 
+use std::ops::Range;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
@@ -10,19 +11,16 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
-use crate::languages::erb::Masked;
 use crate::languages::url::{self, Url, is_plain_path, postgres_path};
 use crate::languages::yaml::{self, Document, Kind, Node};
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
-/// The editor.
 #[derive(Debug)]
 pub struct DatabaseYml;
 
-/// The manual edit if the file is not understood.
 const BY_HAND: &str = "in the environment: socket: /run/mysqld/mysqld.sock and host: localhost (mysql2), or host: /run/postgresql (postgresql)";
 
 impl Editor for DatabaseYml {
@@ -44,8 +42,11 @@ impl Editor for DatabaseYml {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let yml = Yml::open(file, files)?;
-        let environments = yml.environments();
-        Ok(environments.iter().filter_map(|environment| yml.setting(environment).transpose()).collect())
+        let mut found = Vec::new();
+        for environment in yml.environments() {
+            found.extend(yml.setting(&environment).transpose());
+        }
+        Ok(found.into_iter().collect())
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
@@ -65,7 +66,7 @@ impl Editor for DatabaseYml {
     }
 }
 
-/// Libraries that accept a socket beside a host, with the one that wins.
+/// The library of an environment, by what it makes of a socket beside a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Adapter {
     /// A host other than localhost wins over a socket.
@@ -81,17 +82,14 @@ impl Adapter {
     }
 }
 
-/// A connection: `production`, or `production.replica`.
 struct Environment<'a> {
     name: String,
     map: &'a Node,
 }
 
-/// A value as an environment has it.
 #[derive(Clone, Copy)]
 struct Value<'a> {
     node: &'a Node,
-    /// Whether it is in the environment itself.
     own: bool,
 }
 
@@ -104,7 +102,6 @@ struct Yml<'a> {
     overridden: bool,
 }
 
-/// Whether a map has a key more than once.
 fn has_twice(map: &Node, key: &Node) -> bool {
     key.text().is_some_and(|name| map.twice(name))
 }
@@ -119,7 +116,10 @@ impl<'a> Yml<'a> {
         let masked = Masked::new(&text)?;
         let document = Document::parse(&masked.text)?;
         let root = file.parent().and_then(Path::parent);
-        let variables = root.and_then(|root| files.read(&root.join(".env")).ok()).unwrap_or_default();
+        let overridden = match root.map(|root| files.read(&root.join(".env"))) {
+            Some(Ok(variables)) => sets_url(&variables),
+            Some(Err(_)) | None => false,
+        };
         for (key, value) in document.root.pairs() {
             if has_twice(&document.root, key)
                 || value.pairs().iter().any(|(inner, _)| has_twice(value, inner))
@@ -127,9 +127,6 @@ impl<'a> Yml<'a> {
                 return Err(Refusal::at(key.line, "a key stands in it twice"));
             }
         }
-        let overridden = String::from_utf8_lossy(&variables)
-            .lines()
-            .any(|line| line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL="));
         Ok(Yml { file, text, masked, document, overridden })
     }
 
@@ -153,8 +150,7 @@ impl<'a> Yml<'a> {
             for (key, value) in value.pairs() {
                 let Some(inner) = key.text().filter(|inner| *inner != "<<") else { continue };
                 let map = self.document.resolve(value);
-                let mut names = ["adapter", "url"].iter();
-                let is_one = names.any(|name| self.value(map, name).is_ok_and(|value| value.is_some()));
+                let is_one = self.has(map, "adapter") || self.has(map, "url");
                 if is_one && !map.pairs().is_empty() {
                     found.push(Environment { name: format!("{name}.{inner}"), map });
                 }
@@ -208,34 +204,39 @@ impl<'a> Yml<'a> {
         environment: &Environment<'_>,
         protocol: Protocol,
         endpoint: Endpoint,
-        spelled: String,
+        written: String,
         line: u32,
     ) -> Setting {
         let map = environment.map;
-        let words =
-            |(name, _): &(&str, &str)| Some(Word::new(*name, self.plain(map, name)?, self.file, line));
         let is_postgres = protocol == Protocol::Postgres;
+        let mut words = Vec::new();
+        if is_postgres {
+            for (name, _) in LIBPQ_WORDS {
+                words.extend(self.plain(map, name).map(|value| Word::new(*name, value, self.file, line)));
+            }
+        }
         Setting {
             library: if is_postgres { Library::Libpq } else { Library::Unknown },
-            words: LIBPQ_WORDS.iter().filter_map(words).filter(|_| is_postgres).collect(),
+            words,
             user: self.plain(map, "username"),
             password: self.plain(map, "password").map(Secret::new),
             database: self.plain(map, "database"),
-            ..Setting::connects(environment.name.clone(), protocol, spelled, endpoint).at(self.file, line)
+            ..Setting::connects(environment.name.clone(), protocol, written, endpoint).at(self.file, line)
         }
     }
 
-    /// The endpoint of an environment with a URL.
     fn by_url(&self, environment: &Environment<'_>, text: &str, line: u32) -> Result<Option<Setting>> {
         let map = environment.map;
         let wrong = |reason: &str, by_hand: &str| self.wrong(environment, line, reason, by_hand);
         let parsed = Url::parse(text)
             .ok_or_else(|| wrong("its URL is unusual", "url: with its password percent-encoded"))?;
         let Some(spelling) = spelling(&parsed) else { return Ok(None) };
-        if ["host", "socket"].iter().any(|key| self.value(map, key).ok().flatten().is_some()) {
+        if self.has(map, "host") || self.has(map, "socket") {
             return Err(wrong("it has a URL and a host or socket beside it", "url: alone"));
         }
-        let target = spelling.read(&parsed).map_err(|why| wrong(why, "url: with one host and one path"))?;
+        let target = spelling
+            .read(&parsed)
+            .map_err(|why| wrong(&why.to_string(), "url: with one host and one path"))?;
         let protocol = parsed.protocol().unwrap_or(Protocol::Plain);
         let beside = self.connection(environment, protocol, target.endpoint, parsed.shown(), line);
         Ok(Some(Setting {
@@ -280,9 +281,9 @@ impl<'a> Yml<'a> {
         let port = self.port(environment, Protocol::Mysql)?;
         let local = host.is_none_or(|(text, _)| text == "localhost");
         let by_socket = socket.filter(|_| local || adapter == Adapter::Trilogy);
-        let (endpoint, spelled, line) = match (by_socket, host) {
+        let (endpoint, written, line) = match (by_socket, host) {
             (Some((path, _)), _) => {
-                let endpoint = is_plain_path(path).then(|| Endpoint::Unix(path.into()));
+                let endpoint = if is_plain_path(path) { Some(Endpoint::Unix(path.into())) } else { None };
                 (endpoint, format!("socket: {path}"), own_line(map, socket))
             }
             (None, Some((text, _))) if !local || adapter == Adapter::Trilogy => {
@@ -298,13 +299,22 @@ impl<'a> Yml<'a> {
             let by_hand = "host: localhost and socket: /run/mysqld/mysqld.sock";
             self.wrong(environment, line, "its host or socket is unusual", by_hand)
         })?;
-        Ok(self.connection(environment, Protocol::Mysql, endpoint, spelled, line))
+        Ok(self.connection(environment, Protocol::Mysql, endpoint, written, line))
     }
 
-    /// A text that is only needed for the login.
+    /// A text of the login: `None` also where it is not understood, as no edit depends on it.
     fn plain(&self, map: &Node, name: &str) -> Option<String> {
         self.literal(map, name).ok().flatten().map(|(text, _)| text.to_owned())
     }
+}
+
+fn sets_url(variables: &[u8]) -> bool {
+    for line in String::from_utf8_lossy(variables).lines() {
+        if line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL=") {
+            return true;
+        }
+    }
+    false
 }
 
 /// How ActiveRecord reads a URL.
@@ -318,14 +328,21 @@ fn spelling(url: &Url) -> Option<Spelling> {
 
 /// Line of a value if it is the environment's own, else that of the environment.
 fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
-    value.filter(|(_, value)| value.own).map_or(map.line, |(_, value)| value.node.line)
+    match value {
+        Some((_, value)) if value.own => value.node.line,
+        _ => map.line,
+    }
 }
 
 impl Yml<'_> {
+    fn has(&self, map: &Node, name: &str) -> bool {
+        matches!(self.value(map, name), Ok(Some(_)))
+    }
+
     /// A value of an environment: its own, or the one that it inherits.
-    fn value<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<Value<'b>>, &'static str> {
+    fn value<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<Value<'b>>, Reason> {
         if map.twice(name) || map.twice("<<") {
-            return Err("a key stands in it twice");
+            return Err("a key stands in it twice".into());
         }
         let inherited = match map.get("<<") {
             None => None,
@@ -335,7 +352,7 @@ impl Yml<'_> {
             ["<<", name].map(|key| map.pairs().iter().position(|(one, _)| one.text() == Some(key)));
         match (map.get(name), inherited) {
             // In Ruby an inherited value wins if << is below the key.
-            (Some(_), Some(_)) if merge > own => Err("<< stands below a key that it overrides"),
+            (Some(_), Some(_)) if merge > own => Err("<< stands below a key that it overrides".into()),
             (Some((_, node)), _) => Ok(Some(Value {
                 node: self.document.resolve(node),
                 own: node.text().is_some() || !matches!(node.kind, Kind::Alias(_)),
@@ -344,20 +361,15 @@ impl Yml<'_> {
         }
     }
 
-    fn inherited<'b>(
-        &'b self,
-        from: &'b Node,
-        name: &str,
-        depth: usize,
-    ) -> Result<Option<&'b Node>, &'static str> {
+    fn inherited<'b>(&'b self, from: &'b Node, name: &str, depth: usize) -> Result<Option<&'b Node>, Reason> {
         if depth > 8 {
-            return Err("it inherits too deep");
+            return Err("it inherits too deep".into());
         }
         let from = self.document.resolve(from);
         match &from.kind {
             Kind::Map(_) => {
                 if from.twice(name) || from.twice("<<") {
-                    return Err("a key stands twice in what it inherits");
+                    return Err("a key stands twice in what it inherits".into());
                 }
                 if let Some((_, node)) = from.get(name) {
                     return if from.get("<<").is_none() {
@@ -366,9 +378,12 @@ impl Yml<'_> {
                         self.value(from, name).map(|value| value.map(|value| value.node))
                     };
                 }
-                from.get("<<").map_or(Ok(None), |(_, deeper)| self.inherited(deeper, name, depth + 1))
+                match from.value("<<") {
+                    Some(deeper) => self.inherited(deeper, name, depth + 1),
+                    None => Ok(None),
+                }
             }
-            _ => Err("what it inherits is not a map"),
+            _ => Err("what it inherits is not a map".into()),
         }
     }
 
@@ -377,7 +392,7 @@ impl Yml<'_> {
         let wrong = |line: u32, why: &str| {
             self.refusal(line, why, &format!("{name}: in the environment itself, once"))
         };
-        let value = self.value(map, name).map_err(|why| wrong(map.line, why))?;
+        let value = self.value(map, name).map_err(|why| wrong(map.line, &why.to_string()))?;
         let Some(value) = value else { return Ok(None) };
         if self.masked.touches(&value.node.range) {
             let code = &self.text[yaml::line_at(&self.text, value.node.range.start)];
@@ -392,5 +407,61 @@ impl Yml<'_> {
             Kind::Scalar { .. } => Ok(value.node.text().map(|text| (text, value))),
             _ => Err(wrong(value.node.line, &format!("its {name} is not text"))),
         }
+    }
+}
+
+// Ruby's code in the file (`<%= … %>`).
+
+/// A text with Ruby's code in it masked, of the same length, so that the rest can be read; what the code gives is unknown.
+struct Masked {
+    text: String,
+    code: Vec<Range<usize>>,
+}
+
+impl Masked {
+    /// Masks code that produces a value (`<%=`) or a comment (`<%#`); code that controls the rest of the file is not
+    /// understood.
+    fn new(text: &str) -> Result<Masked> {
+        let mut masked = text.as_bytes().to_owned();
+        let mut code = Vec::new();
+        let mut from = 0;
+        while let Some(start) = text[from..].find("<%").map(|at| from + at) {
+            let line = u32::try_from(text[..start].matches('\n').count() + 1).unwrap_or(u32::MAX);
+            let end = text[start..].find("%>").map(|at| start + at + 2);
+            let end = end.ok_or_else(|| Refusal::at(line, "its <% is never closed"))?;
+            let tag = &text[start..end];
+            if !tag.starts_with("<%=") && !tag.starts_with("<%#") {
+                return Err(Refusal::at(line, "Ruby's code decides what is in the file"));
+            }
+            if tag.contains('\n') || tag.ends_with("-%>") {
+                return Err(Refusal::at(line, "Ruby's code goes over the end of its line"));
+            }
+            masked[start..end].fill(b'x');
+            code.push(start..end);
+            from = end;
+        }
+        // Only whole characters were masked.
+        let text = String::from_utf8(masked).map_err(|_| Refusal::at(0, "it is not UTF-8"))?;
+        Ok(Masked { text, code })
+    }
+
+    fn touches(&self, range: &Range<usize>) -> bool {
+        self.code.iter().any(|code| code.start < range.end && range.start < code.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_is_as_long_as_the_code() {
+        let text = "a: <%= ENV[\"ü\"] %>\nb: c\n";
+        let masked = Masked::new(text).unwrap();
+        assert_eq!(masked.text.len(), text.len());
+        assert!(masked.text.ends_with("\nb: c\n") && !masked.text.contains('<'));
+        assert!(masked.touches(&(3..5)) && !masked.touches(&(0..2)));
+        assert!(Masked::new("<% if x %>").is_err());
+        assert!(Masked::new("<%= x").is_err());
     }
 }

@@ -8,7 +8,7 @@ use super::{Adapter, Environment, Value, Yml, spelling};
 use crate::files::{Edit, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
 use crate::languages::yaml::{self, Kind, Node};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 use crate::setting::Setting;
 
 impl Yml<'_> {
@@ -19,7 +19,7 @@ impl Yml<'_> {
         to: &Endpoint,
     ) -> Result<Vec<Edit>> {
         let map = environment.map;
-        let refuse = |why: &str| {
+        let refuse = |why: Reason| {
             self.refusal(now.line, &format!("{}: {why}", environment.name), &by_hand(now.protocol, to))
         };
         let url = match map.text() {
@@ -29,30 +29,30 @@ impl Yml<'_> {
         if let Some((text, value)) = url {
             return self.write_url(text, value, to).map_err(refuse);
         }
-        let adapter = self.adapter(map)?.ok_or_else(|| refuse("it has no adapter"))?;
+        let adapter = self.adapter(map)?.ok_or_else(|| refuse("it has no adapter".into()))?;
         let mut dropped = None;
         let host = self.literal(map, "host")?.map(|(text, _)| text);
-        let port = self
-            .literal(map, "port")?
-            .map_or(url::usual_port(adapter.protocol()).to_string(), |(text, _)| text.to_owned());
+        let port = match self.literal(map, "port")? {
+            Some((text, _)) => text.to_owned(),
+            None => url::usual_port(adapter.protocol()).to_string(),
+        };
         let wanted = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
-                let path = path.ok_or_else(|| refuse("such a path is not written here"))?;
-                at_socket(adapter, host, &port, path)
+                let path = path.ok_or_else(|| refuse("such a path is not written here".into()))?;
+                at_socket(adapter, host, &port, path).map_err(refuse)?
             }
             Endpoint::Tcp { host: goal, port: number } if url::tcp(goal, *number).is_some() => {
                 let wanted = at_port(adapter, host, &port, (goal, *number)).map_err(refuse)?;
                 dropped = self.literal(map, "socket")?.map(|(_, value)| value);
-                Ok(wanted)
+                wanted
             }
-            _ => Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err(refuse("only a Unix socket or plain TCP can be written here".into())),
         };
-        let wanted = wanted.map_err(refuse)?;
         self.edits(map, &wanted, dropped, adapter).map_err(refuse)
     }
 
-    fn write_url(&self, text: &str, value: Value<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write_url(&self, text: &str, value: Value<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let parsed = Url::parse(text).ok_or("its URL is unusual")?;
         let spelling = spelling(&parsed).ok_or("its URL is unusual")?;
         let written = spelling.write(&parsed, to)?;
@@ -72,11 +72,11 @@ impl Yml<'_> {
         wanted: &[(&str, String)],
         dropped: Option<Value<'_>>,
         adapter: Adapter,
-    ) -> Result<Vec<Edit>, &'static str> {
+    ) -> Result<Vec<Edit>, Reason> {
         const SHARED: &str = "it is shared with others";
         if map.anchor != 0 && self.document.root.pairs().iter().any(|(_, value)| inherits(value, map.anchor))
         {
-            return Err(SHARED);
+            return Err(SHARED.into());
         }
         let mut edits = Vec::new();
         let mut lines = String::new();
@@ -84,7 +84,7 @@ impl Yml<'_> {
         let place = self.place(map, if dropped.is_some() { "" } else { "socket" });
         for (key, value) in wanted {
             match map.get(key) {
-                Some((_, node)) if matches!(node.kind, Kind::Alias(_)) => return Err(SHARED),
+                Some((_, node)) if matches!(node.kind, Kind::Alias(_)) => return Err(SHARED.into()),
                 Some((_, node)) => match node.inside() {
                     // Inside of quotes the address needs none of its own.
                     Some(inside) => {
@@ -97,47 +97,53 @@ impl Yml<'_> {
                         let colon =
                             self.text[key_node.range.end..].find(':').ok_or(SHARED)? + key_node.range.end + 1;
                         if !self.text[yaml::line_at(&self.text, colon)].trim_end().ends_with(':') {
-                            return Err("an empty value has a comment beside it");
+                            return Err("an empty value has a comment beside it".into());
                         }
                         edits.push(Edit::new(self.file, colon..colon, format!(" {value}")));
                     }
-                    None => return Err("its value goes over several lines or has escapes"),
+                    None => return Err("its value goes over several lines or has escapes".into()),
                 },
                 None => {
-                    let (indent, newline, _) = place.as_ref().ok_or("it is written on one line")?;
+                    let Place { indent, newline, .. } = place.as_ref().ok_or("it is written on one line")?;
                     lines += &format!("{newline}{indent}{key}: {value}");
                 }
             }
         }
-        if let (false, Some((_, _, at))) = (lines.is_empty(), &place) {
-            edits.push(Edit::new(self.file, *at..*at, lines));
+        if !lines.is_empty()
+            && let Some(Place { at, .. }) = place
+        {
+            edits.push(Edit::new(self.file, at..at, lines));
         }
         if let Some(value) = dropped {
             match self.whole_line(map, "socket").filter(|_| value.own) {
                 Some(range) => edits.push(Edit::new(self.file, range, "")),
                 // mysql2 prefers the host to the socket in any case.
                 None if adapter == Adapter::Mysql2 => {}
-                None => return Err("its socket is inherited"),
+                None => return Err("its socket is inherited".into()),
             }
         }
         Ok(edits)
     }
 
-    /// Indentation and line break of an environment, and the position for a new line: below the host, or whatever else
-    /// names the server.
-    fn place(&self, map: &Node, socket: &str) -> Option<(String, &'static str, usize)> {
-        let order = ["port", "host", socket, "adapter", "<<", "database"];
-        order.iter().find_map(|name| {
-            let (key, value) = map.get(name)?;
+    /// Where an environment gets a new line: below the host, or whatever else names the server.
+    fn place(&self, map: &Node, socket: &str) -> Option<Place> {
+        for name in ["port", "host", socket, "adapter", "<<", "database"] {
+            let Some((key, value)) = map.get(name) else { continue };
             let line = yaml::line_at(&self.text, key.range.start);
             let indent = &self.text[line.start..key.range.start];
-            let one_line =
-                value.range.end <= line.end && value.text().is_some() | matches!(value.kind, Kind::Alias(_));
-            let rest = self.text.get(value.range.end.max(key.range.end)..line.end)?.trim_start();
-            let alone = indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
-            (one_line && alone && !self.masked.touches(&line))
-                .then(|| (indent.to_owned(), yaml::newline_at(&self.text, line.end), line.end))
-        })
+            let is_one_line = value.range.end <= line.end
+                && (value.text().is_some() || matches!(value.kind, Kind::Alias(_)));
+            let end = value.range.end.max(key.range.end);
+            let Some(rest) = self.text.get(end..line.end) else { continue };
+            let rest = rest.trim_start();
+            let is_alone =
+                indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
+            if is_one_line && is_alone && !self.masked.touches(&line) {
+                let newline = yaml::newline_at(&self.text, line.end);
+                return Some(Place { indent: indent.to_owned(), newline, at: line.end });
+            }
+        }
+        None
     }
 
     /// Line of a key, with its line break, if nothing else is in it.
@@ -149,6 +155,12 @@ impl Yml<'_> {
         let next = self.text[line.end..].find('\n').map(|newline| line.end + newline + 1)?;
         (before && after && map.pairs().len() > 1).then_some(line.start..next)
     }
+}
+
+struct Place {
+    indent: String,
+    newline: &'static str,
+    at: usize,
 }
 
 fn inherits(node: &Node, anchor: usize) -> bool {
@@ -176,16 +188,9 @@ fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
     }
 }
 
-/// A key and its value.
 type Pair = (&'static str, String);
 
-/// The keys that lead to a socket.
-fn at_socket(
-    adapter: Adapter,
-    host: Option<&str>,
-    port: &str,
-    path: &str,
-) -> Result<Vec<Pair>, &'static str> {
+fn at_socket(adapter: Adapter, host: Option<&str>, port: &str, path: &str) -> Result<Vec<Pair>, Reason> {
     let mut wanted = Vec::new();
     if adapter == Adapter::Postgres {
         let (directory, number) = postgres_socket(path)
@@ -203,15 +208,14 @@ fn at_socket(
     Ok(wanted)
 }
 
-/// The keys that lead to a port.
 fn at_port(
     adapter: Adapter,
     host: Option<&str>,
     port: &str,
     (goal, number): (&str, u16),
-) -> Result<Vec<Pair>, &'static str> {
+) -> Result<Vec<Pair>, Reason> {
     if adapter != Adapter::Postgres && goal == "localhost" {
-        return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not");
+        return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not".into());
     }
     let mut wanted = Vec::new();
     if host != Some(goal) {

@@ -9,25 +9,19 @@ use tree_sitter::{Node, Parser, Tree};
 use super::Settings;
 use crate::refusal::{Refusal, Result};
 
-/// A Python text and its syntax.
 pub(super) struct Source {
     pub(super) text: Vec<u8>,
     tree: Tree,
 }
 
-/// A value.
 pub(super) enum Value<'a> {
     /// A text without escapes, and the range inside its quotes.
     Text(String, Range<usize>),
     /// A whole number, and its bytes.
     Number(String, Range<usize>),
-    /// None.
     Nothing,
-    /// Keys with their values, in order.
     Dict(Vec<(String, Node<'a>)>),
-    /// Values in order.
     List(Vec<Node<'a>>),
-    /// All else.
     Code,
 }
 
@@ -48,7 +42,6 @@ impl Source {
         self.tree.root_node()
     }
 
-    /// Every node, in the order of the text.
     pub(super) fn all(&self) -> Vec<Node<'_>> {
         let (mut found, mut open) = (Vec::new(), vec![self.root()]);
         while let Some(node) = open.pop() {
@@ -65,15 +58,16 @@ impl Source {
         self.text.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// Its text, for messages and comparisons.
     pub(super) fn written(&self, node: Node<'_>) -> String {
         String::from_utf8_lossy(self.bytes(node)).into_owned()
     }
 
-    /// The value of an expression.
     pub(super) fn value<'a>(&'a self, node: Node<'a>) -> Value<'a> {
         match node.kind() {
-            "string" => self.string(node).map_or(Value::Code, |(text, range)| Value::Text(text, range)),
+            "string" => match self.string(node) {
+                Some((text, range)) => Value::Text(text, range),
+                None => Value::Code,
+            },
             "integer" => {
                 let text = self.written(node);
                 if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -83,7 +77,10 @@ impl Source {
                 }
             }
             "none" => Value::Nothing,
-            "dictionary" => self.dictionary(node).map_or(Value::Code, Value::Dict),
+            "dictionary" => match self.dictionary(node) {
+                Some(pairs) => Value::Dict(pairs),
+                None => Value::Code,
+            },
             "list" | "tuple" => {
                 let mut cursor = node.walk();
                 let values =
@@ -93,7 +90,10 @@ impl Source {
             "parenthesized_expression" => {
                 let mut cursor = node.walk();
                 let inner = node.named_children(&mut cursor).find(|child| child.kind() != "comment");
-                inner.map_or(Value::Code, |inner| self.value(inner))
+                match inner {
+                    Some(inner) => self.value(inner),
+                    None => Value::Code,
+                }
             }
             _ => Value::Code,
         }
@@ -126,7 +126,6 @@ impl Source {
     }
 }
 
-/// The line of a node, from 1.
 pub(super) fn line(node: Node<'_>) -> u32 {
     u32::try_from(node.start_position().row + 1).unwrap_or(u32::MAX)
 }
@@ -138,11 +137,8 @@ impl Settings<'_> {
     /// Value of a name that a single statement assigns and nothing else touches.
     pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>> {
         let source = &self.source;
-        let mentions: Vec<Node<'_>> = source
-            .all()
-            .into_iter()
-            .filter(|node| node.kind() == "identifier" && source.bytes(*node) == name.as_bytes())
-            .collect();
+        let mut mentions = source.all();
+        mentions.retain(|node| node.kind() == "identifier" && source.bytes(*node) == name.as_bytes());
         let Some(first) = mentions.first() else { return Ok(None) };
         let by_hand = format!("{name} written out once, at the end of the file");
         let written = assigned(*first);
@@ -178,16 +174,12 @@ impl Settings<'_> {
             if !stars {
                 continue;
             }
-            let module = node
-                .child_by_field_name("module_name")
-                .map(|module| source.written(module))
-                .unwrap_or_default();
+            let module = node.child_by_field_name("module_name");
+            let module = module.map(|module| source.written(module)).unwrap_or_default();
             let plain = module.trim_start_matches('.');
             let file = format!("{}.py", plain.rsplit('.').next().unwrap_or_default());
-            let beside = self.file.parent().map(|folder| folder.join(file));
             let one_dot = module.len() - plain.len() <= 1 && !plain.is_empty();
-            let text = beside.map(|beside| self.files.read(&beside));
-            let harmless = match text {
+            let harmless = match self.file.parent().map(|folder| self.files.read(&folder.join(file))) {
                 Some(Ok(text)) => one_dot && !String::from_utf8_lossy(&text).contains(name),
                 // `from .local import *` of a module that does not exist.
                 Some(Err(_)) => module.starts_with('.') && one_dot && !plain.contains('.'),

@@ -15,18 +15,16 @@ use crate::editor::Editor;
 use crate::files::{Edit, Files, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_path, postgres_socket};
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
-/// The editor.
 #[derive(Debug)]
 pub struct Django;
 
 /// Settings of Celery that are one URL.
 const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
 
-/// The manual edit if a database's entry is not understood.
 const DATABASE_BY_HAND: &str =
     "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
 
@@ -80,7 +78,6 @@ impl Editor for Django {
     }
 }
 
-/// A setting and the positions of its parts.
 struct Found {
     setting: Setting,
     how: How,
@@ -89,12 +86,14 @@ struct Found {
 enum How {
     /// HOST and PORT: the range inside the host's quotes, the port's range and whether it exists, and the position for
     /// a new port.
-    Host { host: Range<usize>, port: Option<Range<usize>>, after: usize, quote: char },
-    /// A URL.
+    Host {
+        host: Range<usize>,
+        port: Option<Range<usize>>,
+        after: usize,
+        quote: char,
+    },
     Url(Spelling, String, Range<usize>),
-    /// memcached's location, and the prefix of a path in it.
     Memcached(&'static str, Range<usize>),
-    /// OPTIONS' unix_socket.
     Option(Range<usize>),
 }
 
@@ -122,18 +121,18 @@ impl<'a> Settings<'a> {
             match self.only(name) {
                 Ok(None) => {}
                 Err(error) => take(Err(error)),
-                Ok(Some(value)) => match self.source.value(value) {
-                    Value::Dict(aliases) => {
-                        for (alias, value) in aliases {
-                            take(if name == "CACHES" {
-                                self.cache(&alias, value)
-                            } else {
-                                self.database(&alias, value)
-                            });
-                        }
+                Ok(Some(value)) => {
+                    let Value::Dict(aliases) = self.source.value(value) else {
+                        take(self.code(name, value));
+                        continue;
+                    };
+                    for (alias, value) in aliases {
+                        take(match name {
+                            "CACHES" => self.cache(&alias, value),
+                            _ => self.database(&alias, value),
+                        });
                     }
-                    _ => take(self.code(name, value)),
-                },
+                }
             }
         }
         for name in BROKERS {
@@ -148,7 +147,7 @@ impl<'a> Settings<'a> {
         (found, refused)
     }
 
-    /// A value computed by code, with the words in it.
+    /// The refusal of a value that code computes, by the words in it.
     fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T> {
         let written = self.source.written(value);
         let from_environment =
@@ -169,7 +168,6 @@ impl<'a> Settings<'a> {
         Err(Refusal::at(line(value), reason).by_hand(by_hand))
     }
 
-    /// Port of a database, and its position.
     fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>)> {
         match self.source.value(port) {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
@@ -181,7 +179,6 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The socket in a database's OPTIONS.
     fn socket_option<'n>(
         &'n self,
         name: &str,
@@ -208,65 +205,82 @@ impl<'a> Settings<'a> {
     fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("DATABASES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
-        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
-        let text = |key: &str| get(key).and_then(|value| self.text(value));
-        let refused = |node: Node<'_>, reason: String| Err(database_refused(&name, node, &reason));
-        let engine = text("ENGINE");
-        if engine.is_none() && get("ENGINE").is_some() {
-            return refused(node, "its ENGINE is made by code".into());
-        }
-        let Some(protocol) = engine.as_deref().and_then(protocol_of) else { return Ok(None) };
-        let socket = match get("OPTIONS") {
+        let protocol = match (value_of(&pairs, "ENGINE"), self.text_of(&pairs, "ENGINE")) {
+            (None, _) => return Ok(None),
+            (Some(_), None) => return Err(database_refused(&name, node, "its ENGINE is made by code")),
+            (Some(_), Some(engine)) => protocol_of(&engine),
+        };
+        let Some(protocol) = protocol else { return Ok(None) };
+        let options = value_of(&pairs, "OPTIONS");
+        let socket = match options {
             Some(options) => self.socket_option(&name, protocol, options)?,
             None => None,
         };
-        let login = |key: &str| text(key).filter(|text| !text.is_empty());
-        let setting = |endpoint, spelled: String, at| Setting {
+        let host = match value_of(&pairs, "HOST") {
+            None => String::new(),
+            Some(host) => match self.source.value(host) {
+                Value::Text(text, _) => text,
+                Value::Nothing => String::new(),
+                _ => return self.code(&format!("{name} HOST"), host),
+            },
+        };
+        let (endpoint, written, at, how) = match socket {
+            Some(option) => {
+                let Value::Text(path, range) = self.source.value(option) else {
+                    return self.code(&format!("{name} unix_socket"), option);
+                };
+                if !(host.is_empty() || host == "localhost") || !is_plain_path(&path) {
+                    let reason = "it has a HOST and a unix_socket, or an unusual path";
+                    return Err(database_refused(&name, option, reason));
+                }
+                let written = format!("unix_socket: {path}");
+                (Endpoint::Unix(path.into()), written, option, How::Option(range))
+            }
+            None => {
+                let at = value_of(&pairs, "HOST").unwrap_or(node);
+                let (endpoint, how) = self.by_host(&name, protocol, &pairs, &host, at)?;
+                (endpoint, format!("HOST: {host}"), at, how)
+            }
+        };
+        let login = |key: &str| self.text_of(&pairs, key).filter(|text| !text.is_empty());
+        let setting = Setting {
             library: library(protocol),
-            words: self.words(get("OPTIONS")),
+            words: self.words(options),
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
-            ..self.setting(&name, protocol, endpoint, spelled, at)
+            ..self.setting(&name, protocol, endpoint, written, at)
         };
-        let host = get("HOST");
-        let written = match host.map(|host| (host, self.source.value(host))) {
-            None => String::new(),
-            Some((_, Value::Text(text, _))) => text,
-            Some((_, Value::Nothing)) => String::new(),
-            Some((host, _)) => return self.code(&format!("{name} HOST"), host),
-        };
-        if let Some(option) = socket {
-            let Value::Text(path, range) = self.source.value(option) else {
-                return self.code(&format!("{name} unix_socket"), option);
-            };
-            if !(written.is_empty() || written == "localhost") || !is_plain_path(&path) {
-                return refused(option, "it has a HOST and a unix_socket, or an unusual path".into());
-            }
-            let setting =
-                setting(Endpoint::Unix(path.clone().into()), format!("unix_socket: {path}"), option);
-            return Ok(Some(Found { setting, how: How::Option(range) }));
-        }
-        let Some(host) =
-            host.filter(|_| !written.is_empty() && (protocol != Protocol::Mysql || written != "localhost"))
-        else {
-            let reason =
-                "without a host (or with `localhost` for MySQL) it is the library's own socket already";
-            return refused(host.unwrap_or(node), reason.into());
-        };
-        let usual = url::usual_port(protocol);
-        let port = get("PORT").map_or(Ok((usual, None)), |port| self.port(&name, port, usual));
-        let (port, port_range) = port?;
-        let Some(endpoint) = endpoint(protocol, &written, port) else {
-            return refused(host, "its HOST is unusual".into());
-        };
-        let quote = if self.source.bytes(host).starts_with(b"\"") { '"' } else { '\'' };
-        let range = host.start_byte() + 1..host.end_byte() - 1;
-        let how = How::Host { host: range, port: port_range, after: host.end_byte(), quote };
-        Ok(Some(Found { setting: setting(endpoint, format!("HOST: {written}"), host), how }))
+        Ok(Some(Found { setting, how }))
     }
 
-    /// What a database's OPTIONS ask for.
+    /// Where a database's HOST and PORT lead; `at` is the HOST, or the whole entry if it has none.
+    fn by_host(
+        &self,
+        name: &str,
+        protocol: Protocol,
+        pairs: &[(String, Node<'_>)],
+        host: &str,
+        at: Node<'_>,
+    ) -> Result<(Endpoint, How)> {
+        if host.is_empty() || (protocol == Protocol::Mysql && host == "localhost") {
+            let reason =
+                "without a host (or with `localhost` for MySQL) it is the library's own socket already";
+            return Err(database_refused(name, at, reason));
+        }
+        let usual = url::usual_port(protocol);
+        let (port, port_range) = match value_of(pairs, "PORT") {
+            Some(port) => self.port(name, port, usual)?,
+            None => (usual, None),
+        };
+        let Some(endpoint) = endpoint(protocol, host, port) else {
+            return Err(database_refused(name, at, "its HOST is unusual"));
+        };
+        let quote = if self.source.bytes(at).starts_with(b"\"") { '"' } else { '\'' };
+        let range = at.start_byte() + 1..at.end_byte() - 1;
+        Ok((endpoint, How::Host { host: range, port: port_range, after: at.end_byte(), quote }))
+    }
+
     fn words(&self, options: Option<Node<'_>>) -> Vec<Word> {
         let Some(Value::Dict(pairs)) = options.map(|options| self.source.value(options)) else {
             return Vec::new();
@@ -286,10 +300,14 @@ impl<'a> Settings<'a> {
         name: &str,
         protocol: Protocol,
         endpoint: Endpoint,
-        spelled: String,
+        written: String,
         at: Node<'_>,
     ) -> Setting {
-        Setting::connects(name, protocol, spelled, endpoint).at(self.file, line(at))
+        Setting::connects(name, protocol, written, endpoint).at(self.file, line(at))
+    }
+
+    fn text_of(&self, pairs: &[(String, Node<'_>)], key: &str) -> Option<String> {
+        self.text(value_of(pairs, key)?)
     }
 
     fn text(&self, node: Node<'_>) -> Option<String> {
@@ -300,7 +318,10 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Why a database's entry is not changed.
+fn value_of<'n>(pairs: &[(String, Node<'n>)], key: &str) -> Option<Node<'n>> {
+    pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value)
+}
+
 fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refusal {
     Refusal::at(line(node), format!("{name}: {reason}")).by_hand(DATABASE_BY_HAND)
 }
@@ -321,7 +342,6 @@ fn library(protocol: Protocol) -> Library {
     if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown }
 }
 
-/// Where a HOST and a port lead.
 fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
     match protocol {
         Protocol::Mysql if host.starts_with('/') => {
@@ -332,17 +352,15 @@ fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
     }
 }
 
-// The bytes that move a setting.
-
 impl Settings<'_> {
-    fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
                 Some(path.ok_or("a path with such characters is not written here")?)
             }
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() => None,
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         };
         let edit = |range: &Range<usize>, with: String| Edit::new(self.file, range.clone(), with);
         match (&found.how, to) {
@@ -351,8 +369,7 @@ impl Settings<'_> {
                 let written = spelling.write(&parsed, to)?.text();
                 Ok(minimal(self.file, range.start, text, &written).into_iter().collect())
             }
-            (How::Memcached(prefix, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
-                let _ = prefix;
+            (How::Memcached(_, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
                 Ok(vec![edit(range, format!("{host}:{port}"))])
             }
             (How::Memcached(prefix, range), _) => {
@@ -390,7 +407,6 @@ impl Settings<'_> {
     }
 }
 
-/// The words to write by hand.
 fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
     match (protocol, to) {
         (Protocol::Postgres, Endpoint::Unix(path)) => {
@@ -406,15 +422,14 @@ fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
     }
 }
 
-/// What HOST and PORT become.
 fn host_and_port(
     protocol: Protocol,
     to: &Endpoint,
     path: Option<&str>,
-) -> Result<(String, Option<u16>), &'static str> {
+) -> Result<(String, Option<u16>), Reason> {
     match (to, path) {
         (Endpoint::Tcp { host, .. }, _) if protocol == Protocol::Mysql && host == "localhost" => {
-            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not")
+            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not".into())
         }
         (Endpoint::Tcp { host, port }, _) => Ok((host.clone(), Some(*port))),
         (_, Some(path)) if protocol == Protocol::Postgres => {
@@ -423,7 +438,7 @@ fn host_and_port(
             Ok((directory.to_owned(), Some(port)))
         }
         (_, Some(path)) => Ok((path.to_owned(), None)),
-        _ => Err("only a Unix socket or plain TCP can be written here"),
+        _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }
 }
 
@@ -431,9 +446,8 @@ impl Settings<'_> {
     fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("CACHES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
-        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
-        let backend = get("BACKEND").and_then(|value| self.text(value)).unwrap_or_default();
-        let Some(location) = get("LOCATION") else { return Ok(None) };
+        let backend = self.text_of(&pairs, "BACKEND").unwrap_or_default();
+        let Some(location) = value_of(&pairs, "LOCATION") else { return Ok(None) };
         let (redis, prefix) = match backend.rsplit('.').next().unwrap_or_default() {
             "RedisCache" if backend.starts_with("django.core.") || backend.starts_with("django_redis.") => {
                 (true, "")
@@ -501,14 +515,14 @@ impl Settings<'_> {
         };
         let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };
         match spelling.read(&parsed) {
-            Ok(said) => {
-                let mut setting = self.setting(name, Protocol::Redis, said.endpoint, parsed.shown(), at);
+            Ok(target) => {
+                let mut setting = self.setting(name, Protocol::Redis, target.endpoint, parsed.shown(), at);
                 setting.user = parsed.user();
                 setting.password = parsed.password();
-                setting.database = said.database;
+                setting.database = target.database;
                 Ok(Some(Found { setting, how: How::Url(spelling, text.to_owned(), range) }))
             }
-            Err(why) => refused(why),
+            Err(why) => refused(&why.to_string()),
         }
     }
 }

@@ -13,17 +13,14 @@ use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 
-/// What reads a .env file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framework {
     Laravel,
     Symfony,
     Rails,
     Django,
-    /// WordPress in the directories of Bedrock.
     Bedrock,
     Node,
-    /// None that is known, or several.
     Unknown,
 }
 
@@ -40,7 +37,6 @@ impl Framework {
         }
     }
 
-    /// The framework in this directory.
     pub(super) fn of(directory: &Path, files: &dyn Files, lines: &Lines) -> Framework {
         let beside = beside(directory, files);
         let found = if beside.is_empty() { inside(lines) } else { beside };
@@ -53,7 +49,6 @@ impl Framework {
     }
 }
 
-/// Text of a file; `None` if it is missing.
 pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
@@ -65,8 +60,29 @@ pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool 
         "requirements/production.txt", "pyproject.toml", "Pipfile",
     ];
     let quoted = format!("\"{package}\"");
-    LISTS.iter().filter_map(|list| Some((list, text(directory, list, files)?))).any(|(list, text)| {
-        if list.ends_with(".json") { text.contains(&quoted) } else { text.to_lowercase().contains(package) }
+    for list in LISTS {
+        let Some(text) = text(directory, list, files) else { continue };
+        let is_wanted = match list.ends_with(".json") {
+            true => text.contains(&quoted),
+            false => text.to_lowercase().contains(package),
+        };
+        if is_wanted {
+            return true;
+        }
+    }
+    false
+}
+
+pub(super) fn has_prisma(directory: &Path, files: &dyn Files) -> bool {
+    wants(directory, files, "prisma")
+        || wants(directory, files, "@prisma/client")
+        || text(directory, "prisma/schema.prisma", files).is_some()
+}
+
+fn requires_rails(gemfile: &str) -> bool {
+    gemfile.lines().any(|line| {
+        let line = line.trim_start();
+        line.starts_with("gem 'rails'") || line.starts_with("gem \"rails\"")
     })
 }
 
@@ -85,10 +101,7 @@ fn beside(directory: &Path, files: &dyn Files) -> Vec<Framework> {
     if composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock") {
         found.push(Framework::Bedrock);
     }
-    if gems.unwrap_or_default().lines().any(|line| {
-        let line = line.trim_start();
-        line.starts_with("gem 'rails'") || line.starts_with("gem \"rails\"")
-    }) {
+    if requires_rails(&gems.unwrap_or_default()) {
         found.push(Framework::Rails);
     }
     if manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE")) {
@@ -135,9 +148,7 @@ impl Reader<'_> {
             }
             (Framework::Django, Protocol::Postgres) if !self.wants("asyncpg") => Library::Libpq,
             (Framework::Node, Protocol::Postgres) => {
-                let is_prisma = self.wants("prisma")
-                    || self.wants("@prisma/client")
-                    || text(self.directory, "prisma/schema.prisma", self.files).is_some();
+                let is_prisma = has_prisma(self.directory, self.files);
                 match (is_prisma, self.wants("pg"), self.wants("postgres")) {
                     // Prisma with an adapter connects by pg.
                     (true, false, _) => Library::Prisma,
@@ -150,9 +161,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the project asks for a package.
     pub(super) fn wants(&self, package: &str) -> bool {
         wants(self.directory, self.files, package)
+    }
+
+    pub(super) fn wants_any(&self, packages: &[&str]) -> bool {
+        packages.iter().any(|package| self.wants(package))
     }
 
     /// The file's variables that a client of this protocol takes beside the address.
@@ -189,7 +203,11 @@ pub(super) fn later(
     let place_of = place.trim_start_matches('.').trim_end_matches("local").trim_end_matches('.');
     let declared = ["APP_ENV", "RAILS_ENV", "NODE_ENV", "WP_ENV"].iter().find_map(|key| lines.literal(key));
     let mut environments = vec!["prod", "production"];
-    environments.extend([place_of, declared.unwrap_or_default()].iter().filter(|name| !name.is_empty()));
+    for environment in [place_of, declared.unwrap_or_default()] {
+        if !environment.is_empty() {
+            environments.push(environment);
+        }
+    }
     let mut candidates = vec![".env.local".to_owned()];
     for environment in environments {
         candidates.push(format!(".env.{environment}"));
@@ -197,39 +215,35 @@ pub(super) fn later(
     }
     candidates.sort();
     candidates.dedup();
-    candidates.into_iter().filter(|other| rank(other, framework) > rank(own, framework)).find(|other| {
-        let Ok(text) = files.read(&directory.join(other)) else { return false };
-        // What cannot be read may set it.
-        Lines::parse(&text).map_or(true, |lines| lines.last(name).is_some())
-    })
+    for other in candidates {
+        if rank(&other, framework) <= rank(own, framework) {
+            continue;
+        }
+        let Ok(text) = files.read(&directory.join(&other)) else { continue };
+        match Lines::parse(&text) {
+            Ok(lines) if !lines.has(name) => {}
+            // What cannot be read may set it.
+            Ok(_) | Err(_) => return Some(other),
+        }
+    }
+    None
 }
 
+/// The order in which files are read: of two that set a variable the one of the higher rank counts.
 fn rank(name: &str, framework: Framework) -> u8 {
     let rest = name.strip_prefix(".env").unwrap_or_default();
-    let local = rest.ends_with(".local");
-    let environment = !rest.is_empty() && rest != ".local";
-    match (environment, local) {
+    let is_local = rest.ends_with(".local");
+    let is_of_environment = !rest.is_empty() && rest != ".local";
+    // Symfony reads the environment's file before .env.local; all others do it the other way round.
+    let (of_environment, local) = if framework == Framework::Symfony { (2, 1) } else { (1, 2) };
+    match (is_of_environment, is_local) {
         (false, false) => 0,
-        // Symfony reads the environment's file before .env.local; all others do it the other way round.
-        (true, false) => {
-            if framework == Framework::Symfony {
-                2
-            } else {
-                1
-            }
-        }
-        (false, true) => {
-            if framework == Framework::Symfony {
-                1
-            } else {
-                2
-            }
-        }
+        (true, false) => of_environment,
+        (false, true) => local,
         (true, true) => 3,
     }
 }
 
-/// What Laravel reads.
 pub(super) struct Laravel<'a> {
     lines: &'a Lines,
     directory: &'a Path,
@@ -239,16 +253,13 @@ pub(super) struct Laravel<'a> {
     database: Option<Databases>,
 }
 
-/// The file in which a project has its databases.
 struct Databases {
-    /// Below the project's directory.
     name: String,
     text: String,
 }
 
 /// Where every project has it that was not rebuilt.
 const USUAL: &str = "config/database.php";
-/// How deep a project is searched for another place.
 const DEEPEST: usize = 3;
 /// How many directories and files are looked at.
 const MOST: usize = 400;
@@ -306,14 +317,15 @@ impl<'a> Laravel<'a> {
     /// Whether the project's file of databases reads a variable; true if there is none.
     fn reads(&self, name: &str) -> bool {
         let calls = [format!("env('{name}'"), format!("env(\"{name}\"")];
-        self.database.as_ref().is_none_or(|databases| {
-            databases.text.lines().any(|line| {
-                let code = line.trim_start();
-                !code.starts_with("//")
-                    && !code.starts_with('#')
-                    && calls.iter().any(|call| code.contains(call))
-            })
-        })
+        let Some(databases) = &self.database else { return true };
+        for line in databases.text.lines() {
+            let code = line.trim_start();
+            let is_comment = code.starts_with("//") || code.starts_with('#');
+            if !is_comment && calls.iter().any(|call| code.contains(call)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Default of a variable in that file: `env('DB_CONNECTION', 'mysql')`.
@@ -326,12 +338,15 @@ impl<'a> Laravel<'a> {
 
     /// The database's URL if one is set and read; it overrides DB_HOST.
     pub(super) fn url(&self) -> Option<&'static str> {
-        ["DB_URL", "DATABASE_URL"].into_iter().find(|name| {
-            self.reads(name) && self.lines.last(name).is_some_and(|entry| !entry.text.is_empty())
-        })
+        for name in ["DB_URL", "DATABASE_URL"] {
+            let is_set = self.lines.last(name).is_some_and(|entry| !entry.text.is_empty());
+            if is_set && self.reads(name) {
+                return Some(name);
+            }
+        }
+        None
     }
 
-    /// What is spoken to the database.
     pub(super) fn protocol(&self) -> Option<Protocol> {
         let connection = match self.lines.last("DB_CONNECTION") {
             Some(_) => self.lines.literal("DB_CONNECTION")?,
@@ -364,9 +379,11 @@ impl<'a> Laravel<'a> {
         let entry = self.lines.last("DB_HOST").filter(|entry| may_be_local(&entry.text))?;
         let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
         let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
-        (unknown && self.url().is_none()).then(|| {
-            Refusal::at(entry.line, "the file does not say which kind of database this is").by_hand(by_hand)
-        })
+        if !unknown || self.url().is_some() {
+            return None;
+        }
+        let reason = "the file does not say which kind of database this is";
+        Some(Refusal::at(entry.line, reason).by_hand(by_hand))
     }
 
     fn mysql(&self) -> Result<()> {
@@ -374,33 +391,34 @@ impl<'a> Laravel<'a> {
         if self.reads("DB_SOCKET") {
             return Ok(());
         }
-        let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
+        let line = self.lines.line_of("DB_HOST");
         let name = self.name();
         Err(Refusal::at(line, format!("{name} does not read DB_SOCKET")).by_hand(format!(
             "in {name}, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"
         )))
     }
 
-    /// The file in which the project has its databases.
     fn name(&self) -> &str {
-        self.database.as_ref().map_or(USUAL, |databases| &databases.name)
+        match &self.database {
+            Some(databases) => &databases.name,
+            None => USUAL,
+        }
     }
 
     /// Separate hosts for reading and writing are not supported.
     fn split(&self) -> Result<()> {
-        let text = self.database.as_ref().map_or("", |databases| &databases.text);
-        let name = self.name();
+        let Some(Databases { name, text }) = &self.database else { return Ok(()) };
         if !text.contains("'read' =>") && !text.contains("'write' =>") {
             return Ok(());
         }
-        let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
+        let line = self.lines.line_of("DB_HOST");
         Err(Refusal::at(line, format!("{name} has hosts of its own for reading or writing")).by_hand(format!(
             "in {name}: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
         )))
     }
 
     fn redis(&self) -> Result<()> {
-        let line = self.lines.last("REDIS_HOST").map_or(0, |entry| entry.line);
+        let line = self.lines.line_of("REDIS_HOST");
         for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {
             if self.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
                 let by_hand =
@@ -427,7 +445,6 @@ impl<'a> Laravel<'a> {
     }
 }
 
-/// Laravel's mysql and mariadb connections.
 pub(super) const MYSQL: Group = Group {
     host: "DB_HOST",
     port: Some("DB_PORT"),
@@ -435,7 +452,6 @@ pub(super) const MYSQL: Group = Group {
     protocol: Protocol::Mysql,
 };
 
-/// Laravel's pgsql connection.
 pub(super) const POSTGRES: Group = Group {
     host: "DB_HOST",
     port: Some("DB_PORT"),
@@ -443,7 +459,6 @@ pub(super) const POSTGRES: Group = Group {
     protocol: Protocol::Postgres,
 };
 
-/// phpredis.
 pub(super) const REDIS: Group = Group {
     host: "REDIS_HOST",
     port: Some("REDIS_PORT"),
@@ -451,7 +466,6 @@ pub(super) const REDIS: Group = Group {
     protocol: Protocol::Redis,
 };
 
-/// php-memcached.
 const MEMCACHED: Group = Group {
     host: "MEMCACHED_HOST",
     port: Some("MEMCACHED_PORT"),

@@ -7,9 +7,8 @@ use samehost_model::{Endpoint, Protocol};
 use super::lines::{Entry, Lines};
 use crate::files::Edit;
 use crate::languages::url::{is_local, is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 
-/// How a group of variables names a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A variable of its own holds the path; the host is ignored then.
@@ -20,11 +19,9 @@ pub(super) enum Form {
     HostIsPathPortZero,
     /// The host is the path; the port is ignored then.
     HostIsPath,
-    /// The host is `localhost:/path`.
     HostWithPath,
 }
 
-/// Variables that say one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) host: &'static str,
@@ -35,21 +32,21 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn names(&self) -> impl Iterator<Item = &'static str> {
-        let socket = match self.form {
-            Form::SocketVariable(name) => Some(name),
-            _ => None,
-        };
-        [Some(self.host), self.port, socket].into_iter().flatten()
+    fn names(&self) -> Vec<&'static str> {
+        let mut names = vec![self.host];
+        names.extend(self.port);
+        if let Form::SocketVariable(socket) = self.form {
+            names.push(socket);
+        }
+        names
     }
 
-    /// Whether the file sets any of its variables.
     pub(super) fn is_there(&self, lines: &Lines) -> bool {
-        let (host, socket) = (self.host, self.names().last().unwrap_or(self.host));
+        let (host, socket) = (self.host, self.names().pop().unwrap_or(self.host));
         lines.last(host).is_some() || lines.last(socket).is_some_and(|entry| !is_nothing(&entry.text))
     }
 
-    /// Whether all libraries read the value of an entry as the same text.
+    /// Refuses an entry whose value libraries may not all read as the same text.
     fn is_text(&self, entry: &Entry) -> Result<()> {
         if let Some(why) = entry.unclear {
             return Err(Refusal::at(entry.line, format!("{}: {why}", entry.name)));
@@ -69,26 +66,41 @@ impl Group {
 
     /// Its endpoint, and the entry that names it; `None` if nothing does.
     pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>> {
-        self.names().filter_map(|name| lines.last(name)).try_for_each(|entry| self.is_text(entry))?;
+        for name in self.names() {
+            if let Some(entry) = lines.last(name) {
+                self.is_text(entry)?;
+            }
+        }
         if let Form::SocketVariable(name) = self.form
-            && let Some(entry) = lines.last(name).filter(|entry| !is_nothing(&entry.text))
+            && let Some(entry) = lines.last(name)
+            && !is_nothing(&entry.text)
         {
-            let path = &entry.text;
-            let endpoint = is_plain_path(path).then(|| Endpoint::Unix(path.into()));
-            return endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry));
+            if !is_plain_path(&entry.text) {
+                return Err(unusual(entry));
+            }
+            return Ok(Some((Endpoint::Unix(entry.text.as_str().into()), entry)));
         }
         let Some(entry) = lines.last(self.host) else { return Ok(None) };
         if self.form == Form::HostWithPath {
-            return combined(entry).map(|endpoint| Some((endpoint, entry)));
+            return Ok(Some((combined(entry)?, entry)));
         }
-        let usual = usual_port(self.protocol);
-        let port = match self.port.and_then(|name| lines.last(name)) {
-            Some(port) if port.text.is_empty() => {
-                return Err(Refusal::at(port.line, format!("{} is empty", port.name)));
-            }
-            Some(port) => port.text.parse::<i32>().map_err(|_| unusual(port))?,
-            None => i32::from(usual),
+        let port = self.number(lines)?;
+        Ok(Some((self.by_host(entry, port)?, entry)))
+    }
+
+    /// The number in the variable of the port, else the usual port.
+    fn number(&self, lines: &Lines) -> Result<i32> {
+        let Some(port) = self.port.and_then(|name| lines.last(name)) else {
+            return Ok(i32::from(usual_port(self.protocol)));
         };
+        if port.text.is_empty() {
+            return Err(Refusal::at(port.line, format!("{} is empty", port.name)));
+        }
+        port.text.parse().map_err(|_| unusual(port))
+    }
+
+    /// Where the host in `entry` leads with this port.
+    fn by_host(&self, entry: &Entry, port: i32) -> Result<Endpoint> {
         let host = &entry.text;
         if host.is_empty() {
             return Err(Refusal::at(
@@ -104,7 +116,7 @@ impl Group {
         if let Some(refusal) = carries_more(self, entry) {
             return Err(refusal);
         }
-        let path = Some(Endpoint::Unix(host.into())).filter(|_| is_plain_path(host));
+        let path = if is_plain_path(host) { Some(Endpoint::Unix(host.into())) } else { None };
         let number = u16::try_from(port).ok();
         let endpoint = match self.form {
             Form::HostIsDirectory if host.starts_with('/') => {
@@ -121,11 +133,11 @@ impl Group {
             Form::HostIsPath if host.starts_with('/') => path,
             _ => number.and_then(|port| tcp(host, port)),
         };
-        endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry))
+        endpoint.ok_or_else(|| unusual(entry))
     }
 
-    /// The variables as they should be.
-    pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, &'static str> {
+    /// The variables with the values that lead to an endpoint; an empty value takes a variable back.
+    pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
@@ -134,7 +146,7 @@ impl Group {
             Endpoint::Tcp { host, port } if tcp(host, *port).is_some() => {
                 return Ok(self.tcp_values(host, *port));
             }
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         };
         Ok(match self.form {
             Form::SocketVariable(name) => vec![(name, path.to_owned())],
@@ -165,11 +177,13 @@ impl Group {
     }
 
     fn with_port(&self, host: String, port: String) -> Vec<(&'static str, String)> {
-        let port = self.port.map(|name| (name, port));
-        [Some((self.host, host)), port].into_iter().flatten().collect()
+        let mut values = vec![(self.host, host)];
+        if let Some(name) = self.port {
+            values.push((name, port));
+        }
+        values
     }
 
-    /// The edits that set these variables.
     pub(super) fn write(
         &self,
         file: &Path,
@@ -178,19 +192,17 @@ impl Group {
     ) -> Result<Vec<Edit>> {
         let usual = usual_port(self.protocol).to_string();
         // New lines go below the port, else the host, else the socket.
-        let anchor = [self.port, Some(self.host)].into_iter().flatten().find_map(|name| lines.last(name));
-        let anchor = anchor.or_else(|| self.names().last().and_then(|name| lines.last(name)));
+        let order = [self.port, Some(self.host), self.names().pop()];
+        let anchor = order.into_iter().flatten().find_map(|name| lines.last(name));
         let Some(anchor) = anchor else { return Ok(Vec::new()) };
         let mut edits: Vec<Edit> = Vec::new();
         for (name, value) in values {
             let there = lines.last(name);
-            let needless = value.is_empty() || (Some(*name) == self.port && *value == usual);
-            if there.is_none() && needless {
-                continue;
-            }
-            if there
-                .is_some_and(|entry| entry.text == *value || (value.is_empty() && is_nothing(&entry.text)))
-            {
+            let is_needless = match there {
+                None => value.is_empty() || (Some(*name) == self.port && *value == usual),
+                Some(entry) => entry.text == *value || (value.is_empty() && is_nothing(&entry.text)),
+            };
+            if is_needless {
                 continue;
             }
             if let Some(user) = lines.user_of(name) {
@@ -225,6 +237,8 @@ pub(super) fn may_be_local(text: &str) -> bool {
 }
 
 /// The refusal of a host variable that carries more than a host; what reads it takes it apart in a way of its own.
+/// With a variable for the socket beside it the edit would look done, and what the program makes of the two is not known.
+/// So the refusal says which lines to write first.
 pub(super) fn carries_more(group: &Group, entry: &Entry) -> Option<Refusal> {
     let (host, rest) = entry.text.split_at_checked(host_of(&entry.text).len())?;
     let port = group.port.unwrap_or("the port");
@@ -258,7 +272,7 @@ fn combined(entry: &Entry) -> Result<Endpoint> {
     if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))
         && path.starts_with('/')
     {
-        return is_plain_path(path).then(|| Endpoint::Unix(path.into())).ok_or_else(|| unusual(entry));
+        return if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(unusual(entry)) };
     }
     if text == "localhost" || text.is_empty() || text.starts_with("localhost:") {
         return Err(Refusal::at(

@@ -8,37 +8,30 @@ use std::path::Path;
 use crate::files::Edit;
 use crate::refusal::{Refusal, Result};
 
-/// A variable that a line sets.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
     /// From 1.
     pub(super) line: u32,
-    /// The value's bytes, without quotes.
     pub(super) value: Range<usize>,
     /// The value; `${…}` stands as it is.
     pub(super) text: String,
     /// Whether `$` stands for itself.
     pub(super) literal: bool,
-    /// Why the libraries may not agree on it.
     pub(super) unclear: Option<&'static str>,
     /// Whether there is space around the equals sign, which Symfony and django-environ do not accept.
     pub(super) spaced: bool,
     /// Whether a comment follows an unquoted value, which old versions of django-environ include in it.
     pub(super) commented: bool,
-    /// Whether a byte order mark precedes its name.
     pub(super) marked: bool,
-    /// Whether the value is not quoted.
     pub(super) bare: bool,
     /// The quote that its value opens and does not close in its line.
     opens: Option<u8>,
     /// Text before the name: spaces, `export `.
     before: String,
-    /// End of the line, before its line break.
     end: usize,
 }
 
-/// The variables of a file.
 #[derive(Debug)]
 pub(super) struct Lines {
     pub(super) entries: Vec<Entry>,
@@ -97,18 +90,26 @@ impl Lines {
         self.entries.push(entry);
     }
 
-    /// The entries of a name, in order.
     pub(super) fn all(&self, name: &str) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
-        let places = self.named.get(name).map_or(&[][..], Vec::as_slice);
+        let places: &[usize] = match self.named.get(name) {
+            Some(places) => places,
+            None => &[],
+        };
         places.iter().map(|place| &self.entries[*place])
     }
 
-    /// The last entry of a name, which wins in all libraries but django-environ.
     pub(super) fn last(&self, name: &str) -> Option<&Entry> {
         self.all(name).next_back()
     }
 
-    /// Whether a name has an entry.
+    /// The line of a name's last entry; 0 if it has none.
+    pub(super) fn line_of(&self, name: &str) -> u32 {
+        match self.last(name) {
+            Some(entry) => entry.line,
+            None => 0,
+        }
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.last(name).is_some()
     }
@@ -119,7 +120,7 @@ impl Lines {
         Some(&entry.text)
     }
 
-    /// Line of another entry that uses a variable.
+    /// An entry whose value has a variable in it, and would change with it.
     pub(super) fn user_of(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| !entry.literal && uses(&entry.text, name))
     }
@@ -146,7 +147,6 @@ impl Lines {
 }
 
 impl Entry {
-    /// Whether the value is literal, without variables.
     pub(super) fn is_plain(&self) -> bool {
         self.literal || !self.text.contains('$')
     }
@@ -154,26 +154,29 @@ impl Entry {
 
 /// Whether a value contains a variable: `$NAME` or `${NAME…}`.
 fn uses(text: &str, name: &str) -> bool {
-    text.match_indices('$').any(|(at, _)| {
+    for (at, _) in text.match_indices('$') {
         let rest = &text[at + 1..];
         let rest = rest.strip_prefix('{').unwrap_or(rest);
-        rest.strip_prefix(name).is_some_and(|behind| {
-            !behind.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
-        })
-    })
+        let Some(behind) = rest.strip_prefix(name) else { continue };
+        if !behind.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_') {
+            return true;
+        }
+    }
+    false
 }
 
-/// Where a quoted text ends.
+/// Where a quoted text ends; a backslash hides a quote between double quotes only.
 fn closing(line: &[u8], quote: u8) -> Option<usize> {
-    let mut escaped = false;
-    line.iter().position(|byte| {
-        let closing = *byte == quote && !escaped;
-        escaped = *byte == b'\\' && !escaped && quote == b'"';
-        closing
-    })
+    let mut is_escaped = false;
+    for (at, byte) in line.iter().enumerate() {
+        if *byte == quote && !is_escaped {
+            return Some(at);
+        }
+        is_escaped = *byte == b'\\' && !is_escaped && quote == b'"';
+    }
+    None
 }
 
-/// Value of an entry as written.
 struct Written {
     range: Range<usize>,
     literal: bool,
@@ -186,7 +189,6 @@ fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The first place from here on that is not blank.
 fn behind_blanks(body: &[u8], from: usize) -> usize {
     from + body[from..].iter().take_while(|byte| is_blank(byte)).count()
 }
@@ -215,7 +217,7 @@ fn written(body: &[u8], equals: usize, value: usize) -> Written {
         }
         Some(b'`') => {
             range = value..body.len();
-            opens = closing(&rest[1..], b'`').is_none().then_some(b'`');
+            opens = if closing(&rest[1..], b'`').is_none() { Some(b'`') } else { None };
             unclear = Some("only Node's library takes backticks for quotes");
         }
         Some(_) => {
@@ -233,7 +235,6 @@ fn written(body: &[u8], equals: usize, value: usize) -> Written {
     Written { range, literal, commented, opens, unclear }
 }
 
-/// Why libraries may not agree on a value.
 fn ambiguous(text: &[u8]) -> Option<&'static str> {
     if text.contains(&b'\\') {
         return Some("its value has a backslash");
@@ -241,10 +242,12 @@ fn ambiguous(text: &[u8]) -> Option<&'static str> {
     if std::str::from_utf8(text).is_err() {
         return Some("its value is not UTF-8");
     }
-    text.windows(2).any(|pair| pair == b"$(").then_some("its value runs a command")
+    if text.windows(2).any(|pair| pair == b"$(") {
+        return Some("its value runs a command");
+    }
+    None
 }
 
-/// The entry of a line.
 fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
     let mut start = behind_blanks(body, 0);
     if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(is_blank) {

@@ -20,11 +20,9 @@ use self::lines::{Entry, Lines};
 use framework::{Framework, Laravel};
 use group::{Form, Group};
 
-/// The editor.
 #[derive(Debug)]
 pub struct Dotenv;
 
-/// A setting and how it is written.
 struct Found {
     setting: Setting,
     how: How,
@@ -38,7 +36,7 @@ enum How {
 /// libpq's own variables, which every client in C, Python, Ruby and Node reads alike.
 const LIBPQ: Group =
     Group { host: "PGHOST", port: Some("PGPORT"), form: Form::HostIsDirectory, protocol: Protocol::Postgres };
-/// WordPress in Bedrock.
+/// The variables in Bedrock, where WordPress has its files in other directories.
 const BEDROCK: Group =
     Group { host: "DB_HOST", port: None, form: Form::HostWithPath, protocol: Protocol::Mysql };
 
@@ -101,7 +99,6 @@ pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
     let lines = Lines::parse(text).ok()?;
     let mut counting = Vec::new();
     for entry in &lines.entries {
-        // Of several with one name the last one counts.
         if lines.last(&entry.name).is_some_and(|last| last.line == entry.line) {
             counting.push((entry.name.clone(), entry.text.clone()));
         }
@@ -109,7 +106,6 @@ pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
     Some(counting)
 }
 
-/// A file with what reads it.
 struct Reader<'a> {
     file: &'a Path,
     files: &'a dyn Files,
@@ -133,7 +129,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a file is beside this one, and may be read.
     fn is_readable(&self, name: &str) -> bool {
         self.files.read(&self.directory.join(name)).is_ok()
     }
@@ -202,12 +197,16 @@ impl<'a> Reader<'a> {
     }
 
     fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>> {
-        self.agreed(group).and_then(|()| group.read(&self.lines)).map_err(|refusal| {
-            match refusal.by_hand.as_str() {
-                "" => refusal.by_hand(self.group_by_hand(group, None)),
-                _ => refusal,
+        let read = match self.agreed(group) {
+            Ok(()) => group.read(&self.lines),
+            Err(refusal) => Err(refusal),
+        };
+        match read {
+            Err(refusal) if refusal.by_hand.is_empty() => {
+                Err(refusal.by_hand(self.group_by_hand(group, None)))
             }
-        })
+            other => other,
+        }
     }
 
     fn groups(&self) -> Vec<(Group, Result<()>)> {
@@ -216,25 +215,23 @@ impl<'a> Reader<'a> {
             Framework::Bedrock => vec![(BEDROCK, Ok(()))],
             _ => Vec::new(),
         };
-        let address = self.lines.last("PGHOSTADDR").map_or(Ok(()), |entry| {
-            Err(Refusal::at(entry.line, "PGHOSTADDR counts before PGHOST")
-                .by_hand("PGHOST=/run/postgresql, without PGHOSTADDR"))
-        });
+        let address = match self.lines.last("PGHOSTADDR") {
+            None => Ok(()),
+            Some(entry) => Err(Refusal::at(entry.line, "PGHOSTADDR counts before PGHOST")
+                .by_hand("PGHOST=/run/postgresql, without PGHOSTADDR")),
+        };
         groups.push((LIBPQ, address));
         groups
     }
 
-    /// Whether the value of a host variable may mean this machine.
     fn concerns(&self, host: &str) -> bool {
-        self.lines.last(host).is_none_or(|entry| {
-            entry.unclear.is_some()
-                || entry.text.is_empty()
-                || !entry.is_plain()
-                || group::may_be_local(&entry.text)
-        })
+        let Some(entry) = self.lines.last(host) else { return true };
+        entry.unclear.is_some()
+            || entry.text.is_empty()
+            || !entry.is_plain()
+            || group::may_be_local(&entry.text)
     }
 
-    /// Conditions for every variable of a group, apart from its value.
     fn agreed(&self, group: &Group) -> Result<()> {
         for name in [Some(group.host), group.port].into_iter().flatten() {
             if let Some(entry) = self.lines.last(name)
@@ -246,16 +243,16 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Hosts whose reader is not known.
     fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
         if self.framework == Framework::Laravel {
             refused.extend(Laravel::new(&self.lines, self.directory, self.files).orphan());
             return;
         }
-        for name in HOSTS.iter().filter(|name| !known.contains(*name)) {
-            let Some(entry) = self.lines.last(name).filter(|entry| group::may_be_local(&entry.text)) else {
+        for name in HOSTS {
+            let Some(entry) = self.lines.last(name) else { continue };
+            if known.contains(name) || !group::may_be_local(&entry.text) {
                 continue;
-            };
+            }
             let reason = format!("what {} makes of {name} is not known", self.framework.name());
             refused.push(Refusal::at(entry.line, reason).by_hand(self.orphan_by_hand(name)));
         }
@@ -264,9 +261,8 @@ impl<'a> Reader<'a> {
     /// What to write for a host whose reader is not known. A path is a host's name to most clients of Redis, and a URL is
     /// not; PostgreSQL's take its directory for a host everywhere.
     fn orphan_by_hand(&self, name: &str) -> String {
-        let has_postgres =
-            ["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"].iter().any(|name| self.wants(name));
-        let has_mysql = ["mysql2", "mysqlclient", "PyMySQL", "mysql"].iter().any(|name| self.wants(name));
+        let has_postgres = self.wants_any(&["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"]);
+        let has_mysql = self.wants_any(&["mysql2", "mysqlclient", "PyMySQL", "mysql"]);
         if name.starts_with("REDIS") {
             return format!(
                 "REDIS_URL=unix:///run/redis/redis-server.sock, where the program reads REDIS_URL (redis-rb, ioredis, redis-py), and {name} goes; a path in {name} would be a host's name"
@@ -304,8 +300,8 @@ impl<'a> Reader<'a> {
         if !last_counts && self.lines.all(name).count() > 1 {
             return Some(format!("{name} is set twice: django-environ takes the first, all others the last"));
         }
-        framework::later(self.file, self.files, self.framework, &self.lines, name)
-            .map(|other| format!("{name} is set in {other} as well, which counts before this file"))
+        let other = framework::later(self.file, self.files, self.framework, &self.lines, name)?;
+        Some(format!("{name} is set in {other} as well, which counts before this file"))
     }
 
     fn write_group(&self, setting: &Setting, group: &Group, to: &Endpoint) -> Result<Vec<Edit>> {
@@ -319,7 +315,6 @@ impl<'a> Reader<'a> {
             .map_err(|refusal| refusal.by_hand(self.group_by_hand(group, Some(to))))
     }
 
-    /// The lines that name a group's socket.
     fn group_by_hand(&self, group: &Group, to: Option<&Endpoint>) -> String {
         let usual = match group.protocol {
             Protocol::Mysql => "/run/mysqld/mysqld.sock",

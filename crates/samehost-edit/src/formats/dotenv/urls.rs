@@ -4,7 +4,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::framework::{Framework, Laravel, text, wants};
+use super::framework::{Framework, Laravel, has_prisma, wants};
 use super::lines::{Entry, Lines};
 use super::{Found, How, Reader};
 use crate::files::{Edit, Files, minimal};
@@ -14,24 +14,20 @@ use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 use crate::spelling::Spelling;
 
-/// What is asked for a spelling.
 pub(super) struct Asked<'a> {
     pub(super) framework: Framework,
     pub(super) directory: &'a Path,
     pub(super) files: &'a dyn Files,
     pub(super) lines: &'a Lines,
-    /// The line of the variable.
     pub(super) line: u32,
 }
 
-/// The spellings of MySQL, by the framework that reads the file.
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
 const POSTGRES: &str = "?host=/run/postgresql (Doctrine, Django without a host, Prisma, pg of Node) or %2Frun%2Fpostgresql for the host (Rails)";
 
 const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:///run/redis/redis-server.sock (redis-rb), redis:///run/redis/redis-server.sock (Symfony) or redis+socket:///run/redis/redis-server.sock (Celery)";
 
 impl Asked<'_> {
-    /// Form of the socket in the URL of a variable.
     pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling> {
         if matches!(name, "CELERY_BROKER_URL" | "CELERY_RESULT_BACKEND") {
             return Ok(Spelling::Celery);
@@ -135,7 +131,9 @@ impl Asked<'_> {
         for folder in self.files.list(self.directory).unwrap_or_default() {
             let plain = folder.join("settings.py");
             let split = self.files.list(&folder.join("settings")).unwrap_or_default();
-            for file in std::iter::once(plain).chain(split) {
+            let mut files = vec![plain];
+            files.extend(split);
+            for file in files {
                 let bytes = self.files.read(&file).unwrap_or_default();
                 texts.push(String::from_utf8_lossy(&bytes).into_owned());
             }
@@ -155,9 +153,7 @@ impl Asked<'_> {
     }
 
     fn prisma(&self) -> bool {
-        self.wants("prisma")
-            || self.wants("@prisma/client")
-            || text(self.directory, "prisma/schema.prisma", self.files).is_some()
+        has_prisma(self.directory, self.files)
     }
 
     fn has_orm(&self) -> bool {
@@ -269,7 +265,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether all its variables have the form `${NAME}`.
 fn is_simply_filled(text: &str) -> bool {
     text.split("${").skip(1).all(|rest| {
         let name = rest.split('}').next().unwrap_or_default();
@@ -287,10 +282,12 @@ fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, &'static st
         return Some((reason, "with the host written out, then switch again"));
     }
     let has_default = filled && entry.text.contains("${") && !is_simply_filled(&entry.text);
-    has_default.then(|| (format!("{name} has a default in its variables"), "written out, then switch again"))
+    if !has_default {
+        return None;
+    }
+    Some((format!("{name} has a default in its variables"), "written out, then switch again"))
 }
 
-/// Whether a URL may lead to this machine.
 fn may_be_local(text: &str) -> bool {
     ["localhost", "127.", "[::1]", "@/", ":///", "%2F", "%2f", "$"].iter().any(|word| text.contains(word))
 }

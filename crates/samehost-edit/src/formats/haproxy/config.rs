@@ -9,17 +9,15 @@ use std::path::{Path, PathBuf};
 
 use crate::files::Files;
 use crate::lines::{self, lines};
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 
 /// Most `defaults` that inherit from each other.
 pub(super) const DEEPEST: usize = 16;
 
-/// A line with words.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// From 1.
     pub(super) number: u32,
-    /// At least one.
     pub(super) words: Vec<Word>,
     /// Whether it stands between `.if` and `.endif`.
     pub(super) is_conditional: bool,
@@ -31,23 +29,19 @@ impl Line {
         self.words.get(index).map_or("", |word| &word.value)
     }
 
-    /// Whether its first words are these.
     pub(super) fn begins(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(index, word)| self.word(index) == *word)
     }
 
-    /// Whether one of its words is this one.
     pub(super) fn has(&self, word: &str) -> bool {
         self.words.iter().any(|one| one.value == word)
     }
 }
 
-/// A section: its first line, and those below.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) head: Line,
     pub(super) lines: Vec<Line>,
-    /// Which of them say something of every server.
     for_servers: Vec<usize>,
 }
 
@@ -56,7 +50,6 @@ impl Section {
         self.head.word(0)
     }
 
-    /// Whether servers of a proxy are in it.
     pub(super) fn is_proxy(&self) -> bool {
         ["backend", "listen", "frontend"].contains(&self.keyword())
     }
@@ -79,7 +72,6 @@ const SECTIONS: &[&str] = &[
     "traces", "acme", "healthcheck",
 ];
 
-/// A configuration.
 #[derive(Debug, Default)]
 pub(super) struct Config {
     pub(super) file: PathBuf,
@@ -163,7 +155,6 @@ impl Config {
         before.checked_sub(1).map(|last| all[last])
     }
 
-    /// How many servers of this name are in proxies of that name.
     pub(super) fn servers_named(&self, proxy: &str, server: &str) -> usize {
         self.servers.get(&(proxy.to_owned(), server.to_owned())).copied().unwrap_or_default()
     }
@@ -200,12 +191,9 @@ impl Config {
     }
 }
 
-/// A word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Without quotes and backslashes.
     pub(super) value: String,
-    /// As it is written, in the file.
     pub(super) range: Range<usize>,
     /// Whether HAProxy puts the value of an environment variable there.
     pub(super) has_variable: bool,
@@ -215,7 +203,7 @@ pub(super) struct Word {
 ///
 /// # Errors
 /// What HAProxy would refuse.
-pub(super) fn words(line: &[u8], at: usize) -> Result<Vec<Word>, &'static str> {
+pub(super) fn words(line: &[u8], at: usize) -> Result<Vec<Word>, Reason> {
     let mut lexer = Lexer { line, next: 0 };
     let mut words = Vec::new();
     loop {
@@ -245,7 +233,7 @@ impl Lexer<'_> {
     }
 
     /// The next word, and whether it has a variable.
-    fn word(&mut self) -> Result<Option<(Vec<u8>, bool)>, &'static str> {
+    fn word(&mut self) -> Result<Option<(Vec<u8>, bool)>, Reason> {
         let mut value = Vec::new();
         let mut quote = None;
         let mut has_variable = false;
@@ -261,7 +249,7 @@ impl Lexer<'_> {
                     self.escaped(&mut value, quote == Some(b'"'))?;
                     continue;
                 }
-                (_, 0) => return Err("it has a NUL byte"),
+                (_, 0) => return Err("it has a NUL byte".into()),
                 (Some(b'"'), b'$') => {
                     has_variable = true;
                     value.push(byte);
@@ -271,13 +259,13 @@ impl Lexer<'_> {
             self.next += 1;
         }
         match quote {
-            Some(_) => Err("a quote is not closed"),
+            Some(_) => Err("a quote is not closed".into()),
             None => Ok((self.next > start).then_some((value, has_variable))),
         }
     }
 
     /// What a backslash stands for, and the byte behind it.
-    fn escaped(&mut self, value: &mut Vec<u8>, is_quoted: bool) -> Result<(), &'static str> {
+    fn escaped(&mut self, value: &mut Vec<u8>, is_quoted: bool) -> Result<(), Reason> {
         let Some(byte) = self.peek() else {
             value.push(b'\\');
             return Ok(());
@@ -290,9 +278,9 @@ impl Lexer<'_> {
             b'r' => value.push(b'\r'),
             b'n' => value.push(b'\n'),
             b'x' => {
-                let digits =
-                    self.line.get(self.next..self.next + 2).and_then(|two| std::str::from_utf8(two).ok());
-                let code = digits.and_then(|two| u8::from_str_radix(two, 16).ok()).filter(|code| *code > 0);
+                let two = self.line.get(self.next..self.next + 2).unwrap_or_default();
+                let two = std::str::from_utf8(two).unwrap_or_default();
+                let code = u8::from_str_radix(two, 16).ok().filter(|code| *code > 0);
                 value.push(code.ok_or("`\\x` wants two hexadecimal digits")?);
                 self.next += 2;
             }

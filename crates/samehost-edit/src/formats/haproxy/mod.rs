@@ -17,10 +17,9 @@ use self::server::{Server, Shared, is_server};
 use crate::editor::{Arguments, Check, Editor, OfService, Program, is_all, written_lines};
 use crate::files::{Edit, Files, glob};
 use crate::lines::{self, is_plain, lines};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct Haproxy;
 
@@ -38,14 +37,7 @@ impl Editor for Haproxy {
         let is_configuration =
             path.extension().is_some_and(|extension| extension == "cfg" || is_named && extension == "conf");
         let text = String::from_utf8_lossy(text);
-        let has_section = text.lines().any(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let first = words.next().unwrap_or_default();
-            let is_proxy = ["backend", "listen", "frontend"].contains(&first)
-                && words.next().is_some_and(|name| name != "=");
-            is_proxy || is_named && ["global", "defaults"].contains(&first)
-        });
-        is_configuration && has_section
+        is_configuration && text.lines().any(|line| begins_section(line, is_named))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -57,10 +49,8 @@ impl Editor for Haproxy {
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let config = Config::read(file, files)?;
         let chroot = Chroot::of(&config, files);
-        let found = servers(&config, &chroot).filter_map(|server| {
-            let server = server.ok()?;
-            Some((server.setting().ok()?, server))
-        });
+        let found = servers(&config, &chroot).flatten();
+        let found = found.filter_map(|server| Some((server.setting().ok()?, server)));
         let (now, server) = setting.find(found, |(setting, _)| setting)?;
         if now.endpoint == goal.endpoint {
             return Ok(Vec::new());
@@ -94,6 +84,17 @@ impl Editor for Haproxy {
 
     fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(Kind::Haproxy)
+    }
+}
+
+/// Whether a line begins a section of HAProxy; `global` and `defaults` are words of other programs too, and count in a
+/// file that is called after HAProxy.
+fn begins_section(line: &str, is_named: bool) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    match words.next().unwrap_or_default() {
+        "backend" | "listen" | "frontend" => words.next().is_some_and(|name| name != "="),
+        "global" | "defaults" => is_named,
+        _ => false,
     }
 }
 
@@ -136,7 +137,7 @@ fn could_not_look(output: &str) -> bool {
 
 /// `-f` may be there several times, and `--` has only files behind it. After a reload there are `-sf` with old
 /// processes and `-x` as well.
-fn arguments(words: &[String]) -> Result<Arguments, String> {
+fn arguments(words: &[String]) -> Result<Arguments, Reason> {
     let mut found = Arguments::default();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
@@ -164,11 +165,9 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 /// The longest path of a socket that HAProxy takes (`UNIX_MAX_PATH`).
 const LONGEST_PATH: usize = 97;
 
-/// The directory that paths of sockets begin at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chroot {
     None,
-    /// Absolute, without a slash at its end.
     Directory(String),
     /// It cannot be told, and why.
     Unclear(String),
@@ -211,18 +210,18 @@ impl Chroot {
     }
 
     /// The path on this machine of what the configuration calls so.
-    fn outside(&self, path: &str) -> Result<String, String> {
+    fn outside(&self, path: &str) -> Result<String, Reason> {
         match self {
             Chroot::None if path.starts_with('/') => Ok(path.to_owned()),
-            Chroot::None => Err("the path of its socket does not begin with a slash".to_owned()),
+            Chroot::None => Err("the path of its socket does not begin with a slash".into()),
             // HAProxy's directory is the new root.
             Chroot::Directory(root) => Ok(format!("{root}/{}", path.strip_prefix('/').unwrap_or(path))),
-            Chroot::Unclear(why) => Err(why.clone()),
+            Chroot::Unclear(why) => Err(why.clone().into()),
         }
     }
 
     /// What the configuration has to call a path on this machine.
-    fn inside<'a>(&self, path: &'a str) -> Result<&'a str, String> {
+    fn inside<'a>(&self, path: &'a str) -> Result<&'a str, Reason> {
         let found = match self {
             Chroot::None => path,
             Chroot::Directory(root) => {
@@ -231,12 +230,13 @@ impl Chroot {
                     format!("HAProxy connects inside its chroot {root}, and {path} is outside of it")
                 })?
             }
-            Chroot::Unclear(why) => return Err(why.clone()),
+            Chroot::Unclear(why) => return Err(why.clone().into()),
         };
         if found.len() > LONGEST_PATH {
             return Err(format!(
                 "HAProxy takes no path of a socket that is longer than {LONGEST_PATH} bytes"
-            ));
+            )
+            .into());
         }
         Ok(found)
     }
@@ -260,8 +260,11 @@ fn elsewhere(config: &Config, files: &dyn Files) -> Option<String> {
     let folder = config.file.parent()?;
     // A directory of parts belongs to what is above it.
     let is_of_parts = folder.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".d"));
-    let above = folder.parent().filter(|_| is_of_parts).map(|above| above.join("*.cfg"));
-    for pattern in [folder.join("*.cfg"), folder.join("conf.d/*.cfg")].into_iter().chain(above) {
+    let mut patterns = vec![folder.join("*.cfg"), folder.join("conf.d/*.cfg")];
+    if is_of_parts && let Some(above) = folder.parent() {
+        patterns.push(above.join("*.cfg"));
+    }
+    for pattern in patterns {
         for path in glob(files, pattern.as_os_str().as_encoded_bytes()).unwrap_or_default() {
             if path != config.file && has_chroot(&path, files) {
                 return Some(path.display().to_string());
@@ -271,7 +274,6 @@ fn elsewhere(config: &Config, files: &dyn Files) -> Option<String> {
     None
 }
 
-/// Whether a file has a line with `chroot`.
 fn has_chroot(path: &Path, files: &dyn Files) -> bool {
     let text = lines::read(path, files).unwrap_or_default();
     lines(&text).into_iter().any(|line| {

@@ -8,30 +8,26 @@ use super::config::{Config, DEEPEST, Line, Word};
 use crate::files::Edit;
 use crate::languages::url;
 use crate::lines::is_plain;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::Setting;
 
 const BY_HAND: &str = "server NAME unix@/path/of.sock";
 
-/// A line `server NAME ADDRESS OPTIONS`.
 pub(super) struct Server<'a> {
     config: &'a Config,
     chroot: &'a Chroot,
-    /// Its section.
     index: usize,
-    /// `mode` of its proxy.
     mode: &'a str,
     line: &'a Line,
     proxy: &'a str,
     address: &'a Word,
-    /// Those of `default-server` first.
+    /// The options of the `default-server` lines come first: the last of a name counts.
     options: Vec<Opt<'a>>,
 }
 
 /// Most `default-server` lines of a proxy: each of its servers has the options of all of them.
 const MOST_DEFAULTS: usize = 64;
 
-/// What the servers of a proxy have in common.
 pub(super) struct Shared<'a> {
     config: &'a Config,
     mode: &'a str,
@@ -52,7 +48,6 @@ impl<'a> Shared<'a> {
         Shared { config, mode, default_servers, is_too_deep: chain.len() > DEEPEST }
     }
 
-    /// The `default-server` lines above a server.
     fn default_servers(&self, line: &Line) -> Result<impl Iterator<Item = &'a Line>> {
         let above = self.default_servers.partition_point(|other| other.number < line.number);
         if self.is_too_deep || above > MOST_DEFAULTS {
@@ -64,7 +59,6 @@ impl<'a> Shared<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// The server of a line.
     pub(super) fn of(
         config: &'a Config,
         chroot: &'a Chroot,
@@ -93,8 +87,7 @@ impl<'a> Server<'a> {
                 return Err(refuse("its `default-server` holds only under a condition", BY_HAND));
             }
             let from = if other.word(0) == "server" { 3 } else { 1 };
-            let found = of(other, from).map_err(|why| config.refusal(other, why, BY_HAND))?;
-            options.extend(found);
+            options.extend(options_of(other, from).map_err(|why| config.refusal(other, why, BY_HAND))?);
         }
         let proxy = section.head.word(1);
         let server = Server { config, chroot, index, mode: shared.mode, line, proxy, address, options };
@@ -111,39 +104,40 @@ impl<'a> Server<'a> {
         self.config.refusal(self.line, why, by_hand)
     }
 
-    /// Where HAProxy connects.
-    fn endpoint(&self) -> Result<Endpoint, String> {
+    fn endpoint(&self) -> Result<Endpoint, Reason> {
         let text = self.address.value.as_str();
         if text.contains('$') {
-            return Err("the address is put together from environment variables".to_owned());
+            return Err("the address is put together from environment variables".into());
         }
-        let path = ["unix@", "stream+unix@"].iter().find_map(|kind| text.strip_prefix(kind));
-        if let Some(path) = path.or_else(|| text.starts_with('/').then_some(text)) {
+        let path = match strip_any(text, &["unix@", "stream+unix@"]) {
+            None if text.starts_with('/') => Some(text),
+            path => path,
+        };
+        if let Some(path) = path {
             let path = self.chroot.outside(path)?;
-            return match url::is_plain_path(&path) && !path.split('/').any(|part| part == "..") {
-                true => Ok(Endpoint::Unix(path.into())),
-                false => Err("the path of its socket is unusual".to_owned()),
-            };
+            if !url::is_plain_path(&path) || path.split('/').any(|part| part == "..") {
+                return Err("the path of its socket is unusual".into());
+            }
+            return Ok(Endpoint::Unix(path.into()));
         }
-        let bare =
-            ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"].iter().find_map(|kind| text.strip_prefix(kind));
-        let bare = bare.unwrap_or(text);
+        let bare = strip_any(text, &["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"]).unwrap_or(text);
         if bare.contains('@') {
-            return Err(format!("`{text}` is a special kind of address"));
+            return Err(format!("`{text}` is a special kind of address").into());
         }
-        let Some((host, port)) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) else {
-            return Err("it has no port: HAProxy takes the one that the client came to".to_owned());
+        let (host, port) = match bare.rsplit_once(':') {
+            Some(both) if !bare.ends_with(']') => both,
+            _ => return Err("it has no port: HAProxy takes the one that the client came to".into()),
         };
         let number: u16 = port.parse().unwrap_or_default();
         if number == 0 || number.to_string() != port {
-            return Err(format!("`{port}` is not a plain port"));
+            return Err(format!("`{port}` is not a plain port").into());
         }
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if matches!(host, "" | "*" | "0.0.0.0" | "::") {
-            return Err("HAProxy connects to where the client wanted to go".to_owned());
+            return Err("HAProxy connects to where the client wanted to go".into());
         }
         let host = if host.eq_ignore_ascii_case("localhost") { "localhost" } else { host };
-        url::tcp(host, number).ok_or_else(|| format!("`{text}` is an unusual address"))
+        url::tcp(host, number).ok_or_else(|| format!("`{text}` is an unusual address").into())
     }
 
     pub(super) fn setting(&self) -> Result<Setting> {
@@ -162,7 +156,6 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The edits that lead it to another endpoint.
     pub(super) fn write(&self, now: &Endpoint, to: &Endpoint) -> Result<Vec<Edit>> {
         if let Some(why) = self.obstacle()
             && (now.path().is_some() || to.path().is_some())
@@ -171,28 +164,29 @@ impl<'a> Server<'a> {
         }
         let by_hand = "name where its health check goes: `addr ADDRESS port PORT`";
         let more = self.checks(now, to).map_err(|why| self.refuse(why, by_hand))?;
-        let (spelled, by_hand) = match to {
-            Endpoint::Unix(path) => match path.to_str().filter(|path| url::is_plain_path(path)) {
-                Some(path) => {
-                    let prefix = if self.address.value.starts_with('/') { "" } else { "unix@" };
-                    let inside = self.chroot.inside(path).map(|inside| format!("{prefix}{inside}"));
-                    (inside, self.chroot.by_hand(path))
-                }
-                None => (Err("the path of the socket is unusual".to_owned()), BY_HAND.to_owned()),
-            },
-            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
-                (Ok(format!("{}:{port}", bracketed(host))), String::new())
+        let written = match to {
+            Endpoint::Unix(path) => {
+                let Some(path) = path.to_str().filter(|path| url::is_plain_path(path)) else {
+                    return Err(self.refuse("the path of the socket is unusual", BY_HAND));
+                };
+                let inside = self.chroot.inside(path);
+                let inside = inside.map_err(|why| self.refuse(why, self.chroot.by_hand(path)))?;
+                let prefix = if self.address.value.starts_with('/') { "" } else { "unix@" };
+                format!("{prefix}{inside}")
             }
-            _ => (Err("only a Unix socket or plain TCP can be written here".to_owned()), BY_HAND.to_owned()),
+            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
+                format!("{}:{port}", bracketed(host))
+            }
+            _ => return Err(self.refuse("only a Unix socket or plain TCP can be written here", BY_HAND)),
         };
-        let written = spelled.map_err(|why| self.refuse(why, by_hand))?;
-        let edit = Edit::new(&self.config.file, self.address.range.clone(), written);
-        Ok([edit].into_iter().chain(more).collect())
+        let mut edits = vec![Edit::new(&self.config.file, self.address.range.clone(), written)];
+        edits.extend(more);
+        Ok(edits)
     }
 
-    /// What would mean something else, or nothing, once it has an address of another kind.
+    /// Why it cannot get an address of another kind: what of its options or its proxy's would lose its meaning.
     fn obstacle(&self) -> Option<String> {
-        let own = self.options.iter().find_map(|option| {
+        for option in &self.options {
             let why = match option.key {
                 "source" | "usesrc" | "interface" => "is an address that no socket has",
                 "namespace" => "is a network that no socket is in",
@@ -201,11 +195,11 @@ impl<'a> Server<'a> {
                 "hash-key" if option.value.is_some_and(|word| word.value != "id") => {
                     "spreads requests by an address that no socket has"
                 }
-                _ => return None,
+                _ => continue,
             };
-            Some(format!("`{}` (line {}) {why}", option.text(), option.line.number))
-        });
-        own.or_else(|| self.config.lines_of(self.index).iter().find_map(|line| self.obstacle_in(line)))
+            return Some(format!("`{}` (line {}) {why}", option.text(), option.line.number));
+        }
+        self.config.lines_of(self.index).iter().find_map(|line| self.obstacle_in(line))
     }
 
     fn obstacle_in(&self, line: &Line) -> Option<String> {
@@ -234,7 +228,7 @@ impl<'a> Server<'a> {
 
     /// What has to be added so that health checks go where they went: over a socket, HAProxy ignores `port` unless there is
     /// an `addr`, and asks the socket.
-    fn checks(&self, now: &Endpoint, to: &Endpoint) -> Result<Option<Edit>, String> {
+    fn checks(&self, now: &Endpoint, to: &Endpoint) -> Result<Option<Edit>, Reason> {
         let [addr, port, agent_addr, agent_port] =
             ["addr", "port", "agent-addr", "agent-port"].map(|key| last(&self.options, key));
         let agent = (agent_addr.or(addr), agent_port);
@@ -248,7 +242,10 @@ impl<'a> Server<'a> {
             }
         }
         let end = self.line.words.last().map_or(self.address.range.end, |word| word.range.end);
-        Ok((!added.is_empty()).then(|| Edit::new(&self.config.file, end..end, added)))
+        if added.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Edit::new(&self.config.file, end..end, added)))
     }
 }
 
@@ -260,32 +257,30 @@ enum Stays {
     WithAddress,
 }
 
-/// Whether an option has this value.
 fn is_value(option: Opt<'_>, value: &str) -> bool {
     option.value.is_some_and(|word| word.value == value)
 }
 
-/// What becomes of a health check with its own address or port.
 fn check(
     addr: Option<Opt<'_>>,
     port: Option<Opt<'_>>,
     now: &Endpoint,
     to: &Endpoint,
-) -> Result<Stays, String> {
+) -> Result<Stays, Reason> {
     match (addr, port, now, to) {
         (None, None, ..) | (None, Some(_), Endpoint::Unix(_), Endpoint::Unix(_)) => Ok(Stays::AsItIs),
-        (Some(_), None, ..) => Err("its health check has another address, and the server's port".to_owned()),
+        (Some(_), None, ..) => Err("its health check has another address, and the server's port".into()),
         (Some(addr), Some(port), Endpoint::Tcp { host, port: own }, _)
             if is_value(addr, &bracketed(host)) && is_value(port, &own.to_string()) =>
         {
-            Err(format!("`{} {}` is the server's own, and would stay there", addr.text(), port.text()))
+            Err(format!("`{} {}` is the server's own, and would stay there", addr.text(), port.text()).into())
         }
         (Some(_), Some(_), ..) => Ok(Stays::AsItIs),
         // The server's own port is ignored over a socket, and the check moves with the server.
         (None, Some(port), Endpoint::Tcp { port: own, .. }, _) if is_value(port, &own.to_string()) => {
             match to {
                 Endpoint::Tcp { port: other, .. } if own != other => {
-                    Err(format!("`{}` is the server's own, and would stay there", port.text()))
+                    Err(format!("`{}` is the server's own, and would stay there", port.text()).into())
                 }
                 _ => Ok(Stays::AsItIs),
             }
@@ -294,21 +289,23 @@ fn check(
         (None, Some(port), Endpoint::Unix(_), Endpoint::Tcp { port: other, .. })
             if !is_value(port, &other.to_string()) =>
         {
-            Err(format!("`{}` is ignored over a socket, and would count then", port.text()))
+            Err(format!("`{}` is ignored over a socket, and would count then", port.text()).into())
         }
         (None, Some(_), Endpoint::Tcp { host, .. }, Endpoint::Tcp { host: other, .. }) if host != other => {
-            Err("its health check has another port, and the server's address".to_owned())
+            Err("its health check has another port, and the server's address".into())
         }
         (None, Some(_), ..) => Ok(Stays::AsItIs),
     }
 }
 
-/// A host as it stands before a port.
 fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// Whether a line is a server.
+fn strip_any<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
+    prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))
+}
+
 pub(super) fn is_server(line: &Line) -> bool {
     line.word(0) == "server"
 }
@@ -316,7 +313,6 @@ pub(super) fn is_server(line: &Line) -> bool {
 // The words behind a server's address: which of them have a value. A word that is not here is refused, because what
 // follows it cannot be told from an option.
 
-/// Options without a value.
 const FLAGS: &[&str] = &[
     "agent-check", "allow-0rtt", "backup", "check", "check-send-proxy", "check-ssl", "check-via-socks4",
     "disabled", "enabled", "force-sslv3", "force-tlsv10", "force-tlsv11", "force-tlsv12", "force-tlsv13",
@@ -329,7 +325,6 @@ const FLAGS: &[&str] = &[
     "tfo", "tls-tickets", "tlsv10", "tlsv11", "tlsv12", "tlsv13",
 ];
 
-/// Options with one value.
 const VALUED: &[&str] = &[
     "addr", "agent-addr", "agent-inter", "agent-port", "agent-send", "alpn", "ca-file", "check-alpn",
     "check-proto", "check-sni", "ciphers", "ciphersuites", "client-sigalgs", "cookie", "crl-file", "crt",
@@ -342,7 +337,6 @@ const VALUED: &[&str] = &[
     "tcp-ut", "track", "usesrc", "verify", "verifyhost", "weight", "ws",
 ];
 
-/// An option of a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opt<'a> {
     pub(super) key: &'a str,
@@ -352,7 +346,6 @@ pub(super) struct Opt<'a> {
 }
 
 impl Opt<'_> {
-    /// As it is written.
     pub(super) fn text(&self) -> String {
         match self.value {
             Some(value) => format!("{} {}", self.key, value.value),
@@ -365,20 +358,20 @@ impl Opt<'_> {
 ///
 /// # Errors
 /// What is not understood.
-pub(super) fn of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, String> {
+fn options_of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
     let mut options = Vec::new();
     let mut words = line.words.iter().skip(from);
     while let Some(word) = words.next() {
         let key = word.value.as_str();
         if word.has_variable {
-            return Err("an option is put together from environment variables".to_owned());
+            return Err("an option is put together from environment variables".into());
         }
         let value = if VALUED.contains(&key) || key.starts_with("set-proxy-v2-tlv-fmt(") {
             Some(words.next().ok_or_else(|| format!("`{key}` has no value"))?)
         } else if FLAGS.contains(&key) {
             None
         } else {
-            return Err(format!("`{key}` is an unknown option of a server"));
+            return Err(format!("`{key}` is an unknown option of a server").into());
         };
         options.push(Opt { key, value, line });
     }
@@ -393,7 +386,6 @@ pub(super) fn is_on(options: &[Opt<'_>], flag: &str) -> bool {
     last.is_some_and(|option| option.key == flag)
 }
 
-/// The option of this name that counts.
 pub(super) fn last<'a>(options: &[Opt<'a>], key: &str) -> Option<Opt<'a>> {
     options.iter().rfind(|option| option.key == key).copied()
 }

@@ -12,7 +12,6 @@ use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Role, Setting};
 
-/// A file that is being edited.
 struct Editing<'a> {
     files: &'a dyn Files,
     options: Options,
@@ -24,7 +23,6 @@ struct Editing<'a> {
     edits: Vec<Edit>,
 }
 
-/// The edits that take a setting to its goal.
 pub(super) fn edits(
     editor: &MyCnf,
     file: &Path,
@@ -35,14 +33,7 @@ pub(super) fn edits(
     let options = Options::read(file, files)?;
     let listens = setting.role == Role::Listens;
     let (group, groups) = if listens {
-        let at = options.blocks.iter().find(|block| is_server(&block.group));
-        // The group that has the server's own options, if any has.
-        let own = options
-            .entries
-            .iter()
-            .rfind(|entry| is_server(&entry.group) && super::LISTENING.contains(&entry.name.as_str()));
-        let group = own.map(|entry| entry.group.clone()).or_else(|| at.map(|block| block.group.clone()));
-        (group.unwrap_or_default(), SERVER.iter().map(|group| (*group).to_owned()).collect())
+        (server_group(&options), SERVER.iter().map(|group| (*group).to_owned()).collect())
     } else {
         let group = setting.name.trim_matches(['[', ']']).to_owned();
         let groups = client_groups(&group).into_iter().map(str::to_owned).collect();
@@ -58,12 +49,24 @@ pub(super) fn edits(
             return Err(editing.refuse(format!("{other} cannot be written here"), "choose a socket's path"));
         }
     }
-    if let Some(backlog) = goal.backlog.filter(|_| listens)
+    if listens
+        && let Some(backlog) = goal.backlog
         && editing.value("back-log").and_then(|value| value.parse().ok()) != Some(backlog)
     {
         editing.set("back-log", &backlog.to_string())?;
     }
     verify_edits(editor, file, files, setting, goal, editing.edits)
+}
+
+/// The group that has the server's own options, else the first one that every server reads.
+fn server_group(options: &Options) -> String {
+    for entry in options.entries.iter().rev() {
+        if is_server(&entry.group) && super::LISTENING.contains(&entry.name.as_str()) {
+            return entry.group.clone();
+        }
+    }
+    let first = options.blocks.iter().find(|block| is_server(&block.group));
+    first.map(|block| block.group.clone()).unwrap_or_default()
 }
 
 impl Editing<'_> {
@@ -81,19 +84,20 @@ impl Editing<'_> {
     }
 
     fn path(&self) -> Result<String> {
-        let path = socket_path(&self.goal.endpoint)
-            .and_then(|path| quoted(path, b"").map(|_| path).ok_or("the path has a quote or a backslash"));
-        path.map(str::to_owned).map_err(|reason| {
-            self.refuse(reason, "choose a path such as /run/mysqld/mysqld.sock, and write `socket = PATH`")
-        })
+        let by_hand = "choose a path such as /run/mysqld/mysqld.sock, and write `socket = PATH`";
+        let path = socket_path(&self.goal.endpoint).map_err(|reason| self.refuse(reason, by_hand))?;
+        if quoted(path, b"").is_none() {
+            return Err(self.refuse("the path has a quote or a backslash", by_hand));
+        }
+        Ok(path.to_owned())
     }
 
     fn listen_unix(&mut self) -> Result<()> {
         let path = self.path()?;
-        match socket(&self.options, SERVER).map(|entry| (entry.clone(), entry.value.clone())) {
-            Some((_, Some(value))) if value == path => {}
-            Some((entry, value)) if self.setting.name != "server, socket" || self.goal.stays => {
-                let present = value.unwrap_or_default();
+        match socket(&self.options, SERVER).cloned() {
+            Some(entry) if entry.value.as_ref() == Some(&path) => {}
+            Some(entry) if self.setting.name != "server, socket" || self.goal.stays => {
+                let present = entry.value.unwrap_or_default();
                 return Err(Refusal::new(
                     &entry.file,
                     entry.line.number,
@@ -221,13 +225,12 @@ impl Editing<'_> {
 
     /// Writes an option: in place of the effective one if that is the group's own, else as a new line.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let listens = self.setting.role == Role::Listens;
-        let is_own =
-            |entry: &&Entry| if listens { is_server(&entry.group) } else { entry.group == self.group };
-        match self.last(name).filter(is_own).cloned() {
-            Some(entry) => self.replace(&entry, value),
-            None => self.insert(name, Some(value)),
-        }
+        let Some(entry) = self.last(name).cloned() else { return self.insert(name, Some(value)) };
+        let is_own = match self.setting.role {
+            Role::Listens => is_server(&entry.group),
+            Role::Connects => entry.group == self.group,
+        };
+        if is_own { self.replace(&entry, value) } else { self.insert(name, Some(value)) }
     }
 
     fn replace(&mut self, entry: &Entry, value: &str) -> Result<()> {
@@ -240,7 +243,6 @@ impl Editing<'_> {
         Ok(())
     }
 
-    /// A new line in the group, below the most closely related one and in its style.
     fn insert(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let related = ["host", "socket", "bind-address", "port"];
         let near = related.iter().find_map(|name| {

@@ -28,10 +28,8 @@ const PROGRAMS: &[&str] = &[
 const LISTENING: &[&str] = &["socket", "port", "bind-address", "skip-networking", "back-log"];
 /// What decides where a client connects to.
 const CONNECTING: &[&str] = &["host", "port", "socket", "protocol"];
-/// The port where nothing is said.
 const PORT: u16 = 3306;
 
-/// my.cnf and its fragments.
 pub(crate) struct MyCnf;
 
 impl Editor for MyCnf {
@@ -49,12 +47,7 @@ impl Editor for MyCnf {
             return false;
         }
         name.ends_with("my.cnf")
-            || lines::lines(text).iter().any(|line| {
-                let line = text[line.range.clone()].trim_ascii().to_ascii_lowercase();
-                let group = line.strip_prefix(b"[").and_then(|rest| rest.split(|byte| *byte == b']').next());
-                let group = String::from_utf8_lossy(group.unwrap_or_default()).into_owned();
-                group == "client" || SERVER.contains(&group.as_str()) || PROGRAMS.contains(&group.as_str())
-            })
+            || lines::lines(text).iter().any(|line| begins_known_group(&text[line.range.clone()]))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -74,7 +67,14 @@ impl Editor for MyCnf {
     }
 }
 
-/// The settings that options name.
+fn begins_known_group(line: &[u8]) -> bool {
+    let line = line.trim_ascii().to_ascii_lowercase();
+    let Some(rest) = line.strip_prefix(b"[") else { return false };
+    let group = rest.split(|byte| *byte == b']').next().unwrap_or_default();
+    let group = String::from_utf8_lossy(group);
+    group == "client" || SERVER.contains(&&*group) || PROGRAMS.contains(&&*group)
+}
+
 fn reading(options: &Options) -> Reading {
     let mut reading = Reading::default();
     if let Some(block) = options.blocks.iter().find(|block| is_server(&block.group)) {
@@ -108,7 +108,6 @@ fn reading(options: &Options) -> Reading {
     reading
 }
 
-/// The groups that a client reads.
 fn client_groups(group: &str) -> Vec<&str> {
     let mut groups = vec!["client-server", "client"];
     if group != "client" {
@@ -134,8 +133,8 @@ fn is_numbered(group: &str) -> bool {
 }
 
 /// The first option that versions of the programs understand differently.
-fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
-    for entry in options.entries.iter().filter(|entry| of(&entry.group)) {
+fn unsure(options: &Options, is_read: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
+    for entry in options.entries.iter().filter(|entry| is_read(&entry.group)) {
         let name = entry.name.as_str();
         let here = At { file: &entry.file, line: entry.line.number };
         if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
@@ -192,13 +191,13 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
-/// Whether the server opens no port.
 fn skips_networking(options: &Options) -> bool {
-    let entry = options.last(SERVER, "skip-networking");
-    entry.is_some_and(|entry| entry.value.as_deref().is_none_or(|value| truth(value) == Some(true)))
+    match options.last(SERVER, "skip-networking") {
+        None => false,
+        Some(entry) => entry.value.as_deref().is_none_or(|value| truth(value) == Some(true)),
+    }
 }
 
-/// The addresses that the server listens at.
 fn hosts(options: &Options) -> Vec<String> {
     let Some(value) = options.last(SERVER, "bind-address").and_then(|entry| entry.value.as_deref()) else {
         return vec!["0.0.0.0".into()];
@@ -219,39 +218,48 @@ fn socket<'a>(options: &'a Options, groups: &[&str]) -> Option<&'a Entry> {
     options.last(groups, "socket")
 }
 
-/// Where the server listens.
 fn listening(options: &Options, block: &Block, reading: &mut Reading) {
-    let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
-    let setting = |name: &str, endpoint: Endpoint, at: Option<&Entry>| Setting {
-        backlog,
-        ..Setting::listens(
-            name,
-            Protocol::Mysql,
-            at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string()),
-            endpoint,
-        )
-        .at(at.map_or(&block.file, |at| &at.file), at.map_or(&block.line, |at| &at.line).number)
-    };
     let hosts = hosts(options);
     let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first());
-    let endpoint = host.and_then(|host| lines::tcp(host, port(options, SERVER)));
-    if let Some(endpoint) = endpoint.filter(|_| !skips_networking(options)) {
+    if let Some(host) = host
+        && !skips_networking(options)
+        && let Some(endpoint) = lines::tcp(host, port(options, SERVER))
+    {
         let at = options.last(SERVER, "port").or_else(|| options.last(SERVER, "bind-address"));
-        reading.settings.push(setting("server, port", endpoint, at));
+        reading.settings.push(listener(options, block, "server, port", endpoint, at));
     }
     if let Some(entry) = socket(options, SERVER)
         && let Some(endpoint) = unix(entry)
     {
-        reading.settings.push(setting("server, socket", endpoint, Some(entry)));
+        reading.settings.push(listener(options, block, "server, socket", endpoint, Some(entry)));
     }
+}
+
+/// A place where the server listens; without an option for it, it stands at the beginning of the server's group.
+fn listener(options: &Options, block: &Block, name: &str, endpoint: Endpoint, at: Option<&Entry>) -> Setting {
+    let (file, line) = match at {
+        Some(at) => (&at.file, at.line.number),
+        None => (&block.file, block.line.number),
+    };
+    let written = at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string());
+    let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
+    Setting { backlog, ..Setting::listens(name, Protocol::Mysql, written, endpoint).at(file, line) }
 }
 
 fn unix(entry: &Entry) -> Option<Endpoint> {
     let endpoint = format!("unix:{}", entry.value.as_deref()?).parse().ok()?;
-    matches!(endpoint, Endpoint::Unix(_)).then_some(endpoint)
+    if matches!(endpoint, Endpoint::Unix(_)) { Some(endpoint) } else { None }
 }
 
-/// Where the programs of a group connect.
+/// The password of a group; everybody uses the abbreviation `pass`.
+fn password(options: &Options, groups: &[&str]) -> Option<Secret> {
+    let entry = options.entries.iter().rfind(|entry| {
+        groups.contains(&entry.group.as_str()) && entry.name.len() >= 4 && "password".starts_with(&entry.name)
+    })?;
+    let value = entry.value.clone()?;
+    if value.is_empty() || value.contains('\u{fffd}') { None } else { Some(Secret::new(value)) }
+}
+
 fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Reading) {
     let groups = client_groups(group);
     let [host, protocol, user, database] = ["host", "protocol", "user", "database"]
@@ -289,14 +297,9 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
         return stop("its host is not an address or name", "write `host = 127.0.0.1`");
     };
     let at = at.filter(|at| at.group == group).unwrap_or(first);
-    // Everybody uses the abbreviation `pass`.
-    let password = options.entries.iter().rfind(|entry| {
-        groups.contains(&entry.group.as_str()) && entry.name.len() >= 4 && "password".starts_with(&entry.name)
-    });
-    let password = password.and_then(|entry| entry.value.clone()).filter(|value| !value.contains('\u{fffd}'));
     reading.settings.push(Setting {
         user,
-        password: password.filter(|value| !value.is_empty()).map(Secret::new),
+        password: password(options, &groups),
         database,
         ..Setting::connects(
             format!("[{group}]"),

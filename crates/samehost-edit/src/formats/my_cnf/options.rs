@@ -11,10 +11,8 @@ use crate::refusal::{At, Result};
 /// Maximum depth of includes, as in the programs.
 const DEEPEST: usize = 10;
 
-/// An option in a group.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The group, in lower case.
     pub(super) group: String,
     /// Name of the option, in lower case and with dashes.
     pub(super) name: String,
@@ -26,7 +24,6 @@ pub(super) struct Entry {
     pub(super) line: Line,
 }
 
-/// A group where it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) group: String,
@@ -42,7 +39,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads a file and what it includes.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Options> {
         let mut options = Options::default();
         options.collect(file, &Bounded::new(files), 0)?;
@@ -91,15 +87,19 @@ impl Options {
         Ok(())
     }
 
-    /// Reads one option.
     fn entry(&mut self, file: &Path, text: &[u8], line: &Line, range: Range<usize>, block: usize) {
         let range = trim(text, range.start..comment(text, range));
         let equals = text[range.clone()].iter().position(|byte| *byte == b'=').map(|at| range.start + at);
         let name = trim(text, range.start..equals.unwrap_or(range.end));
         let name = String::from_utf8_lossy(&text[name]).to_ascii_lowercase().replace('_', "-");
-        let written = equals.map_or(range.end..range.end, |at| trim(text, at + 1..range.end));
-        let value =
-            equals.map(|_| String::from_utf8_lossy(&unescaped(bare(&text[written.clone()]))).into_owned());
+        let (value, written) = match equals {
+            Some(at) => {
+                let written = trim(text, at + 1..range.end);
+                let value = unescaped(bare(&text[written.clone()]));
+                (Some(String::from_utf8_lossy(&value).into_owned()), written)
+            }
+            None => (None, range.end..range.end),
+        };
         self.entries.push(Entry {
             group: self.blocks[block].group.clone(),
             name,
@@ -135,10 +135,8 @@ impl Options {
                 _ => self.collect(Path::new(path), files, depth + 1),
             },
             "!includedir" => {
-                let entries = files.list(Path::new(path)).or_else(|error| {
-                    Err(here
-                        .refusal(format!("{path} cannot be listed: {error}"), "correct the directory's name"))
-                    .map(|()| Vec::new())
+                let entries = files.list(Path::new(path)).map_err(|error| {
+                    here.refusal(format!("{path} cannot be listed: {error}"), "correct the directory's name")
                 })?;
                 for entry in entries {
                     if entry.extension().is_some_and(|extension| extension == "cnf") {
@@ -155,7 +153,6 @@ impl Options {
     }
 }
 
-/// The range without surrounding white space.
 fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let (mut start, mut end) = (range.start, range.end);
     while start < end && is_space(text[start]) {
@@ -191,7 +188,6 @@ fn comment(text: &[u8], range: Range<usize>) -> usize {
     range.end
 }
 
-/// A value without its quotes.
 fn bare(value: &[u8]) -> &[u8] {
     match value {
         [first @ (b'\'' | b'"'), inner @ .., last] if first == last => inner,

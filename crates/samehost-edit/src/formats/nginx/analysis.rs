@@ -12,27 +12,20 @@ use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
-/// Kind of directive that a setting is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `proxy_pass` and its like.
     Pass(&'static Pass),
-    /// `server` of an `upstream`.
     Server,
-    /// `listen`.
     Listen,
 }
 
-/// A setting and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) setting: Setting,
     pub(super) kind: Kind,
-    /// Its directive, once for each place that includes it.
     pub(super) nodes: Vec<usize>,
 }
 
-/// What is understood of a configuration.
 #[derive(Debug)]
 pub(super) struct Analysis {
     pub(super) tree: Tree,
@@ -42,7 +35,6 @@ pub(super) struct Analysis {
     places: HashMap<(usize, usize), usize>,
 }
 
-/// The passes that name an upstream.
 struct Use {
     /// What the first of them speaks.
     protocol: Protocol,
@@ -61,9 +53,9 @@ impl Analysis {
             return Ok(Analysis::of_tree(tree));
         }
         let around = main_of(file, files).and_then(|main| Tree::read(&main, files).ok());
-        let Some(around) = around.filter(|around| around.sources.iter().any(|source| source.path == file))
-        else {
-            return Ok(Analysis::of_tree(tree));
+        let around = match around {
+            Some(around) if around.sources.iter().any(|source| source.path == file) => around,
+            _ => return Ok(Analysis::of_tree(tree)),
         };
         let mut analysis = Analysis::of_tree(around);
         let own: HashSet<&Path> = tree.sources.iter().map(|source| source.path.as_path()).collect();
@@ -72,7 +64,6 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// The server blocks that have a directive.
     pub(super) fn servers_of(&self, found: &Found) -> Vec<Option<usize>> {
         found.nodes.iter().map(|node| self.tree.nodes[*node].parent).collect()
     }
@@ -146,12 +137,10 @@ impl Analysis {
             .at(&self.tree.source(node).path, directive.line())
     }
 
-    /// Position of a directive, for a name.
     fn place(&self, node: usize) -> String {
         format!("{}:{}", self.tree.source(node).path.display(), self.tree.nodes[node].line())
     }
 
-    /// Finds the passes to addresses, and those that name upstreams.
     fn passes(&mut self) -> Uses {
         let [of_http, of_stream] = self.upstreams();
         let mut uses = Uses::new();
@@ -184,10 +173,10 @@ impl Analysis {
     fn upstreams(&self) -> [Upstreams; 2] {
         let (mut of_http, mut of_stream) = (Upstreams::default(), Upstreams::default());
         for (index, node) in self.tree.nodes.iter().enumerate() {
-            let Some(word) = node.arguments().first().filter(|_| node.name() == b"upstream" && node.is_block)
-            else {
+            if node.name() != b"upstream" || !node.is_block {
                 continue;
-            };
+            }
+            let Some(word) = node.arguments().first() else { continue };
             let name = String::from_utf8_lossy(&word.value);
             let in_stream = self.is_stream(index);
             if in_stream || !self.tree.is_whole {
@@ -200,7 +189,6 @@ impl Analysis {
         [of_http, of_stream]
     }
 
-    /// Finds a server of an upstream.
     fn server(&mut self, node: usize, uses: &Uses) {
         let tree = &self.tree;
         let Some(upstream) = tree.nodes[node].parent else { return };
@@ -209,9 +197,10 @@ impl Analysis {
         let title = tree.nodes[upstream].arguments().first().map_or(&b""[..], |word| &word.value);
         let title = String::from_utf8_lossy(title);
         let name = format!("upstream {title}, server {number}");
-        let its_uses = uses.get(&title.to_ascii_lowercase());
-        let bar = its_uses.and_then(|one| one.bar.clone());
-        let protocol = its_uses.map_or(Protocol::Plain, |one| one.protocol);
+        let (protocol, bar) = match uses.get(&title.to_ascii_lowercase()) {
+            Some(its) => (its.protocol, its.bar.clone()),
+            None => (Protocol::Plain, None),
+        };
         let by_hand = format!("in {name}: `server unix:/path/of.sock;`");
         let hash = tree.named(Some(upstream), b"hash").iter();
         let consistent =
@@ -261,34 +250,13 @@ impl Analysis {
         }
     }
 
-    /// Finds a listener.
     fn listener(&mut self, node: usize) {
         let by_hand = "beside it: `listen unix:/path/of.sock;`";
         let words = self.tree.nodes[node].arguments();
         let Some(word) = words.first() else {
             return self.refuse(node, "`listen` without an address", by_hand);
         };
-        let barred = [
-            (&b"ssl"[..], "TLS is spoken there, which a socket on the same machine would do without"),
-            (b"quic", "QUIC needs UDP"),
-            (
-                b"proxy_protocol",
-                "the PROXY protocol is spoken there, and clients of the socket would have to as well",
-            ),
-        ];
-        let bar = barred.iter().find(|(name, _)| words[1..].iter().any(|word| word.value == *name));
-        let bar = bar.map(|(_, reason)| (*reason).to_owned());
-        // The directive before nginx 1.15.
-        let server = self.tree.nodes[node].parent;
-        let old = self.tree.named(server, b"ssl").iter().any(|node| {
-            self.tree.nodes[*node]
-                .arguments()
-                .first()
-                .is_some_and(|word| word.value.eq_ignore_ascii_case(b"on"))
-        });
-        let bar = bar.or_else(|| old.then(|| barred[0].1.to_owned()));
-        let bar = bar.or_else(|| (!word.is_plain()).then(|| "the address has escapes in it".to_owned()));
-        if let Some(reason) = bar {
+        if let Some(reason) = self.bar(node) {
             return self.refuse(node, reason, by_hand);
         }
         let backlog = words[1..].iter().find_map(|word| {
@@ -303,5 +271,25 @@ impl Analysis {
             }
             Err(reason) => self.refuse(node, reason, by_hand),
         }
+    }
+    /// Why a listener cannot move, by its parameters and its server's.
+    fn bar(&self, node: usize) -> Option<&'static str> {
+        const TLS: &str = "TLS is spoken there, which a socket on the same machine would do without";
+        const PROXY: &str =
+            "the PROXY protocol is spoken there, and clients of the socket would have to as well";
+        let words = self.tree.nodes[node].arguments();
+        for (name, reason) in [(&b"ssl"[..], TLS), (b"quic", "QUIC needs UDP"), (b"proxy_protocol", PROXY)] {
+            if words[1..].iter().any(|word| word.value == name) {
+                return Some(reason);
+            }
+        }
+        // The directive before nginx 1.15.
+        for ssl in self.tree.named(self.tree.nodes[node].parent, b"ssl") {
+            let first = self.tree.nodes[*ssl].arguments().first();
+            if first.is_some_and(|word| word.value.eq_ignore_ascii_case(b"on")) {
+                return Some(TLS);
+            }
+        }
+        if words[0].is_plain() { None } else { Some("the address has escapes in it") }
     }
 }

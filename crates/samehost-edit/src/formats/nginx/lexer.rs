@@ -4,14 +4,10 @@
 
 use std::ops::Range;
 
-/// A word of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// What nginx takes it for.
     pub(super) value: Vec<u8>,
-    /// Its range, without quotes.
     pub(super) range: Range<usize>,
-    /// Its line, from 1.
     pub(super) line: u32,
 }
 
@@ -22,7 +18,6 @@ impl Word {
     }
 }
 
-/// What ends a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// `;`
@@ -38,9 +33,7 @@ pub(super) enum End {
 /// A directive's words, or the end of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// The name and the arguments.
     pub(super) words: Vec<Word>,
-    /// What ends it.
     pub(super) end: End,
     /// One past the byte that ends it.
     pub(super) after: usize,
@@ -48,21 +41,16 @@ pub(super) struct Statement {
     pub(super) line: u32,
 }
 
-/// Where nginx would stop reading, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
-    /// The line, from 1.
     pub(super) line: u32,
-    /// What is wrong there.
     pub(super) reason: String,
 }
 
 /// State since the last word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Between words.
     Space,
-    /// In a comment.
     Comment,
     /// In a word, with its quote if it has one.
     Word(Option<u8>),

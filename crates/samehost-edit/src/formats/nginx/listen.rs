@@ -19,11 +19,9 @@ use crate::setting::Goal;
 
 /// Parameters that also apply to a socket, and are not about one address only.
 const CARRIED: &[&[u8]] = &[b"default_server", b"default", b"http2"];
-/// Parameters that only TCP has.
 const TCP_ONLY: &[&str] =
     &["deferred", "fastopen", "ipv6only", "so_keepalive", "reuseport", "setfib", "accept_filter"];
 
-/// A listener that is to move.
 pub(super) struct Listener<'a> {
     pub(super) analysis: &'a Analysis,
     pub(super) found: &'a Found,
@@ -48,7 +46,8 @@ impl Listener<'_> {
         if goal.endpoint == setting.endpoint {
             return Ok(self.backlog());
         }
-        let written = super::spell(&goal.endpoint).map_err(|reason| self.refuse(reason, &self.example()))?;
+        let written = super::spell(&goal.endpoint)
+            .map_err(|reason| self.refuse(reason, "`listen unix:/path/of.sock;` beside it"))?;
         let moved =
             Moved { tree: &self.analysis.tree, node: self.node, from: &setting.endpoint, to: &goal.endpoint };
         let mut edits = moved.edits()?;
@@ -74,10 +73,6 @@ impl Listener<'_> {
             edits.extend(self.in_place(&written)?);
         }
         Ok(edits)
-    }
-
-    fn example(&self) -> String {
-        "`listen unix:/path/of.sock;` beside it".to_owned()
     }
 
     fn refuse(&self, reason: impl Into<String>, by_hand: &str) -> Refusal {
@@ -113,16 +108,14 @@ impl Listener<'_> {
                 first = first.or(Some(found));
             }
         }
-        self.goal.backlog.filter(|_| first.is_some_and(|first| first.nodes == self.found.nodes))
+        if first.is_some_and(|first| first.nodes == self.found.nodes) { self.goal.backlog } else { None }
     }
 
-    /// Another backlog where it is.
     fn backlog(&self) -> Vec<Edit> {
-        let Some(backlog) = self.goal.backlog.filter(|backlog| self.found.setting.backlog != Some(*backlog))
-        else {
-            return Vec::new();
-        };
-        vec![self.backlog_edit(backlog)]
+        match self.goal.backlog {
+            Some(backlog) if self.found.setting.backlog != Some(backlog) => vec![self.backlog_edit(backlog)],
+            _ => Vec::new(),
+        }
     }
 
     fn backlog_edit(&self, backlog: u32) -> Edit {
@@ -137,7 +130,6 @@ impl Listener<'_> {
         }
     }
 
-    /// End of the address, with the quote that closes it.
     fn behind_address(&self) -> usize {
         let word = &self.analysis.tree.nodes[self.node].arguments()[0];
         let text = &self.analysis.tree.source(self.node).text;
@@ -145,22 +137,24 @@ impl Listener<'_> {
         word.range.end + usize::from(is_quoted)
     }
 
-    /// Replaces the address by another.
-    fn in_place(&self, spelled: &str) -> Result<Vec<Edit>> {
+    fn in_place(&self, written: &str) -> Result<Vec<Edit>> {
         let words = self.analysis.tree.nodes[self.node].arguments();
         let tcp_only = words[1..].iter().find(|word| {
             let name = word.value.split(|byte| *byte == b'=').next().unwrap_or_default();
             TCP_ONLY.iter().any(|only| only.as_bytes() == name)
         });
-        if let Some(word) = tcp_only.filter(|_| matches!(self.goal.endpoint, Endpoint::Unix(_))) {
+        if let Some(word) = tcp_only
+            && matches!(self.goal.endpoint, Endpoint::Unix(_))
+        {
             let word = String::from_utf8_lossy(&word.value).into_owned();
             let reason = format!("`{word}` only means something at TCP");
-            return Err(self.refuse(reason, &format!("`listen {spelled};` without it")));
+            return Err(self.refuse(reason, &format!("`listen {written};` without it")));
         }
         let address = words[0].range.clone();
-        let mut edits = vec![Edit::new(&self.found.setting.file, address.clone(), spelled)];
+        let mut edits = vec![Edit::new(&self.found.setting.file, address.clone(), written)];
         let has_backlog = words.iter().any(|word| word.value.starts_with(b"backlog="));
-        if let Some(backlog) = self.goal.backlog.filter(|_| has_backlog).or_else(|| self.wanted_backlog()) {
+        let backlog = if has_backlog { self.goal.backlog } else { None };
+        if let Some(backlog) = backlog.or_else(|| self.wanted_backlog()) {
             let edit = self.backlog_edit(backlog);
             if edit.range.start == address.end && edit.range.is_empty() {
                 edits[0].with.extend(edit.with);
@@ -172,10 +166,8 @@ impl Listener<'_> {
     }
 }
 
-/// A listener that moves.
 pub(super) struct Moved<'a> {
     pub(super) tree: &'a Tree,
-    /// Its directive.
     pub(super) node: usize,
     pub(super) from: &'a Endpoint,
     pub(super) to: &'a Endpoint,
@@ -230,12 +222,13 @@ impl Moved<'_> {
         }
     }
 
-    /// The line to add to those of a level; `None` if the new clients are trusted already, or the old ones were not.
+    /// The `set_real_ip_from` to add at a level; `None` if the new clients are trusted already, or the old ones were not.
     fn line(&self, nodes: &[usize]) -> Result<Option<String>> {
         let trusted = trusted(self.tree, nodes);
         let trusts_sockets = trusted.iter().any(|text| is_socket(text));
         if self.to.path().is_some() {
-            return Ok((self.trusts(nodes) && !trusts_sockets).then(|| "set_real_ip_from unix:;".to_owned()));
+            let adds = self.trusts(nodes) && !trusts_sockets;
+            return Ok(if adds { Some("set_real_ip_from unix:;".to_owned()) } else { None });
         }
         let client = client_of(self.to);
         if !trusts_sockets || trusted.iter().any(|text| covers(text, client)) {
@@ -250,7 +243,6 @@ impl Moved<'_> {
         }
     }
 
-    /// Refuses if access is decided by client address.
     fn judged(&self, concerned: &[usize]) -> Result<()> {
         let tree = self.tree;
         for node in concerned {
@@ -278,7 +270,6 @@ impl Moved<'_> {
     }
 }
 
-/// Puts a line behind a directive.
 fn put(tree: &Tree, node: usize, line: String) -> Edit {
     let source = tree.source(node);
     let start = tree.nodes[node].words[0].range.start;
@@ -286,13 +277,14 @@ fn put(tree: &Tree, node: usize, line: String) -> Edit {
     Edit::new(&source.path, at..at, bytes)
 }
 
-/// What a level trusts.
 fn trusted(tree: &Tree, nodes: &[usize]) -> Vec<String> {
-    nodes
-        .iter()
-        .filter_map(|node| tree.nodes[*node].arguments().first())
-        .map(|word| String::from_utf8_lossy(&word.value).into_owned())
-        .collect()
+    let mut trusted = Vec::new();
+    for node in nodes {
+        if let Some(word) = tree.nodes[*node].arguments().first() {
+            trusted.push(String::from_utf8_lossy(&word.value).into_owned());
+        }
+    }
+    trusted
 }
 
 fn is_socket(text: &str) -> bool {
@@ -302,15 +294,18 @@ fn is_socket(text: &str) -> bool {
 /// Address of a local client of a listener; `None` if it may be any.
 fn client_of(endpoint: &Endpoint) -> Option<IpAddr> {
     let Endpoint::Tcp { host, .. } = endpoint else { return None };
-    let address = if host == "localhost" { Some("127.0.0.1") } else { Some(host.as_str()) };
-    address?.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
+    let host = if host == "localhost" { "127.0.0.1" } else { host };
+    let address: IpAddr = host.parse().ok()?;
+    if address.is_unspecified() { None } else { Some(address) }
 }
 
 /// Whether a trusted address or network covers this machine as seen by a listener; without an address, any address of
 /// this machine.
 fn covers(text: &str, client: Option<IpAddr>) -> bool {
-    let (address, length) =
-        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
     let Ok(address) = address.trim_matches(['[', ']']).parse::<IpAddr>() else {
         // A name may mean any machine; other text (`unix:`) means none here.
         return !text.contains(':');
@@ -328,7 +323,6 @@ fn covers(text: &str, client: Option<IpAddr>) -> bool {
     }
 }
 
-/// Whether an address is in a network of this many bits.
 fn is_inside(client: IpAddr, network: IpAddr, bits: u32) -> bool {
     match (network, client) {
         (IpAddr::V4(network), IpAddr::V4(client)) => {
@@ -354,7 +348,6 @@ pub(super) struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    /// A directive from its first word to its `;`, inclusive.
     pub(super) fn new(text: &'a [u8], start: usize, after: usize) -> Self {
         Spot { text, start, after }
     }
@@ -369,10 +362,9 @@ impl<'a> Spot<'a> {
         if end > self.after && self.text[end - 1] == b'\r' { end - 1 } else { end }
     }
 
-    /// The text before it, if that is only space.
     fn indentation(&self) -> Option<&'a [u8]> {
         let lead = &self.text[self.line_start()..self.start];
-        lead.iter().all(|byte| matches!(byte, b' ' | b'\t')).then_some(lead)
+        if lead.iter().all(|byte| matches!(byte, b' ' | b'\t')) { Some(lead) } else { None }
     }
 
     /// Whether only a comment follows on its line.

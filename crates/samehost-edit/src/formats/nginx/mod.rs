@@ -15,13 +15,12 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
-use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::lines::{has_only, starts_with_any_case};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use analysis::{Analysis, Found, Kind};
 use listen::Listener;
 
-/// The editor.
 #[derive(Debug)]
 pub struct Nginx;
 
@@ -132,7 +131,6 @@ impl Editor for Nginx {
     }
 }
 
-/// Names of the top-level blocks of a text.
 fn tops(text: &[u8]) -> Vec<Vec<u8>> {
     let mut depth = 0_usize;
     let mut names = Vec::new();
@@ -157,7 +155,8 @@ fn has_blocks(text: &[u8]) -> bool {
 }
 
 /// Adds the new address as a second `server` of the upstream with `max_fails=0`: nginx falls back to the other one, and
-/// keeps retrying this one.
+/// keeps retrying this one. So a server that has one address only (uvicorn, say) moves without a gap: nginx names both
+/// while it moves, and asks whichever of the two answers. The present line's own `max_fails` is not repeated.
 fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
     let directive = &analysis.tree.nodes[node];
     let source = analysis.tree.source(node);
@@ -173,7 +172,6 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
     Edit::new(&found.setting.file, at..at, bytes)
 }
 
-/// The edits of a connection to a backend.
 fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>> {
     let (tree, setting) = (&analysis.tree, &found.setting);
     if goal.endpoint == setting.endpoint {
@@ -185,23 +183,15 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         Kind::Server | Kind::Listen => "`server unix:/path/of.sock;`".to_owned(),
     };
     let refused = |reason: String| tree.refusal(node, reason, example.clone());
-    if matches!(goal.endpoint, Endpoint::Unix(_)) {
-        let bound = (0..tree.nodes.len()).find(|other| {
-            let directive = &tree.nodes[*other];
-            let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
-            directive.name().ends_with(b"_bind") && !directive.is_block && !is_off
-        });
-        if let Some(bound) = bound {
-            let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
-            return Err(refused(format!(
-                "`{}` ({place}) is an address that no socket has",
-                tree.text(bound)
-            )));
-        }
+    if matches!(goal.endpoint, Endpoint::Unix(_))
+        && let Some(bound) = bind(tree)
+    {
+        let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
+        return Err(refused(format!("`{}` ({place}) is an address that no socket has", tree.text(bound))));
     }
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
-        let written = spell(&goal.endpoint).map_err(refused)?;
+        let written = spell(&goal.endpoint).map_err(|why| refused(why.into()))?;
         let edit = if goal.stays {
             beside(analysis, found, node, &written)
         } else {
@@ -209,7 +199,7 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         };
         return Ok(vec![edit]);
     };
-    let after = pass.with(value, &goal.endpoint).map_err(refused)?;
+    let after = pass.with(value, &goal.endpoint).map_err(|why| refused(why.into()))?;
     let (from, to) = (&setting.endpoint, &goal.endpoint);
     let moved = pass::Moved { tree, node, pass, from, to, before: value, after: &after };
     let lines = moved.beside()?;
@@ -222,6 +212,17 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         edits.push(Edit::new(&setting.file, at..at, bytes));
     }
     Ok(edits)
+}
+
+/// A directive such as `proxy_bind`, which gives connections an address of this machine.
+fn bind(tree: &tree::Tree) -> Option<usize> {
+    for (index, directive) in tree.nodes.iter().enumerate() {
+        let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
+        if directive.name().ends_with(b"_bind") && !directive.is_block && !is_off {
+            return Some(index);
+        }
+    }
+    None
 }
 
 /// nginx' own check, which needs the file alone. Its relatives check the same files.
@@ -259,8 +260,8 @@ enum Address {
 ///
 /// # Errors
 /// Why it is none.
-fn parse(text: &[u8]) -> Result<Address, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
+fn parse(text: &[u8]) -> Result<Address, Reason> {
+    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     if let Some(path) = unix(text) {
         return socket(path);
     }
@@ -277,10 +278,13 @@ fn parse(text: &[u8]) -> Result<Address, String> {
             };
             (host, port)
         }
-        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
     };
     if !text.starts_with('[') && (host.is_empty() || !has_only(host, ".-_")) {
-        return Err(format!("`{text}` is not an address"));
+        return Err(format!("`{text}` is not an address").into());
     }
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
 }
@@ -289,7 +293,7 @@ fn parse(text: &[u8]) -> Result<Address, String> {
 ///
 /// # Errors
 /// Why it is none.
-fn parse_listen(text: &[u8]) -> Result<Endpoint, String> {
+fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
     let port = match text {
         b"*" => 80,
         [b'*', b':', port @ ..] => number(&String::from_utf8_lossy(port))?,
@@ -303,36 +307,28 @@ fn parse_listen(text: &[u8]) -> Result<Endpoint, String> {
 
 /// The path, where it is a socket.
 fn unix(text: &str) -> Option<&str> {
-    let prefix = text.get(..5)?;
-    prefix.eq_ignore_ascii_case("unix:").then(|| &text[5..])
+    if starts_with_any_case(text.as_bytes(), "unix:") { text.get(5..) } else { None }
 }
 
-/// The address of a path.
-///
-/// # Errors
-/// Why it cannot be one.
-fn socket(path: &str) -> Result<Address, String> {
+fn socket(path: &str) -> Result<Address, Reason> {
     if path.starts_with('/') && path.len() <= UNIX_PATH_MAX {
         Ok(Address::Unix(path.to_owned()))
     } else {
-        Err(format!("`{path}` is not an absolute path of at most {UNIX_PATH_MAX} bytes"))
+        Err(format!("`{path}` is not an absolute path of at most {UNIX_PATH_MAX} bytes").into())
     }
 }
 
-fn number(text: &str) -> Result<u16, String> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let port = text.parse().ok().filter(|port| digits && *port != 0);
-    port.ok_or_else(|| {
-        if text.contains('-') {
-            format!("`{text}` is a range of ports")
-        } else {
-            format!("`{text}` is not a port")
-        }
-    })
+fn number(text: &str) -> Result<u16, Reason> {
+    // Rust takes a sign before the digits, and nginx does not.
+    let has_only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(port) if has_only_digits && port != 0 => Ok(port),
+        _ if text.contains('-') => Err(format!("`{text}` is a range of ports").into()),
+        _ => Err(format!("`{text}` is not a port").into()),
+    }
 }
 
 impl Address {
-    /// The endpoint, with this port if none is written.
     fn endpoint(self, port_if_none: u16) -> Endpoint {
         match self {
             Address::Unix(path) => Endpoint::Unix(path.into()),
@@ -350,7 +346,7 @@ fn is_special(byte: u8) -> bool {
 ///
 /// # Errors
 /// Why it cannot be.
-fn spell(endpoint: &Endpoint) -> Result<String, String> {
+fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
@@ -358,13 +354,14 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
                 return Err(format!(
                     "a path with `{}` means something else to nginx",
                     char::from(byte).escape_default()
-                ));
+                )
+                .into());
             }
             if !path.is_absolute() {
-                return Err(format!("{text}: nginx would look for it where it happens to run"));
+                return Err(format!("{text}: nginx would look for it where it happens to run").into());
             }
             if path.as_os_str().as_bytes().len() > UNIX_PATH_MAX {
-                return Err(format!("{text} is longer than {UNIX_PATH_MAX} bytes"));
+                return Err(format!("{text} is longer than {UNIX_PATH_MAX} bytes").into());
             }
             Ok(format!("unix:{text}"))
         }
@@ -372,11 +369,11 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { host, port } if host.parse::<Ipv6Addr>().is_ok() => Ok(format!("[{host}]:{port}")),
         Endpoint::Tcp { host, port } => {
             if host.is_empty() || !has_only(host, ".-_") {
-                return Err(format!("`{host}` is not a host that nginx could look up"));
+                return Err(format!("`{host}` is not a host that nginx could look up").into());
             }
             Ok(format!("{host}:{port}"))
         }
-        other => Err(format!("nginx cannot use {other}")),
+        other => Err(format!("nginx cannot use {other}").into()),
     }
 }
 
@@ -400,7 +397,7 @@ mod tests {
 
     #[test]
     fn addresses_are_what_nginx_takes_them_for() {
-        fn parsed(text: &str) -> Result<String, String> {
+        fn parsed(text: &str) -> Result<String, Reason> {
             parse(text.as_bytes()).map(|address| address.endpoint(80).to_string())
         }
         for (text, endpoint) in [
@@ -422,7 +419,7 @@ mod tests {
 
     #[test]
     fn listeners_may_leave_the_host_out() {
-        fn parsed(text: &str) -> Result<String, String> {
+        fn parsed(text: &str) -> Result<String, Reason> {
             parse_listen(text.as_bytes()).map(|endpoint| endpoint.to_string())
         }
         assert_eq!(parsed("8080").unwrap(), "tcp:0.0.0.0:8080");

@@ -12,13 +12,11 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::Address;
 use super::tree::Tree;
-use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::lines::{has_only, starts_with_any_case};
+use crate::refusal::{Reason, Refusal, Result};
 
-/// Default port of an upstream's server, and of `http://host`.
 pub(super) const UPSTREAM_PORT: u16 = 80;
 
-/// A directive that forwards requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pass {
     pub(super) directive: &'static str,
@@ -29,7 +27,6 @@ pub(super) struct Pass {
     is_url: bool,
 }
 
-/// All of them.
 pub(super) const PASSES: &[Pass] = &[
     Pass { is_url: true, ..pass("proxy_pass", Protocol::Http, Some(("http://", "https://"))) },
     pass("fastcgi_pass", Protocol::FastCgi, None),
@@ -50,23 +47,18 @@ const fn pass(
     Pass { directive, protocol, scheme, is_url: false }
 }
 
-/// Where a pass leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// To an upstream with this name; with the reason if its servers cannot be moved.
     Upstream(String, Option<String>),
-    /// To an address.
     Address(Endpoint),
 }
 
-/// The parts of a pass's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
-    /// `http://`
     pub(super) scheme: &'a str,
     /// `127.0.0.1:3000`, `unix:/path` or `unix:/path:`.
     pub(super) authority: &'a str,
-    /// `/uri`
     uri: &'a str,
 }
 
@@ -87,15 +79,15 @@ impl Upstreams {
 }
 
 impl Pass {
-    fn starts(text: &str, scheme: &str) -> bool {
-        text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-    }
-
-    /// Takes a value apart.
     pub(super) fn parts<'a>(&self, value: &'a str) -> Parts<'a> {
-        let schemes = self.scheme.map_or([""; 2], |(plain, tls)| [plain, tls]);
-        let length =
-            schemes.iter().find(|scheme| Pass::starts(value, scheme)).map_or(0, |scheme| scheme.len());
+        let mut length = 0;
+        if let Some((plain, tls)) = self.scheme {
+            for scheme in [plain, tls] {
+                if starts_with_any_case(value.as_bytes(), scheme) {
+                    length = scheme.len();
+                }
+            }
+        }
         let (scheme, rest) = value.split_at(length);
         let end = match super::unix(rest) {
             _ if !self.is_url => rest.len(),
@@ -124,16 +116,21 @@ impl Pass {
             return refused(reason, format!("{by_hand} in place of the variables, where they allow it"));
         }
         let parts = self.parts(value);
-        let tls = self.scheme.is_some_and(|(_, tls)| Pass::starts(parts.scheme, tls))
-            || self.is_secured(tree, node);
+        let has_tls_scheme =
+            self.scheme.is_some_and(|(_, tls)| starts_with_any_case(parts.scheme.as_bytes(), tls));
+        let tls = has_tls_scheme || self.is_secured(tree, node);
         if self.is_url && parts.scheme.is_empty() {
             return refused(format!("`{value}` has no `http://`"), "correct it first".into());
         }
-        let upstream = upstreams.named(parts.authority);
-        if let Some(name) = upstream.filter(|name| !name.contains(':')) {
-            let bar = tls
-                .then(|| format!("`{}` speaks TLS to it, which a socket would do without", tree.text(node)));
-            return Ok(Target::Upstream(name.to_owned(), bar.or_else(|| self.datagrams(tree, node))));
+        if let Some(name) = upstreams.named(parts.authority)
+            && !name.contains(':')
+        {
+            let bar = if tls {
+                Some(format!("`{}` speaks TLS to it, which a socket would do without", tree.text(node)))
+            } else {
+                self.datagrams(tree, node)
+            };
+            return Ok(Target::Upstream(name.to_owned(), bar));
         }
         if tls {
             let reason = "TLS is spoken to it, which the switch would drop";
@@ -142,17 +139,7 @@ impl Pass {
         if let Some(reason) = self.datagrams(tree, node) {
             return refused(reason, "leave it: a socket has no datagrams here".into());
         }
-        let conditional =
-            tree.around(node).find(|block| matches!(tree.nodes[*block].name(), b"if" | b"limit_except"));
-        if let Some(block) = conditional {
-            let reason = format!("it only holds under a condition: `{}`", tree.text(block));
-            return refused(reason, self.example(parts.uri));
-        }
-        if !word.is_plain() {
-            return refused("the address has escapes in it".into(), self.example(parts.uri));
-        }
-        if !parts.uri.is_empty() && !parts.uri.starts_with('/') {
-            let reason = format!("`{}` is not a URI that begins with a slash", parts.uri);
+        if let Some(reason) = self.fixed(tree, node, &parts) {
             return refused(reason, self.example(parts.uri));
         }
         match super::parse(self.address(&parts).as_bytes()) {
@@ -165,14 +152,32 @@ impl Pass {
                 refused(format!("`{value}` has no port"), self.example(""))
             }
             Ok(address) => Ok(Target::Address(address.endpoint(UPSTREAM_PORT))),
-            Err(reason) => refused(reason, self.example(parts.uri)),
+            Err(reason) => refused(reason.into(), self.example(parts.uri)),
         }
+    }
+
+    /// Why an address stays as it is for the way it is written; `None` if it can be replaced.
+    fn fixed(&self, tree: &Tree, node: usize, parts: &Parts<'_>) -> Option<String> {
+        for block in tree.around(node) {
+            if matches!(tree.nodes[block].name(), b"if" | b"limit_except") {
+                return Some(format!("it only holds under a condition: `{}`", tree.text(block)));
+            }
+        }
+        if !tree.nodes[node].arguments()[0].is_plain() {
+            return Some("the address has escapes in it".into());
+        }
+        if !parts.uri.is_empty() && !parts.uri.starts_with('/') {
+            return Some(format!("`{}` is not a URI that begins with a slash", parts.uri));
+        }
+        None
     }
 
     /// The address itself, without the colon between a path and a URI.
     fn address<'a>(&self, parts: &Parts<'a>) -> &'a str {
-        let is_socket = self.is_url && super::unix(parts.authority).is_some();
-        parts.authority.strip_suffix(':').filter(|_| is_socket).unwrap_or(parts.authority)
+        if self.is_url && super::unix(parts.authority).is_some() {
+            return parts.authority.strip_suffix(':').unwrap_or(parts.authority);
+        }
+        parts.authority
     }
 
     /// Whether a host without a port certainly is not an upstream.
@@ -180,13 +185,12 @@ impl Pass {
         tree.is_whole || host == "localhost" || host.parse::<std::net::IpAddr>().is_ok()
     }
 
-    /// Whether `proxy_ssl on` is effective in `stream`.
     fn is_secured(&self, tree: &Tree, node: usize) -> bool {
         if !self.is_stream() {
             return false;
         }
         // The innermost level that has it counts.
-        for level in tree.around(node).map(Some).chain([None]) {
+        for level in tree.levels(node) {
             let Some(last) = tree.named(level, b"proxy_ssl").last() else { continue };
             if let Some(word) = tree.nodes[*last].arguments().first() {
                 return word.value.eq_ignore_ascii_case(b"on");
@@ -201,16 +205,18 @@ impl Pass {
 
     /// Why a socket cannot carry the traffic: a server of `stream` may listen for datagrams.
     fn datagrams(&self, tree: &Tree, node: usize) -> Option<String> {
-        let server = tree.nodes[node].parent.filter(|_| self.is_stream());
-        let udp = server.is_some_and(|server| {
-            tree.named(Some(server), b"listen")
-                .iter()
-                .any(|listen| tree.nodes[*listen].arguments().iter().any(|word| word.value == b"udp"))
-        });
-        udp.then(|| "datagrams are passed on (`listen … udp`)".to_owned())
+        if !self.is_stream() {
+            return None;
+        }
+        let server = tree.nodes[node].parent?;
+        for listen in tree.named(Some(server), b"listen") {
+            if tree.nodes[*listen].arguments().iter().any(|word| word.value == b"udp") {
+                return Some("datagrams are passed on (`listen … udp`)".to_owned());
+            }
+        }
+        None
     }
 
-    /// The line to write by hand.
     pub(super) fn example(&self, uri: &str) -> String {
         let scheme = if self.is_url { "http://" } else { "" };
         let colon = if uri.is_empty() { "" } else { ":" };
@@ -221,7 +227,7 @@ impl Pass {
     ///
     /// # Errors
     /// Why that cannot be written.
-    pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, String> {
+    pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, Reason> {
         let parts = self.parts(value);
         let written = super::spell(endpoint)?;
         if !self.is_url || !matches!(endpoint, Endpoint::Unix(_)) {
@@ -239,8 +245,10 @@ impl Pass {
 /// Values of a directive at a level of the configuration, or at those around it.
 enum Effect {
     /// The effective directives; whether they are at the level in question.
-    Set { is_own: bool, nodes: Vec<usize> },
-    /// None anywhere.
+    Set {
+        is_own: bool,
+        nodes: Vec<usize>,
+    },
     Unset,
     /// Possibly in a file that is not known.
     Unknown,
@@ -249,8 +257,7 @@ enum Effect {
 /// The effective directives of a name at a position. Those of an inner level replace all of the outer ones.
 fn effect(tree: &Tree, node: usize, name: &'static [u8]) -> Effect {
     let own = tree.nodes[node].parent;
-    let levels = tree.around(node).map(Some).chain([None]);
-    for level in levels {
+    for level in tree.levels(node) {
         let nodes = tree.named(level, name).to_vec();
         if tree.missing.iter().any(|(include, _)| tree.nodes[*include].parent == level) {
             return Effect::Unknown;
@@ -271,7 +278,6 @@ fn default_host(pass: &Pass, value: &str, endpoint: &Endpoint) -> String {
     authority.strip_suffix(":80").unwrap_or(authority).to_owned()
 }
 
-/// A `proxy_pass` that moves.
 pub(super) struct Moved<'a> {
     pub(super) tree: &'a Tree,
     pub(super) node: usize,
@@ -336,9 +342,9 @@ impl Moved<'_> {
         Ok(lines)
     }
 
-    /// Refuses if something depends on the address by name.
+    /// Refuses where a variable made of the address stands, or replies are cached under it.
     fn mentions(&self) -> Result<()> {
-        for level in self.tree.around(self.node).map(Some).chain([None]) {
+        for level in self.tree.levels(self.node) {
             for &other in self.tree.children(level) {
                 let node = &self.tree.nodes[other];
                 if matches!(node.name(), b"log_format" | b"access_log") || node.is_block {
@@ -370,17 +376,16 @@ impl Moved<'_> {
         self.tree.refusal(self.node, reason, format!("{by_hand}; then {directive}"))
     }
 
-    /// The `Host` among the headers that are set.
     fn host_of(&self, nodes: &[usize]) -> Option<String> {
-        nodes.iter().find_map(|node| match self.tree.nodes[*node].arguments() {
-            [name, value] if name.value.eq_ignore_ascii_case(b"host") => {
-                Some(String::from_utf8_lossy(&value.value).into_owned())
+        for node in nodes {
+            let [name, value] = self.tree.nodes[*node].arguments() else { continue };
+            if name.value.eq_ignore_ascii_case(b"host") {
+                return Some(String::from_utf8_lossy(&value.value).into_owned());
             }
-            _ => None,
-        })
+        }
+        None
     }
 
-    /// Whether a directive is set to `default`.
     fn is_default(&self, node: usize) -> bool {
         self.tree.nodes[node].arguments().first().is_some_and(|word| word.value == b"default")
     }
@@ -446,7 +451,6 @@ impl Moved<'_> {
     }
 }
 
-/// Whether a value has a variable in it that is made of the address.
 fn has_address(value: &[u8]) -> bool {
     let variables: [&[u8]; 4] = [b"$proxy_host", b"${proxy_host", b"$proxy_port", b"${proxy_port"];
     variables.iter().any(|name| value.windows(name.len()).any(|window| window == *name))

@@ -16,7 +16,6 @@ const MOST_NODES: usize = 1_000_000;
 const BLOCKS: &[&[u8]] =
     &[b"http", b"server", b"location", b"if", b"limit_except", b"upstream", b"stream", b"events"];
 
-/// A file of the configuration.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
@@ -24,16 +23,13 @@ pub(super) struct Source {
     statements: Vec<Statement>,
 }
 
-/// A directive.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its name and arguments; never empty.
     pub(super) words: Vec<Word>,
     /// Its file, as an index into [`Tree::sources`].
     pub(super) source: usize,
-    /// The block around it; `None` at the top level.
     pub(super) parent: Option<usize>,
-    /// Whether it has a block.
     pub(super) is_block: bool,
     /// One past its `;` or `{`.
     pub(super) after: usize,
@@ -53,7 +49,6 @@ impl Node {
     }
 }
 
-/// A configuration.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) sources: Vec<Source>,
@@ -68,7 +63,6 @@ pub(super) struct Tree {
     below: Below,
 }
 
-/// The directives below each block, and those of each name.
 #[derive(Debug, Default)]
 struct Below {
     children: HashMap<Option<usize>, Vec<usize>>,
@@ -135,12 +129,11 @@ impl Tree {
         found
     }
 
-    /// The directives of a block, or of the top level.
     pub(super) fn children(&self, parent: Option<usize>) -> &[usize] {
         self.below.children.get(&parent).map_or(&[], Vec::as_slice)
     }
 
-    /// Those of a name.
+    /// The directives of a name in a block, or at the top level.
     pub(super) fn named(&self, parent: Option<usize>, name: &[u8]) -> &[usize] {
         self.below.named.get(&parent).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
     }
@@ -150,17 +143,19 @@ impl Tree {
         std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent)
     }
 
-    /// Name of the block around a directive.
+    /// The levels that hold for a directive, from the inside: the blocks around it, and `None` for the top level.
+    pub(super) fn levels(&self, node: usize) -> impl Iterator<Item = Option<usize>> {
+        self.around(node).map(Some).chain([None])
+    }
+
     pub(super) fn parent_name(&self, node: usize) -> Option<&[u8]> {
         self.nodes[node].parent.map(|parent| self.nodes[parent].name())
     }
 
-    /// The file of a directive.
     pub(super) fn source(&self, node: usize) -> &Source {
         &self.sources[self.nodes[node].source]
     }
 
-    /// A refusal at a directive.
     pub(super) fn refusal(
         &self,
         node: usize,
@@ -178,10 +173,14 @@ impl Tree {
     }
 }
 
-/// The `nginx.conf` in a directory above another file.
 pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
-    let above = file.ancestors().skip(1).take(4).map(|directory| directory.join("nginx.conf"));
-    above.filter(|main| main != file).find(|main| files.read(main).is_ok())
+    for directory in file.ancestors().skip(1).take(4) {
+        let main = directory.join("nginx.conf");
+        if main != file && files.read(&main).is_ok() {
+            return Some(main);
+        }
+    }
+    None
 }
 
 struct Reader<'a> {
@@ -216,7 +215,6 @@ impl Reader<'_> {
         Ok(self.tree.sources.len() - 1)
     }
 
-    /// Adds the directives of a file below a block.
     fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<()> {
         let statements = self.tree.sources[source].statements.clone();
         let mut open: Vec<usize> = Vec::new();
@@ -299,7 +297,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a directive names files with code.
 fn loads_code(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     let starts = ["load_module", "perl_", "js_", "lua_", "passenger_", "wasm_"];

@@ -20,7 +20,6 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 /// Methods that ask for a password, and the one that asks for nothing.
 const METHODS: &[&str] = &["scram-sha-256", "md5", "password", "trust"];
 
-/// pg_hba.conf.
 pub(crate) struct PgHba;
 
 impl Editor for PgHba {
@@ -60,17 +59,25 @@ impl Editor for PgHba {
 fn places(file: &Path, files: &dyn Files) -> (u16, Endpoint) {
     let beside = file.with_file_name("postgresql.conf");
     let found = super::postgresql::Postgresql.read(&beside, files).unwrap_or_default();
-    let port = found.settings.iter().find_map(|setting| match (&setting.endpoint, setting.endpoint.path()) {
-        (Endpoint::Tcp { port, .. }, _) => Some(*port),
-        (_, Some(path)) => path.extension()?.to_str()?.parse().ok(),
-        _ => None,
-    });
+    let (mut port, mut socket) = (None, None);
+    for setting in found.settings {
+        port = port.or(match &setting.endpoint {
+            Endpoint::Tcp { port, .. } => Some(*port),
+            other => other.path().and_then(port_of),
+        });
+        if socket.is_none() && setting.endpoint.path().is_some() {
+            socket = Some(setting.endpoint);
+        }
+    }
     let port = port.unwrap_or(5432);
-    let socket = found.settings.into_iter().map(|setting| setting.endpoint).find(|one| one.path().is_some());
     (port, socket.unwrap_or_else(|| Endpoint::Unix(format!("/var/run/postgresql/.s.PGSQL.{port}").into())))
 }
 
-/// The addresses of this machine that a record covers.
+/// The port in the name of a socket: `.s.PGSQL.5432`.
+fn port_of(socket: &Path) -> Option<u16> {
+    socket.extension()?.to_str()?.parse().ok()
+}
+
 fn hosts(record: &Record) -> impl Iterator<Item = &'static str> {
     ["127.0.0.1", "::1"].into_iter().filter(|host| record.loopback(host) == Meets::Yes)
 }
@@ -95,8 +102,11 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
     let (port, socket) = places(file, files);
     let (mut reading, mut names) = (Reading::default(), HashSet::new());
     for (index, record) in records.iter().enumerate() {
-        let Some(host) = hosts(record).next().filter(|_| record.method != "reject") else { continue };
-        let login = match understood(file, records, index, host) {
+        if record.method == "reject" {
+            continue;
+        }
+        let Some(host) = hosts(record).next() else { continue };
+        let (database, user) = match understood(file, records, index, host) {
             Ok(login) => login,
             Err(refusal) => {
                 reading.refused.push(refusal);
@@ -107,8 +117,8 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
         let address = record.address.as_deref().unwrap_or_default();
         let written = format!("{} {} {address}", record.database.written, record.user.written);
         let tcp = Setting {
-            user: Some(login.1.to_owned()),
-            database: Some(login.0.to_owned()),
+            user: Some(user.to_owned()),
+            database: Some(database.to_owned()),
             ..Setting::listens(
                 format!("host {written} (line {})", record.line.number),
                 Protocol::Postgres,
@@ -117,17 +127,19 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
             )
             .at(file, record.line.number)
         };
-        let local = first_local(records, login.0, login.1).filter(|(_, meets)| *meets == Meets::Yes);
-        let unix = local.filter(|(local, _)| passes(local, &record.method)).map(|(local, _)| Setting {
-            name: format!("local {} {}", record.database.written, record.user.written),
-            endpoint: socket.clone(),
-            spelled: format!("local {} {} {}", local.database.written, local.user.written, local.method),
-            line: local.line.number,
-            ..tcp.clone()
-        });
         names.insert(tcp.name.clone());
-        reading.settings.push(tcp);
-        reading.settings.extend(unix.filter(|unix| names.insert(unix.name.clone())));
+        reading.settings.push(tcp.clone());
+        let Some((local, Meets::Yes)) = first_local(records, database, user) else { continue };
+        let name = format!("local {} {}", record.database.written, record.user.written);
+        if passes(local, &record.method) && names.insert(name.clone()) {
+            reading.settings.push(Setting {
+                name,
+                endpoint: socket.clone(),
+                spelled: format!("local {} {} {}", local.database.written, local.user.written, local.method),
+                line: local.line.number,
+                ..tcp
+            });
+        }
     }
     add_local(file, records, &socket, &mut reading.settings, &mut names);
     reading
@@ -203,7 +215,6 @@ fn understood<'a>(file: &Path, records: &'a Records, index: usize, host: &str) -
     Ok((database, user))
 }
 
-/// The edits that move a login to the socket, or back.
 fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
     let records = records(file, text)?;
     let here = At { file, line: setting.line };
@@ -237,7 +248,8 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
             return Err(here.refusal(format!("the server's socket is {socket}"), by_hand));
         }
         // A record for everybody may admit it already; without the one for TCP it needs its own.
-        _ => (!there || !goal.stays).then(|| to_unix(file, text, &records, record, database, user)).flatten(),
+        _ if !there || !goal.stays => to_unix(file, text, &records, record, database, user),
+        _ => None,
     };
     let mut edits: Vec<Edit> = new.into_iter().collect();
     if !goal.stays {
@@ -247,7 +259,6 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
     Ok(edits)
 }
 
-/// The record that admits a login on the socket; `None` if it has none of its own.
 fn to_unix(
     file: &Path,
     text: &[u8],
@@ -293,10 +304,11 @@ fn to_tcp(
     {
         return Err(here.refusal("the server is not reached there", by_hand.as_str()));
     }
-    let names = (record.database.name().unwrap_or_default(), record.user.name().unwrap_or_default());
+    let (own_database, own_user) =
+        (record.database.name().unwrap_or_default(), record.user.name().unwrap_or_default());
     let first = records
         .iter()
-        .find(|one| one.loopback(host) != Meets::No && one.meets(names.0, names.1) != Meets::No);
+        .find(|one| one.loopback(host) != Meets::No && one.meets(own_database, own_user) != Meets::No);
     if first.is_some_and(|first| first.method == "reject") {
         return Err(here.refusal("a record refuses this login over TCP on purpose", by_hand.as_str()));
     }

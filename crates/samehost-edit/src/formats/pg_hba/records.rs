@@ -8,7 +8,6 @@ use std::path::Path;
 use crate::lines::{Line, lines, utf8};
 use crate::refusal::{At, Result};
 
-/// A word of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -16,7 +15,6 @@ pub(super) struct Word {
     pub(super) quoted: bool,
 }
 
-/// A field: its words, and its text.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub(super) words: Vec<Word>,
@@ -24,12 +22,12 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The one plain name that it is.
+    /// The name that it is, if it is one, and no keyword, group, file or pattern.
     pub(super) fn name(&self) -> Option<&str> {
         let [word] = self.words.as_slice() else { return None };
         let special = word.text.starts_with(['+', '@', '/'])
             || ["all", "sameuser", "samerole", "samegroup", "replication"].contains(&word.text.as_str());
-        (word.quoted || !special).then_some(&word.text)
+        if word.quoted || !special { Some(&word.text) } else { None }
     }
 
     fn is(&self, keyword: &str) -> bool {
@@ -37,22 +35,18 @@ impl Field {
     }
 }
 
-/// A record.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) line: Line,
-    /// `local`, `host`, `hostssl`, …
     pub(super) kind: String,
     pub(super) database: Field,
     pub(super) user: Field,
     /// The address as written, with its mask; `None` for `local`.
     pub(super) address: Option<String>,
     pub(super) method: String,
-    /// Whether options follow the method.
     pub(super) has_options: bool,
 }
 
-/// Whether a login matches a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meets {
     Yes,
@@ -110,7 +104,6 @@ impl Record {
         }
     }
 
-    /// Whether it covers every database or every user.
     pub(super) fn is_for_all(&self) -> bool {
         self.database.is("all") || self.user.is("all")
     }
@@ -131,7 +124,6 @@ fn any(field: &Field, meets: impl Fn(&Word) -> Meets) -> Meets {
     }
 }
 
-/// The bits of an address, from the left.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
@@ -139,7 +131,6 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Whether a network contains an address.
 fn contains(network: &str, mask: &str, host: &str) -> Meets {
     let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
         return Meets::Unknown;
@@ -158,7 +149,6 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     all: Vec<Record>,
-    /// The first for the socket.
     pub(super) first_local: Option<usize>,
     pub(super) local: Deciding,
     v4: Deciding,
@@ -200,7 +190,6 @@ impl Records {
 /// The databases or users that a word of a record is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum For {
-    /// This one.
     Name(String),
     /// The database that is called as its user.
     SameUser,
@@ -208,7 +197,10 @@ enum For {
     Any,
 }
 
-/// Which record decides first about a login, without a look at all records for each.
+/// Which record decides first about a login.
+/// Each record asks what decides about its own login, so a look at all of them for each would grow with the square of
+/// the lines. They are noted by what their words are for; only a record with more pairs than [`MOST_PAIRS`] is looked at
+/// as it is.
 #[derive(Debug, Default)]
 pub(super) struct Deciding {
     first: HashMap<(For, For), usize>,
@@ -234,16 +226,18 @@ impl Deciding {
 
     /// The first record that a login matches, or may match.
     pub(super) fn first(&self, records: &[Record], database: &str, user: &str) -> Option<usize> {
-        let same = (database == user).then_some(For::SameUser);
-        let mut first = None;
-        for its_database in [For::Name(database.to_owned()), For::Any].into_iter().chain(same) {
+        let mut databases = vec![For::Name(database.to_owned()), For::Any];
+        if database == user {
+            databases.push(For::SameUser);
+        }
+        let mut found: Vec<usize> = Vec::new();
+        for its_database in databases {
             for its_user in [For::Name(user.to_owned()), For::Any] {
-                let found = self.first.get(&(its_database.clone(), its_user)).copied();
-                first = first.into_iter().chain(found).min();
+                found.extend(self.first.get(&(its_database.clone(), its_user)));
             }
         }
-        let long = self.long.iter().find(|index| records[**index].meets(database, user) != Meets::No);
-        first.into_iter().chain(long.copied()).min()
+        found.extend(self.long.iter().find(|index| records[**index].meets(database, user) != Meets::No));
+        found.into_iter().min()
     }
 }
 
@@ -267,10 +261,8 @@ fn user_of(word: &Word) -> For {
     }
 }
 
-/// What to do about a line with which the server does not read the file.
 const CORRECT_IT: &str = "correct this line: the server does not read the file";
 
-/// All records of a file.
 pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
     let mut records = Vec::new();
     for line in lines(text) {

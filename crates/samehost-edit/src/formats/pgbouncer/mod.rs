@@ -8,30 +8,26 @@
 //! src/loader.c). Unlike libpq's, its strings have no backslash, and only spaces part words: a tab is a part of the value. In the
 //! list of users (`auth_file`) each line has a name and a password in quotes, and a quote within them is doubled.
 
-mod ini;
-
+use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use self::ini::{Entry, Ini};
 use crate::asked::Library;
 use crate::editor::Editor;
-use crate::files::{Edit, Files};
+use crate::files::{Bounded, Edit, Files};
 use crate::languages::url::{self, postgres_path, postgres_socket};
-use crate::lines::{self, listening_host};
-use crate::refusal::{Refusal, Result};
+use crate::lines::{self, lines, listening_host, trim};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
-/// The editor.
 #[derive(Debug)]
 pub(crate) struct PgBouncer;
 
 /// The port of a database without one.
 const DATABASE_PORT: u16 = 5432;
-/// The pooler's own port.
 const LISTEN_PORT: u16 = 6432;
 /// The pooler's own directory of sockets, as Debian and Red Hat build it.
 const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
@@ -48,11 +44,13 @@ impl Editor for PgBouncer {
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().contains("pgbouncer"));
-        path.extension().is_some_and(|extension| extension == "ini")
-            && String::from_utf8_lossy(text)
-                .lines()
-                .map(str::trim_start)
-                .any(|line| line.starts_with("[pgbouncer]") || is_named && line.starts_with("[databases]"))
+        if path.extension().is_none_or(|extension| extension != "ini") {
+            return false;
+        }
+        String::from_utf8_lossy(text).lines().any(|line| {
+            let line = line.trim_start();
+            line.starts_with("[pgbouncer]") || is_named && line.starts_with("[databases]")
+        })
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -65,18 +63,13 @@ impl Editor for PgBouncer {
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let ini = Ini::read(file, files)?;
         if setting.role == Role::Listens {
-            let now = setting.find(ini.listeners().flatten(), |one| one)?;
-            return if now.endpoint == goal.endpoint {
-                Ok(Vec::new())
-            } else {
-                let by_hand = "set listen_addr or unix_socket_dir below [pgbouncer], and restart PgBouncer";
-                Err(Refusal::new(
-                    &now.file,
-                    now.line,
-                    "PgBouncer keeps its listeners until a restart",
-                    by_hand,
-                ))
-            };
+            let now = setting.find(ini.listeners().into_iter().flatten(), |one| one)?;
+            if now.endpoint == goal.endpoint {
+                return Ok(Vec::new());
+            }
+            let reason = "PgBouncer keeps its listeners until a restart";
+            let by_hand = "set listen_addr or unix_socket_dir below [pgbouncer], and restart PgBouncer";
+            return Err(Refusal::new(&now.file, now.line, reason, by_hand));
         }
         let found = ini.databases().filter_map(|entry| {
             let database = Database::of(&ini, entry).ok()?;
@@ -95,27 +88,30 @@ impl Editor for PgBouncer {
 }
 
 impl Ini {
-    /// Where the pooler listens.
-    fn listeners(&self) -> impl Iterator<Item = Result<Setting>> + '_ {
-        let port = self.setting("listen_port");
-        let number = port.map_or(Some(LISTEN_PORT), |entry| entry.value().parse().ok());
-        let tcp = self.setting("listen_addr").map(move |entry| {
-            let hosts: Vec<&str> =
-                entry.value().split(',').map(str::trim).filter(|one| !one.is_empty()).collect();
-            let [host] = hosts.as_slice() else { return None };
-            let host = if *host == "*" { "0.0.0.0".to_owned() } else { listening_host(host) };
-            let endpoint = number.and_then(|port| url::tcp(&host, port));
-            let endpoint =
-                endpoint.ok_or_else(|| entry.refuse("the address or the port is unusual", BY_HAND));
-            Some(endpoint.map(|endpoint| entry.listens("listen_addr", endpoint)))
-        });
+    fn listeners(&self) -> Vec<Result<Setting>> {
+        let port = match self.setting("listen_port") {
+            Some(entry) => entry.value().parse().ok(),
+            None => Some(LISTEN_PORT),
+        };
+        let mut found = Vec::new();
+        if let Some(entry) = self.setting("listen_addr") {
+            let hosts = entry.value().split(',').map(str::trim).filter(|one| !one.is_empty());
+            if let [host] = hosts.collect::<Vec<&str>>().as_slice() {
+                let host = if *host == "*" { "0.0.0.0".to_owned() } else { listening_host(host) };
+                found.push(match port.and_then(|port| url::tcp(&host, port)) {
+                    Some(endpoint) => Ok(entry.listens("listen_addr", endpoint)),
+                    None => Err(entry.refuse("the address or the port is unusual", BY_HAND)),
+                });
+            }
+        }
         // A directory of its own, or the built-in one; without an entry there is no line to name.
-        let unix = self.setting("unix_socket_dir").filter(|entry| !entry.value().is_empty());
-        let unix = unix.and_then(|entry| {
-            let endpoint = postgres_path(entry.value(), number?)?;
-            Some(Ok(entry.listens("unix_socket_dir", endpoint)))
-        });
-        tcp.flatten().into_iter().chain(unix)
+        if let (Some(entry), Some(port)) = (self.setting("unix_socket_dir"), port)
+            && !entry.value().is_empty()
+            && let Some(endpoint) = postgres_path(entry.value(), port)
+        {
+            found.push(Ok(entry.listens("unix_socket_dir", endpoint)));
+        }
+        found
     }
 
     /// Where a database without a host is looked for.
@@ -134,11 +130,9 @@ impl Entry {
     }
 }
 
-/// A database of the pooler.
 struct Database<'a> {
     entry: &'a Entry,
     connection: Connection,
-    /// Where its server is looked for, where it has no host.
     directory: &'a str,
 }
 
@@ -151,21 +145,22 @@ impl<'a> Database<'a> {
         Ok(Database { entry, connection, directory: ini.socket_directory() })
     }
 
-    fn endpoint(&self) -> Result<Endpoint, &'static str> {
+    fn endpoint(&self) -> Result<Endpoint, Reason> {
         let port = match self.connection.last("port") {
             None => DATABASE_PORT,
             Some(pair) => pair.value.parse().map_err(|_| "the port is not a number")?,
         };
         let host = self.connection.last("host").map_or("", |pair| pair.value.as_str());
         match host {
-            "" if self.directory.is_empty() => Err("it has no host, and unix_socket_dir is empty"),
-            "" => postgres_path(self.directory, port).ok_or("it has no host, and unix_socket_dir is unusual"),
-            host if host.contains(',') => Err("it has several hosts"),
-            host if host.starts_with('@') => Err("it is an abstract socket"),
+            "" if self.directory.is_empty() => Err("it has no host, and unix_socket_dir is empty".into()),
+            "" => postgres_path(self.directory, port)
+                .ok_or("it has no host, and unix_socket_dir is unusual".into()),
+            host if host.contains(',') => Err("it has several hosts".into()),
+            host if host.starts_with('@') => Err("it is an abstract socket".into()),
             host if host.starts_with('/') => {
-                postgres_path(host, port).ok_or("the path of its socket is unusual")
+                postgres_path(host, port).ok_or("the path of its socket is unusual".into())
             }
-            host => url::tcp(host, port).ok_or("the host is unusual"),
+            host => url::tcp(host, port).ok_or("the host is unusual".into()),
         }
     }
 
@@ -189,11 +184,12 @@ impl<'a> Database<'a> {
         setting.user = user;
         setting.password = password.map(Secret::new);
         // Without dbname it is the database of the same name; `*` is any.
-        setting.database = database.or_else(|| Some(self.entry.key.clone()).filter(|key| key != "*"));
+        let own = &self.entry.key;
+        setting.database = database.or_else(|| if own == "*" { None } else { Some(own.clone()) });
         Ok(setting)
     }
 
-    fn write(&self, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    fn write(&self, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let (host, port) = match to {
             Endpoint::Unix(path) => path
                 .to_str()
@@ -203,7 +199,7 @@ impl<'a> Database<'a> {
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && lines::is_plain(host) => {
                 (host.as_str(), *port)
             }
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
+            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
         };
         let now = self.connection.last("port").map_or(Ok(DATABASE_PORT), |pair| pair.value.parse());
         let mut edits = Vec::new();
@@ -238,41 +234,39 @@ impl<'a> Database<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct Pair {
     key: String,
-    /// Without quotes.
     value: String,
     /// The value as it is written, its quotes included.
     written: Range<usize>,
-    /// Key and value.
     whole: Range<usize>,
 }
 
-/// A connection string.
 #[derive(Debug)]
-struct Connection(Vec<Pair>);
+struct Connection {
+    pairs: Vec<Pair>,
+}
 
 impl Connection {
-    /// Parses a connection string.
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let mut pairs = Vec::new();
         let mut at = skip(text, 0);
         while at < text.len() {
             let pair = pair(text, at)?;
             at = skip(text, pair.whole.end);
             if at == pair.whole.end && at < text.len() {
-                return Err("two of its words have no space between them");
+                return Err("two of its words have no space between them".into());
             }
             pairs.push(pair);
         }
-        Ok(Connection(pairs))
+        Ok(Connection { pairs })
     }
 
     fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Pair> {
-        self.0.iter().filter(move |pair| pair.key == key)
+        self.pairs.iter().filter(move |pair| pair.key == key)
     }
 
     /// The word of a key that counts.
     fn last(&self, key: &str) -> Option<&Pair> {
-        self.0.iter().rfind(|pair| pair.key == key)
+        self.pairs.iter().rfind(|pair| pair.key == key)
     }
 }
 
@@ -280,14 +274,14 @@ fn skip(text: &str, from: usize) -> usize {
     from + text[from..].len() - text[from..].trim_start_matches(' ').len()
 }
 
-fn pair(text: &str, start: usize) -> Result<Pair, &'static str> {
+fn pair(text: &str, start: usize) -> Result<Pair, Reason> {
     const NO_PAIR: &str = "it is not a list of key=value";
     let length =
         text[start..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
     let key = &text[start..start + length];
     let equals = skip(text, start + length);
     if key.is_empty() || text.as_bytes().get(equals) != Some(&b'=') {
-        return Err(NO_PAIR);
+        return Err(NO_PAIR.into());
     }
     let begin = skip(text, equals + 1);
     let (value, end) = if text.as_bytes().get(begin) == Some(&b'\'') {
@@ -297,12 +291,11 @@ fn pair(text: &str, start: usize) -> Result<Pair, &'static str> {
         (text[begin..end].to_owned(), end)
     };
     if value.contains(|letter: char| letter.is_ascii_control()) {
-        return Err("a tab is part of the value to PgBouncer");
+        return Err("a tab is part of the value to PgBouncer".into());
     }
     Ok(Pair { key: key.to_owned(), value, written: begin..end, whole: start..end })
 }
 
-/// The value of quotes that open at `open`, and where they have closed.
 fn quoted(text: &str, open: usize) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut at = open + 1;
@@ -318,7 +311,6 @@ fn quoted(text: &str, open: usize) -> Option<(String, usize)> {
     }
 }
 
-/// A user of the list.
 #[derive(Debug, PartialEq, Eq)]
 struct User {
     name: String,
@@ -328,14 +320,22 @@ struct User {
 
 /// The users of a configuration; none where the list cannot be read.
 #[derive(Debug, Default)]
-struct Users(Vec<User>);
+struct Users {
+    list: Vec<User>,
+}
 
 impl Users {
     fn of(ini: &Ini, files: &dyn Files) -> Self {
+        let Some(entry) = ini.setting("auth_file") else { return Users::default() };
+        let path = Path::new(entry.value());
         // A relative path depends on where PgBouncer was started.
-        let path = ini.setting("auth_file").map(|entry| Path::new(entry.value()));
-        let bytes = path.filter(|path| path.is_absolute()).and_then(|path| files.read(path).ok());
-        bytes.map_or_else(Users::default, |bytes| Users(parse(&String::from_utf8_lossy(&bytes))))
+        if !path.is_absolute() {
+            return Users::default();
+        }
+        match files.read(path) {
+            Ok(bytes) => Users { list: parse(&String::from_utf8_lossy(&bytes)) },
+            Err(_) => Users::default(),
+        }
     }
 
     /// A database with the login that PgBouncer has for it: that of the user in the database's line, otherwise that of
@@ -344,11 +344,13 @@ impl Users {
         if database.password.is_some() {
             return database;
         }
-        let mut known =
-            self.0.iter().filter(|known| database.user.as_deref().is_none_or(|user| user == known.name));
-        if let Some((name, password)) = known.find_map(|user| Some((&user.name, user.password.as_ref()?))) {
-            database.user = Some(name.clone());
-            database.password = Some(Secret::new(password.clone()));
+        for known in &self.list {
+            let is_meant = database.user.as_ref().is_none_or(|user| *user == known.name);
+            if is_meant && let Some(password) = &known.password {
+                database.user = Some(known.name.clone());
+                database.password = Some(Secret::new(password.clone()));
+                break;
+            }
         }
         database
     }
@@ -363,14 +365,14 @@ fn parse(text: &str) -> Vec<User> {
             let Some((name, after)) = quoted_word(rest) else { break };
             let Some((password, _)) = quoted_word(after.trim_start_matches([' ', '\t'])) else { break };
             let is_text = !password.is_empty() && !is_hash(&password);
-            users.push(User { name, password: is_text.then_some(password) });
+            users.push(User { name, password: if is_text { Some(password) } else { None } });
         }
-        rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_ascii_start();
+        let Some((_, below)) = rest.split_once('\n') else { break };
+        rest = below.trim_ascii_start();
     }
     users
 }
 
-/// A value in quotes, and what follows it.
 fn quoted_word(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut value = String::new();
@@ -395,6 +397,133 @@ fn is_hash(password: &str) -> bool {
     is_md5 || password.starts_with("SCRAM-SHA-256$")
 }
 
+// The lines of pgbouncer.ini and of what it includes.
+
+/// Includes nest no deeper than this; PgBouncer's own limit.
+const DEEPEST: usize = 10;
+
+#[derive(Clone, Debug)]
+struct Entry {
+    section: String,
+    key: String,
+    text: String,
+    place: Range<usize>,
+    file: PathBuf,
+    /// From 1.
+    line: u32,
+}
+
+impl Entry {
+    fn value(&self) -> &str {
+        &self.text
+    }
+
+    /// An edit of these bytes of the value.
+    fn edit(&self, range: Range<usize>, with: impl Into<Vec<u8>>) -> Edit {
+        let start = self.place.start;
+        Edit::new(&self.file, start + range.start..start + range.end, with)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ini {
+    entries: Vec<Entry>,
+    /// The last line of a key in a section, and how many there are.
+    places: HashMap<(String, String), (usize, usize)>,
+}
+
+impl Ini {
+    fn read(file: &Path, files: &dyn Files) -> Result<Self> {
+        let mut reader = Reader { ini: Ini::default(), section: String::new(), files: &Bounded::new(files) };
+        reader.file(file, 0)?;
+        Ok(reader.ini)
+    }
+
+    fn databases(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.section == "databases")
+    }
+
+    /// The line of a setting of the pooler that counts.
+    fn setting(&self, key: &str) -> Option<&Entry> {
+        let (last, _) = self.places.get(&("pgbouncer".to_owned(), key.to_owned()))?;
+        self.entries.get(*last)
+    }
+
+    fn lines_of(&self, database: &str) -> usize {
+        self.places.get(&("databases".to_owned(), database.to_owned())).map_or(0, |(_, number)| *number)
+    }
+}
+
+struct Reader<'a> {
+    ini: Ini,
+    /// The section of the next line: it goes on into an included file, and out of it.
+    section: String,
+    files: &'a dyn Files,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, file: &Path, depth: usize) -> Result<()> {
+        let text = lines::read(file, self.files)?;
+        for line in lines(&text) {
+            let here = At { file, line: line.number };
+            let content = trim(&text, line.range.clone());
+            let Ok(words) = std::str::from_utf8(&text[content.clone()]) else {
+                return Err(here.refusal("it is not UTF-8", "write the line in UTF-8"));
+            };
+            if words.is_empty() || words.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(section) = words.strip_prefix('[') {
+                // PgBouncer would read what follows the bracket as the next line.
+                let section = section.strip_suffix(']').filter(|name| !name.contains(']'));
+                section
+                    .ok_or_else(|| here.refusal("it is not the name of a section alone", "[databases]"))?
+                    .clone_into(&mut self.section);
+                continue;
+            }
+            if let Some(name) = words.strip_prefix("%include").filter(|rest| rest.starts_with([' ', '\t'])) {
+                let included = Path::new(name.trim());
+                if !included.is_absolute() {
+                    // Relative to wherever the pooler was started.
+                    return Err(here.refusal("a relative path is included", "%include with the whole path"));
+                }
+                if depth == DEEPEST {
+                    return Err(here.refusal("includes are nested too deeply", "remove the include"));
+                }
+                self.file(included, depth + 1)?;
+                continue;
+            }
+            let key = key(words)
+                .ok_or_else(|| here.refusal("it is not a line that PgBouncer reads", "key = value"))?;
+            let rest = &words[key.len()..];
+            let value = rest.trim_ascii_start().strip_prefix('=');
+            let value = value
+                .ok_or_else(|| here.refusal("it has no `=` after its key", "key = value"))?
+                .trim_ascii_start();
+            let place = content.end - value.len()..content.end;
+            let place_of_key = (self.section.clone(), key.to_owned());
+            let (last, number) = self.ini.places.entry(place_of_key).or_default();
+            (*last, *number) = (self.ini.entries.len(), *number + 1);
+            self.ini.entries.push(Entry {
+                section: self.section.clone(),
+                key: key.to_owned(),
+                text: value.to_owned(),
+                place,
+                file: file.to_owned(),
+                line: line.number,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The key that a line begins with. What else a database may be called in SQL cannot be written here.
+fn key(line: &str) -> Option<&str> {
+    let length =
+        line.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"_.-*".contains(byte)).count();
+    if length > 0 { Some(&line[..length]) } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use samehost_model::Protocol;
@@ -408,7 +537,7 @@ mod tests {
         assert_eq!(found.last("host").unwrap().written, 5..14);
         assert_eq!(found.last("password").unwrap().value, "it's host=x");
         assert_eq!(&text[found.last("port").unwrap().whole.clone()], "port=5433");
-        assert!(Connection::parse("").unwrap().0.is_empty());
+        assert!(Connection::parse("").unwrap().pairs.is_empty());
         let odd = Connection::parse("host = x port =5 user= dbname=y").unwrap();
         assert_eq!(odd.last("host").unwrap().value, "x");
         assert_eq!(odd.last("user").unwrap().value, "dbname=y", "as the pooler reads it");
@@ -429,7 +558,7 @@ mod tests {
 
     #[test]
     fn a_database_has_the_login_of_its_user_or_of_anyone() {
-        let users = Users(vec![user("hashed", None), user("a", Some("1")), user("b", Some("2"))]);
+        let users = Users { list: vec![user("hashed", None), user("a", Some("1")), user("b", Some("2"))] };
         let login = |user: Option<&str>| {
             let endpoint = "tcp:127.0.0.1:5432".parse().unwrap();
             let mut database = Setting::connects("database x", Protocol::Postgres, "", endpoint);

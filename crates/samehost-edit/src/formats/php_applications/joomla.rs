@@ -12,7 +12,7 @@ use super::{
 };
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 
 pub(super) const JOOMLA: Application =
     Application { file: "configuration.php", mark: "class JConfig", setup, connections };
@@ -31,7 +31,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
         Some(Err(refusal)) => return vec![Err(refusal)],
         None => return Vec::new(),
     };
-    let mut found: Vec<Result<Connection>> = database(file, items).into_iter().collect();
+    let mut found = vec![database(file, items)];
     if word(items, "cache_handler").as_deref() == Some("redis") {
         found.push(cache(file, items, &["redis_server_host", "redis_server_port"], "redis_server"));
     }
@@ -42,52 +42,50 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     found
 }
 
-fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
+fn database(file: &Path, items: &[Item]) -> Result<Connection> {
     let driver = word(items, "dbtype").unwrap_or_default();
     let group = Group { keys: &["host"], items: items.to_vec() };
-    type Spell = fn(&Connection, &Endpoint) -> Result<Words, String>;
+    type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
     let (protocol, spell): (_, Spell) = match driver.as_str() {
         "mysqli" => (Protocol::Mysql, spell_mysqli),
         "mysql" | "pdomysql" => (Protocol::Mysql, spell_pdo),
         "pgsql" | "postgresql" => (Protocol::Postgres, spell_postgres),
         _ => {
             let trouble = Trouble::new(file, 0, "its dbtype is none of mysqli, mysql, pgsql and postgresql");
-            return Some(Err(refuse(&trouble, "host", DATABASE)));
+            return Err(refuse(&trouble, "host", DATABASE));
         }
     };
-    Some(group.understood(file, DATABASE).and_then(|group| {
-        let written = group.text("host").unwrap_or_default();
-        let understood = match (driver.as_str(), protocol) {
-            ("mysqli", _) => understand_mysqli(&written),
-            (_, Protocol::Postgres) => understand_postgres(&written),
-            _ => mysql_endpoint(&written, 3306, None),
-        };
-        let mut connection = Connection {
-            name: "host".into(),
-            protocol,
-            endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-            written,
-            login: Login {
-                user: word(items, "user"),
-                password: word(items, "password"),
-                database: word(items, "db"),
-            },
-            groups: vec![group],
-            spell,
-            by_hand: DATABASE,
-        };
-        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-        Ok(connection)
-    }))
+    let group = group.understood(file, DATABASE)?;
+    let written = group.text("host").unwrap_or_default();
+    let understood = match (driver.as_str(), protocol) {
+        ("mysqli", _) => understand_mysqli(&written),
+        (_, Protocol::Postgres) => understand_postgres(&written),
+        _ => mysql_endpoint(&written, 3306, None),
+    };
+    let connection = Connection {
+        name: "host".into(),
+        protocol,
+        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+        written,
+        login: Login {
+            user: word(items, "user"),
+            password: word(items, "password"),
+            database: word(items, "db"),
+        },
+        groups: vec![group],
+        spell,
+        by_hand: DATABASE,
+    };
+    connection.leading_to(understood)
 }
 
 /// As MysqliDriver::connect() splits its host.
-fn understand_mysqli(text: &str) -> Result<Endpoint, &'static str> {
+fn understand_mysqli(text: &str) -> Result<Endpoint, Reason> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return match path.starts_with('/') && !path.contains(':') {
-            true => mysql_endpoint("localhost", 3306, Some(path)),
-            false => Err("its socket is not a path"),
-        };
+        if !path.starts_with('/') || path.contains(':') {
+            return Err("its socket is not a path".into());
+        }
+        return mysql_endpoint("localhost", 3306, Some(path));
     }
     let end = text.rfind(']').unwrap_or_default();
     let (host, rest) = match text[end..].find(':') {
@@ -99,14 +97,14 @@ fn understand_mysqli(text: &str) -> Result<Endpoint, &'static str> {
             if host.eq_ignore_ascii_case("localhost") {
                 mysql_endpoint(host, 3306, Some(path))
             } else {
-                Err("PHP uses a socket for the host `localhost` only")
+                Err("PHP uses a socket for the host `localhost` only".into())
             }
         }
         number => mysql_endpoint(host, port(number, 3306)?, None),
     }
 }
 
-fn spell_mysqli(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_mysqli(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let text = match to {
         Endpoint::Unix(socket) => {
             let socket = path(socket)?;
@@ -117,12 +115,12 @@ fn spell_mysqli(_: &Connection, to: &Endpoint) -> Result<Words, String> {
         }
         Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
         Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
-        _ => return Err(format!("Joomla cannot connect to {to} by `$host`")),
+        _ => return Err(format!("Joomla cannot connect to {to} by `$host`").into()),
     };
     Ok(vec![("host", Some(text))])
 }
 
-fn spell_pdo(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_pdo(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let text = match to {
         Endpoint::Unix(socket) if socket == Path::new(MYSQL_SOCKET) => "localhost".to_owned(),
         Endpoint::Unix(_) => {
@@ -131,22 +129,22 @@ fn spell_pdo(_: &Connection, to: &Endpoint) -> Result<Words, String> {
             );
         }
         Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
-        _ => return Err(format!("Joomla's driver `mysql` (PDO) has no word for {to}")),
+        _ => return Err(format!("Joomla's driver `mysql` (PDO) has no word for {to}").into()),
     };
     Ok(vec![("host", Some(text))])
 }
 
-fn understand_postgres(text: &str) -> Result<Endpoint, &'static str> {
+fn understand_postgres(text: &str) -> Result<Endpoint, Reason> {
     match text {
         _ if text.is_empty() || text.contains([';', ' ', ':', ',', '\\']) => {
-            Err("its host is not understood")
+            Err("its host is not understood".into())
         }
         _ if text.starts_with('/') => Ok(Endpoint::Unix(Path::new(text).join(".s.PGSQL.5432"))),
         _ => Ok(Endpoint::Tcp { host: text.to_owned(), port: 5432 }),
     }
 }
 
-fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     match postgres(to)? {
         (host, 5432) if !host.contains(':') => Ok(vec![("host", Some(host))]),
         _ => Err("Joomla's driver of PostgreSQL has no word for another port than 5432".into()),
@@ -160,7 +158,7 @@ fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str)
     };
     let number = group.text(keys[1]);
     let [password, database] = ["auth", "db"].map(|last| word(items, &format!("{name}_{last}")));
-    let mut connection = Connection {
+    let connection = Connection {
         name: name.to_owned(),
         protocol: Protocol::Redis,
         endpoint: Endpoint::Unix(written.clone().into()),
@@ -171,17 +169,16 @@ fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str)
         by_hand: REDIS,
     };
     let understood = redis(&connection.written, number.as_deref());
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
-fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let [host, number] = connection.groups[0].keys else { return Ok(Vec::new()) };
     match to {
         Endpoint::Unix(socket) => Ok(vec![(host, Some(path(socket)?.to_owned()))]),
         Endpoint::Tcp { host: name, port } => {
             Ok(vec![(host, Some(name.clone())), (number, Some(port.to_string()))])
         }
-        _ => Err(format!("Joomla cannot connect to {to} by host and port")),
+        _ => Err(format!("Joomla cannot connect to {to} by host and port").into()),
     }
 }

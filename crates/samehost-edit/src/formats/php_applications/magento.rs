@@ -12,7 +12,7 @@ use super::{
 };
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, RETURNED, Setup, Trouble, Value};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 
 pub(super) const MAGENTO: Application =
     Application { file: "etc/env.php", mark: "return", setup: Setup::default, connections };
@@ -56,7 +56,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     found
 }
 
-/// The arrays below a path of keys.
+/// Adds what `connection` makes of each array below a path of keys; where there is none, nothing.
 fn each(
     outcome: &Outcome,
     items: &[Item],
@@ -86,7 +86,7 @@ fn each(
 fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
     let group = Group { keys: &["host"], items: items.to_vec() }.understood(file, DATABASE)?;
     let written = group.text("host").unwrap_or_default();
-    let mut connection = Connection {
+    let connection = Connection {
         name: format!("db.{name}"),
         protocol: Protocol::Mysql,
         endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
@@ -101,22 +101,23 @@ fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
         by_hand: DATABASE,
     };
     let understood = match connection.written.split_once(':') {
-        _ if element(items, "port").is_some() => Err("Magento refuses a `port`: it belongs to the host"),
+        _ if element(items, "port").is_some() => {
+            Err("Magento refuses a `port`: it belongs to the host".into())
+        }
         _ if connection.written.starts_with('/') => {
             mysql_endpoint("localhost", 3306, Some(&connection.written))
         }
         _ if connection.written.contains('/') => {
-            Err("Magento takes the whole of it for the path of a socket, because it has a slash")
+            Err("Magento takes the whole of it for the path of a socket, because it has a slash".into())
         }
-        Some((_, rest)) if rest.contains(':') => Err("Magento splits this at its colons"),
+        Some((_, rest)) if rest.contains(':') => Err("Magento splits this at its colons".into()),
         Some((host, number)) => port(Some(number), 3306).and_then(|port| mysql_endpoint(host, port, None)),
         None => mysql_endpoint(&connection.written, 3306, None),
     };
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
-fn spell_database(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_database(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let text = match to {
         Endpoint::Unix(socket) => path(socket)?.to_owned(),
         Endpoint::Tcp { host, .. } if host.contains(':') => {
@@ -124,7 +125,7 @@ fn spell_database(_: &Connection, to: &Endpoint) -> Result<Words, String> {
         }
         Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
         Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
-        _ => return Err(format!("Magento cannot connect to {to} by `host`")),
+        _ => return Err(format!("Magento cannot connect to {to} by `host`").into()),
     };
     Ok(vec![("host", Some(text))])
 }
@@ -133,7 +134,7 @@ fn cache(file: &Path, name: String, items: &[Item], keys: &'static [&'static str
     let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
     let written = group.text(keys[0]).unwrap_or_else(|| "127.0.0.1".into());
     let number = group.text("port");
-    let mut connection = Connection {
+    let connection = Connection {
         name,
         protocol: Protocol::Redis,
         endpoint: Endpoint::Unix(written.clone().into()),
@@ -147,15 +148,14 @@ fn cache(file: &Path, name: String, items: &[Item], keys: &'static [&'static str
     let is_found_elsewhere =
         others.any(|key| word(items, key).is_some_and(|text| !text.is_empty() && text != "0"));
     let understood = match connection.written.strip_prefix("unix://") {
-        _ if is_found_elsewhere => Err("its servers are found through a sentinel or a cluster"),
+        _ if is_found_elsewhere => Err("its servers are found through a sentinel or a cluster".into()),
         Some(path) => redis(path, None),
         None => redis(&connection.written, number.as_deref()),
     };
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
-fn spell_cache(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_cache(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let host = connection.groups[0].keys[0];
     match to {
         Endpoint::Unix(socket) => Ok(vec![(host, Some(path(socket)?.to_owned()))]),
@@ -164,9 +164,9 @@ fn spell_cache(connection: &Connection, to: &Endpoint) -> Result<Words, String> 
         }
         Endpoint::Tcp { host: name, port } => {
             let is_set = connection.item("port").is_some();
-            let port = (is_set || *port != 6379).then(|| port.to_string());
+            let port = if is_set || *port != 6379 { Some(port.to_string()) } else { None };
             Ok(vec![(host, Some(name.clone())), ("port", port)])
         }
-        _ => Err(format!("Credis cannot connect to {to} by host and port")),
+        _ => Err(format!("Credis cannot connect to {to} by host and port").into()),
     }
 }

@@ -17,15 +17,12 @@ use crate::files::{Edit, Files};
 use crate::languages::php::{
     self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
 };
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 pub struct PhpApplications;
 
-/// An application.
 struct Application {
-    /// How its file's path ends.
     file: &'static str,
     /// Text that its file has, and that no other application's has.
     mark: &'static str,
@@ -123,7 +120,7 @@ fn write(
     connection: &Connection,
     outcome: &Outcome,
     wanted: &[(&'static str, Option<String>)],
-) -> Result<Vec<Edit>, String> {
+) -> Result<Vec<Edit>, Reason> {
     let mut edits = Vec::new();
     for (key, value) in wanted {
         match (connection.item(key), value) {
@@ -147,10 +144,8 @@ fn write(
 // What mysqlnd, PHP's client of MySQL, makes of a host, a port and a socket: the socket counts for the host `localhost`
 // only, whatever the port; for any other host it is ignored.
 
-/// Words with the values that an edit gives them; `None` removes one.
 type Words = Vec<(&'static str, Option<String>)>;
 
-/// What belongs to a login.
 #[derive(Clone, Debug, Default)]
 struct Login {
     user: Option<String>,
@@ -158,21 +153,18 @@ struct Login {
     database: Option<String>,
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 struct Connection {
     /// Name in the reading: `dbhost`, `cache.default`.
     name: String,
     protocol: Protocol,
     endpoint: Endpoint,
-    /// The value as written.
     written: String,
     login: Login,
     /// The arrays that contain its words, each with the words that it may have. The first has the host.
     groups: Vec<Group>,
     /// The words for another endpoint, or why there are none.
-    spell: fn(&Connection, &Endpoint) -> Result<Words, String>,
-    /// The edit to make by hand.
+    spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
     by_hand: &'static str,
 }
 
@@ -216,34 +208,46 @@ impl Group {
 }
 
 impl Connection {
+    fn group(&self, key: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.keys.contains(&key))
+    }
+
     fn item(&self, key: &str) -> Option<&Item> {
-        self.groups.iter().find(|group| group.keys.contains(&key))?.item(key)
+        self.group(key)?.item(key)
     }
 
     fn text(&self, key: &str) -> Option<String> {
-        self.groups.iter().find(|group| group.keys.contains(&key))?.text(key)
+        self.group(key)?.text(key)
     }
 
-    /// An element beside which a word is added.
+    /// The connection with its endpoint, or the refusal of its words.
+    fn leading_to(mut self, understood: Result<Endpoint, Reason>) -> Result<Self> {
+        match understood {
+            Ok(endpoint) => {
+                self.endpoint = endpoint;
+                Ok(self)
+            }
+            Err(reason) => Err(self.refusal(reason)),
+        }
+    }
+
     fn anchor(&self, key: &str) -> Option<&Item> {
-        let group = self.groups.iter().find(|group| group.keys.contains(&key))?;
+        let group = self.group(key)?;
         group.keys.iter().find_map(|key| group.item(key)).or_else(|| group.items.first())
     }
 
-    /// Where it is written.
     fn place(&self) -> &Place {
         let group = &self.groups[0];
         let item = group.keys.iter().find_map(|key| group.item(key)).unwrap_or(&group.items[0]);
         item.entry.place()
     }
 
-    fn refusal(&self, reason: String) -> Refusal {
+    fn refusal(&self, reason: impl Into<String>) -> Refusal {
         let place = self.place();
         refuse(&Trouble::new(&place.file, place.line, reason), &self.name, self.by_hand)
     }
 }
 
-/// A refusal, with the edit to make by hand.
 fn refuse(trouble: &Trouble, name: &str, by_hand: &str) -> Refusal {
     let by_hand = match &trouble.environment {
         Some(variable) => format!("set {variable} where the web server or PHP-FPM gets its environment"),
@@ -262,10 +266,13 @@ fn elements<'a>(
     match &valued.value {
         Value::Unknown(trouble) => Some(Err(refuse(trouble, name, by_hand))),
         Value::Array(items) => {
-            if let Some(via) = valued.via.as_ref().filter(|via| !once(outcome, via)) {
-                let place = items.first().map(|item| item.entry.place());
-                let (file, line) =
-                    place.map_or((Path::new(""), 0), |place| (place.file.as_path(), place.line));
+            if let Some(via) = &valued.via
+                && !once(outcome, via)
+            {
+                let (file, line) = match items.first().map(|item| item.entry.place()) {
+                    Some(place) => (place.file.as_path(), place.line),
+                    None => (Path::new(""), 0),
+                };
                 let via = String::from_utf8_lossy(via);
                 let via = via.split(['[', '-']).next().unwrap_or_default();
                 let reason = format!("{via} is used for other things too, which would change with it");
@@ -277,7 +284,6 @@ fn elements<'a>(
     }
 }
 
-/// An element of an array.
 fn element<'a>(items: &'a [Item], key: &str) -> Option<&'a Valued> {
     items.iter().find(|item| item.key == key.as_bytes()).map(|item| &item.value)
 }
@@ -287,32 +293,30 @@ fn word(items: &[Item], key: &str) -> Option<String> {
     String::from_utf8(element(items, key)?.value.text()?).ok()
 }
 
-/// A socket's path as text, if it can be written.
-fn path(path: &Path) -> Result<&str, String> {
+fn path(path: &Path) -> Result<&str, Reason> {
     path.to_str().ok_or_else(|| "the path is not text".into())
 }
 
-/// A port as text; the default is used where it is not set.
-fn port(text: Option<&str>, default: u16) -> Result<u16, &'static str> {
+fn port(text: Option<&str>, default: u16) -> Result<u16, Reason> {
     match text.map(str::trim) {
         None | Some("" | "0") => Ok(default),
-        Some(port) => port.parse().map_err(|_| "its port is not a number"),
+        Some(port) => port.parse().map_err(|_| "its port is not a number".into()),
     }
 }
 
 /// Where Redis is, for clients that take a path for a socket.
-fn redis(host: &str, port_text: Option<&str>) -> Result<Endpoint, &'static str> {
+fn redis(host: &str, port_text: Option<&str>) -> Result<Endpoint, Reason> {
     if host.starts_with('/') {
         return Ok(Endpoint::Unix(host.into()));
     }
     if host.is_empty() || host.contains(['/', ':', ',', ' ']) {
-        return Err("its host is not understood");
+        return Err("its host is not understood".into());
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port: port(port_text, 6379)? })
 }
 
 /// Host and port of PostgreSQL for an endpoint: the host of a socket is its directory.
-fn postgres(to: &Endpoint) -> Result<(String, u16), String> {
+fn postgres(to: &Endpoint) -> Result<(String, u16), Reason> {
     match to {
         Endpoint::Unix(socket) => {
             let name = socket.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -323,38 +327,36 @@ fn postgres(to: &Endpoint) -> Result<(String, u16), String> {
             }
         }
         Endpoint::Tcp { host, port } => Ok((host.clone(), *port)),
-        _ => Err(format!("PHP's client of PostgreSQL cannot connect to {to} by host and port")),
+        _ => Err(format!("PHP's client of PostgreSQL cannot connect to {to} by host and port").into()),
     }
 }
 
-/// Where mysqlnd connects.
-fn mysql_endpoint(host: &str, port: u16, socket: Option<&str>) -> Result<Endpoint, &'static str> {
+fn mysql_endpoint(host: &str, port: u16, socket: Option<&str>) -> Result<Endpoint, Reason> {
     if host.eq_ignore_ascii_case("localhost") {
         return match socket.filter(|socket| !socket.is_empty()) {
             None => Ok(Endpoint::Unix(MYSQL_SOCKET.into())),
             Some(path) if path.starts_with('/') && !path.contains([';', ',']) => {
                 Ok(Endpoint::Unix(path.into()))
             }
-            Some(_) => Err("its socket is not a path"),
+            Some(_) => Err("its socket is not a path".into()),
         };
     }
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return match inner.parse::<std::net::Ipv6Addr>() {
             Ok(_) => Ok(Endpoint::Tcp { host: inner.to_owned(), port }),
-            Err(_) => Err("its host is not understood"),
+            Err(_) => Err("its host is not understood".into()),
         };
     }
     if host.starts_with("p:") {
-        return Err("`p:` asks for a persistent connection, which is not understood here");
+        return Err("`p:` asks for a persistent connection, which is not understood here".into());
     }
     if host.is_empty() || host.contains(|one: char| one.is_whitespace() || ";,:/\\'\"".contains(one)) {
-        return Err("its host is not understood");
+        return Err("its host is not understood".into());
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
-/// The host of a TCP endpoint as mysqlnd wants it.
-fn mysql_host(host: &str) -> Result<String, String> {
+fn mysql_host(host: &str) -> Result<String, Reason> {
     if host.eq_ignore_ascii_case("localhost") {
         return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
     }

@@ -11,8 +11,8 @@ use super::{
     postgres, refuse, word,
 };
 use crate::files::Files;
-use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
-use crate::refusal::Result;
+use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
+use crate::refusal::{Reason, Result};
 
 pub(super) const MOODLE: Application =
     Application { file: "config.php", mark: "$CFG->dbtype", setup, connections };
@@ -35,7 +35,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     if let Some(trouble) = property_used(outcome, "CFG", &["dbhost", "dboptions"]) {
         return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
     }
-    type Spell = fn(&Connection, &Endpoint) -> Result<Words, String>;
+    type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
     let (protocol, spell): (_, Spell) = match word(items, "dbtype").as_deref() {
         Some("mysqli" | "mariadb" | "auroramysql") => (Protocol::Mysql, spell_mysql),
         Some("pgsql") => (Protocol::Postgres, spell_postgres),
@@ -44,56 +44,62 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
             return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
         }
     };
-    let found =
-        Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND).and_then(|host| {
-            let mut groups = vec![host];
-            if let Some(options) = element(items, "dboptions").filter(|options| options.value != Value::Null)
-            {
-                let inner = match elements(outcome, options, "dboptions", BY_HAND) {
-                    Some(inner) => inner?.to_vec(),
-                    None => Vec::new(),
-                };
-                let group = Group { keys: &["dbsocket", "dbport"], items: inner };
-                groups.push(if group.items.is_empty() { group } else { group.understood(file, BY_HAND)? });
-            }
-            let mut connection = Connection {
-                name: "dbhost".into(),
-                protocol,
-                endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-                written: groups[0].text("dbhost").unwrap_or_default(),
-                login: Login {
-                    user: word(items, "dbuser"),
-                    password: word(items, "dbpass"),
-                    database: word(items, "dbname"),
-                },
-                groups,
-                spell,
-                by_hand: BY_HAND,
-            };
-            let understood = match protocol {
-                Protocol::Postgres => understand_postgres(&connection),
-                _ => understand_mysql(&connection),
-            };
-            connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-            Ok(connection)
-        });
-    vec![found]
+    vec![connection(file, outcome, items, protocol, spell)]
 }
 
-fn understand_mysql(connection: &Connection) -> Result<Endpoint, &'static str> {
+fn connection(
+    file: &Path,
+    outcome: &Outcome,
+    items: &[Item],
+    protocol: Protocol,
+    spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
+) -> Result<Connection> {
+    let mut groups = vec![Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND)?];
+    if let Some(options) = element(items, "dboptions")
+        && options.value != Value::Null
+    {
+        let inner = match elements(outcome, options, "dboptions", BY_HAND) {
+            Some(inner) => inner?.to_vec(),
+            None => Vec::new(),
+        };
+        let group = Group { keys: &["dbsocket", "dbport"], items: inner };
+        groups.push(if group.items.is_empty() { group } else { group.understood(file, BY_HAND)? });
+    }
+    let connection = Connection {
+        name: "dbhost".into(),
+        protocol,
+        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+        written: groups[0].text("dbhost").unwrap_or_default(),
+        login: Login {
+            user: word(items, "dbuser"),
+            password: word(items, "dbpass"),
+            database: word(items, "dbname"),
+        },
+        groups,
+        spell,
+        by_hand: BY_HAND,
+    };
+    let understood = match protocol {
+        Protocol::Postgres => understand_postgres(&connection),
+        _ => understand_mysql(&connection),
+    };
+    connection.leading_to(understood)
+}
+
+fn understand_mysql(connection: &Connection) -> Result<Endpoint, Reason> {
     let socket = connection.text("dbsocket").filter(|socket| socket.contains('/'));
     let port = port(connection.text("dbport").as_deref(), 3306)?;
     mysql_endpoint(&connection.written, port, socket.as_deref())
 }
 
-fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     match to {
         Endpoint::Unix(socket) => {
             let has_socket = connection.text("dbsocket").is_some_and(|socket| socket.contains('/'));
             let is_default = socket == Path::new(MYSQL_SOCKET) && !has_socket;
             let anything = connection.anchor("dbsocket").is_some();
             let socket = path(socket)?.to_owned();
-            let word = (!is_default || anything).then_some(socket);
+            let word = if is_default && !anything { None } else { Some(socket) };
             Ok(vec![("dbhost", Some("localhost".into())), ("dbsocket", word)])
         }
         Endpoint::Tcp { host, port } => {
@@ -104,7 +110,7 @@ fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> 
             }
             Ok(words)
         }
-        _ => Err(format!("Moodle's driver cannot connect to {to} by host and port")),
+        _ => Err(format!("Moodle's driver cannot connect to {to} by host and port").into()),
     }
 }
 
@@ -112,16 +118,16 @@ fn is_local(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1")
 }
 
-fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str> {
+fn understand_postgres(connection: &Connection) -> Result<Endpoint, Reason> {
     let host = connection.written.as_str();
     let port = port(connection.text("dbport").as_deref(), 5432)?;
     let socket = connection.text("dbsocket").filter(|socket| !socket.is_empty() && socket != "0");
     let folder = match socket.as_deref().filter(|_| is_local(host)) {
         Some(folder) if folder.starts_with('/') => folder.trim_end_matches('/'),
-        Some(folder) if folder.contains('/') => return Err("its dbsocket is not an absolute path"),
+        Some(folder) if folder.contains('/') => return Err("its dbsocket is not an absolute path".into()),
         Some(_) => DEFAULT_DIRECTORY,
         None if host.is_empty() || host.contains([' ', '\'', '\\', ',']) => {
-            return Err("its host is not understood");
+            return Err("its host is not understood".into());
         }
         None if host.starts_with('/') => host,
         None => return Ok(Endpoint::Tcp { host: host.to_owned(), port }),
@@ -129,11 +135,9 @@ fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str
     Ok(Endpoint::Unix(Path::new(folder).join(format!(".s.PGSQL.{port}"))))
 }
 
-fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let (host, port) = postgres(to)?;
-    let set = connection.text("dbport").filter(|text| !text.is_empty());
-    let number = port.to_string();
-    let number = (set.is_some() || port != 5432).then_some(number);
+    let is_set = connection.text("dbport").is_some_and(|text| !text.is_empty());
     let mut words = match to {
         Endpoint::Unix(_) => {
             let keeps = is_local(&connection.written);
@@ -148,8 +152,8 @@ fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Strin
             words
         }
     };
-    if number.is_some() {
-        words.push(("dbport", number));
+    if is_set || port != 5432 {
+        words.push(("dbport", Some(port.to_string())));
     }
     Ok(words)
 }

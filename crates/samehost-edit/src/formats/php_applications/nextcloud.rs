@@ -12,7 +12,7 @@ use super::{
 };
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, variable_used};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 
 pub(super) const NEXTCLOUD: Application =
     Application { file: "config.php", mark: "$CONFIG", setup: Setup::default, connections };
@@ -30,59 +30,74 @@ fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Vec<Result<
     if let Some(trouble) = variable_used(outcome, "$CONFIG") {
         return vec![Err(refuse(&trouble, "$CONFIG", DATABASE))];
     }
-    let found = [database(file, items), cache(file, outcome, items)];
-    found.into_iter().flatten().map(|found| not_set_later(file, files, found?)).collect()
+    let mut found = Vec::new();
+    let protocol = match word(items, "dbtype").as_deref() {
+        Some("mysql") => Some(Protocol::Mysql),
+        Some("pgsql") => Some(Protocol::Postgres),
+        _ => None,
+    };
+    if let Some(protocol) = protocol {
+        found.push(database(file, items, protocol));
+    }
+    if let Some(valued) = element(items, "redis")
+        && let Some(items) = elements(outcome, valued, "redis", REDIS)
+    {
+        found.push(items.and_then(|items| cache(file, items)));
+    }
+    found.into_iter().map(|found| not_set_later(file, files, found?)).collect()
 }
 
 /// Nextcloud reads all `*.config.php` beside config.php after it, and what they set wins.
 fn not_set_later(file: &Path, files: &dyn Files, connection: Connection) -> Result<Connection> {
-    let beside = file.parent().and_then(|folder| files.list(folder).ok()).unwrap_or_default();
-    let more = beside.iter().filter(|path| path.to_str().is_some_and(|path| path.ends_with(".config.php")));
-    for path in more {
-        let sets = files.read(path).map(|text| {
-            ["'", "\""].iter().any(|quote| {
-                let key = format!("{quote}{}{quote}", connection.name);
-                text.windows(key.len()).any(|part| part == key.as_bytes())
-            })
-        });
-        if sets.unwrap_or(true) {
+    let Some(folder) = file.parent() else { return Ok(connection) };
+    for path in files.list(folder).unwrap_or_default() {
+        if path.to_str().is_none_or(|path| !path.ends_with(".config.php")) {
+            continue;
+        }
+        // What cannot be read may set it.
+        let may_set = match files.read(&path) {
+            Ok(text) => has_key(&text, &connection.name),
+            Err(_) => true,
+        };
+        if may_set {
             let reason = "this file is read after config.php, and what it sets wins";
-            return Err(refuse(&Trouble::new(path, 0, reason), &connection.name, connection.by_hand));
+            return Err(refuse(&Trouble::new(&path, 0, reason), &connection.name, connection.by_hand));
         }
     }
     Ok(connection)
 }
 
-fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
-    let protocol = match word(items, "dbtype").as_deref() {
-        Some("mysql") => Protocol::Mysql,
-        Some("pgsql") => Protocol::Postgres,
-        _ => return None,
+fn has_key(text: &[u8], name: &str) -> bool {
+    for key in [format!("'{name}'"), format!("\"{name}\"")] {
+        if text.windows(key.len()).any(|part| part == key.as_bytes()) {
+            return true;
+        }
+    }
+    false
+}
+
+fn database(file: &Path, items: &[Item], protocol: Protocol) -> Result<Connection> {
+    let group = Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, DATABASE)?;
+    let written = group.text("dbhost").unwrap_or_default();
+    let understood = match protocol {
+        Protocol::Postgres => understand_postgres(&written),
+        _ => understand_mysql(&written),
     };
-    let group = Group { keys: &["dbhost"], items: items.to_vec() };
-    Some(group.understood(file, DATABASE).and_then(|group| {
-        let written = group.text("dbhost").unwrap_or_default();
-        let understood = match protocol {
-            Protocol::Postgres => understand_postgres(&written),
-            _ => understand_mysql(&written),
-        };
-        let mut connection = Connection {
-            name: "dbhost".into(),
-            protocol,
-            endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-            written,
-            login: Login {
-                user: word(items, "dbuser"),
-                password: word(items, "dbpassword"),
-                database: word(items, "dbname"),
-            },
-            groups: vec![group],
-            spell: if protocol == Protocol::Postgres { spell_postgres } else { spell_mysql },
-            by_hand: DATABASE,
-        };
-        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-        Ok(connection)
-    }))
+    let connection = Connection {
+        name: "dbhost".into(),
+        protocol,
+        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+        written,
+        login: Login {
+            user: word(items, "dbuser"),
+            password: word(items, "dbpassword"),
+            database: word(items, "dbname"),
+        },
+        groups: vec![group],
+        spell: if protocol == Protocol::Postgres { spell_postgres } else { spell_mysql },
+        by_hand: DATABASE,
+    };
+    connection.leading_to(understood)
 }
 
 /// The part before the last colon and what follows it, if that has no bracket.
@@ -93,26 +108,26 @@ fn split(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn understand_mysql(text: &str) -> Result<Endpoint, &'static str> {
+fn understand_mysql(text: &str) -> Result<Endpoint, Reason> {
     match split(text) {
         (host, Some(path)) if path.starts_with('/') => mysql_endpoint(host, 3306, Some(path)),
         (host, number) => mysql_endpoint(host, port(number, 3306)?, None),
     }
 }
 
-fn understand_postgres(text: &str) -> Result<Endpoint, &'static str> {
+fn understand_postgres(text: &str) -> Result<Endpoint, Reason> {
     let (host, number) = split(text);
     let port = port(number, 5432)?;
     match host {
-        "" => Err("it has no host"),
-        _ if host.contains([';', ' ', '\\', ',']) => Err("its host is not understood"),
+        "" => Err("it has no host".into()),
+        _ if host.contains([';', ' ', '\\', ',']) => Err("its host is not understood".into()),
         _ if host.starts_with('/') => Ok(Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))),
-        _ if host.contains(['/', ':', '[']) => Err("its host is not understood"),
+        _ if host.contains(['/', ':', '[']) => Err("its host is not understood".into()),
         _ => Ok(Endpoint::Tcp { host: host.to_owned(), port }),
     }
 }
 
-fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let text = match to {
         Endpoint::Unix(socket) => {
             let socket = path(socket)?;
@@ -123,12 +138,12 @@ fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, String> {
         }
         Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
         Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
-        _ => return Err(format!("Nextcloud cannot connect to {to} by `dbhost`")),
+        _ => return Err(format!("Nextcloud cannot connect to {to} by `dbhost`").into()),
     };
     Ok(vec![("dbhost", Some(text))])
 }
 
-fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let (host, port) = postgres(to)?;
     if host.contains(':') {
         return Err("Nextcloud splits this at the last colon: an IPv6 address is not written here".into());
@@ -137,51 +152,45 @@ fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
     Ok(vec![("dbhost", Some(text))])
 }
 
-fn cache(file: &Path, outcome: &Outcome, items: &[Item]) -> Option<Result<Connection>> {
-    let valued = element(items, "redis")?;
-    let items = match elements(outcome, valued, "redis", REDIS)? {
-        Ok(items) => items.to_vec(),
-        Err(refusal) => return Some(Err(refusal)),
+fn cache(file: &Path, items: &[Item]) -> Result<Connection> {
+    let group = Group { keys: &["host", "port"], items: items.to_vec() }.understood(file, REDIS)?;
+    let written = group.text("host").unwrap_or_else(|| "127.0.0.1".into());
+    let number = group.text("port");
+    let connection = Connection {
+        name: "redis".into(),
+        protocol: Protocol::Redis,
+        endpoint: Endpoint::Unix(written.clone().into()),
+        login: Login {
+            user: word(&group.items, "user"),
+            password: word(&group.items, "password"),
+            database: word(&group.items, "dbindex"),
+        },
+        written,
+        groups: vec![group],
+        spell: spell_redis,
+        by_hand: REDIS,
     };
-    let group = Group { keys: &["host", "port"], items };
-    Some(group.understood(file, REDIS).and_then(|group| {
-        let written = group.text("host").unwrap_or_else(|| "127.0.0.1".into());
-        let number = group.text("port");
-        let mut connection = Connection {
-            name: "redis".into(),
-            protocol: Protocol::Redis,
-            endpoint: Endpoint::Unix(written.clone().into()),
-            login: Login {
-                user: word(&group.items, "user"),
-                password: word(&group.items, "password"),
-                database: word(&group.items, "dbindex"),
-            },
-            written,
-            groups: vec![group],
-            spell: spell_redis,
-            by_hand: REDIS,
-        };
-        let is_path = connection.written.starts_with('/');
-        let is_lookup = is_path && !matches!(number.as_deref().map(str::trim), None | Some("" | "0"));
-        let understood = match is_lookup {
-            true => Err("with a port, phpredis takes the path for the name of a host: it has to be 0"),
-            false => redis(&connection.written, number.as_deref()),
-        };
-        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-        Ok(connection)
-    }))
+    let is_path = connection.written.starts_with('/');
+    let is_lookup = is_path && !matches!(number.as_deref().map(str::trim), None | Some("" | "0"));
+    let understood = if is_lookup {
+        Err("with a port, phpredis takes the path for the name of a host: it has to be 0".into())
+    } else {
+        redis(&connection.written, number.as_deref())
+    };
+    connection.leading_to(understood)
 }
 
-fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     let is_set = connection.item("port").is_some();
     match to {
         Endpoint::Unix(socket) => {
-            Ok(vec![("host", Some(path(socket)?.to_owned())), ("port", is_set.then(|| "0".to_owned()))])
+            let port = if is_set { Some("0".to_owned()) } else { None };
+            Ok(vec![("host", Some(path(socket)?.to_owned())), ("port", port)])
         }
-        Endpoint::Tcp { host, port } => Ok(vec![
-            ("host", Some(host.clone())),
-            ("port", (is_set || *port != 6379).then(|| port.to_string())),
-        ]),
-        _ => Err(format!("Nextcloud cannot connect to {to} by host and port")),
+        Endpoint::Tcp { host, port } => {
+            let port = if is_set || *port != 6379 { Some(port.to_string()) } else { None };
+            Ok(vec![("host", Some(host.clone())), ("port", port)])
+        }
+        _ => Err(format!("Nextcloud cannot connect to {to} by host and port").into()),
     }
 }

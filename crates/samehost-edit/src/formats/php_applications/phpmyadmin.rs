@@ -10,7 +10,7 @@ use super::{
 };
 use crate::files::Files;
 use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
-use crate::refusal::Result;
+use crate::refusal::{Reason, Result};
 
 pub(super) const PHPMYADMIN: Application =
     Application { file: "config.inc.php", mark: "Servers", setup, connections };
@@ -54,7 +54,7 @@ fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
     let keys = &["host", "port", "socket", "connect_type"];
     let group = Group { keys, items: items.to_vec() }.understood(file, BY_HAND)?;
     let written = group.text("host").unwrap_or_default();
-    let mut connection = Connection {
+    let connection = Connection {
         name,
         protocol: Protocol::Mysql,
         endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
@@ -64,23 +64,22 @@ fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
         spell,
         by_hand: BY_HAND,
     };
-    let host = Some(connection.written.as_str()).filter(|host| !host.is_empty()).unwrap_or("localhost");
+    let host = if connection.written.is_empty() { "localhost" } else { connection.written.as_str() };
     let understood = if host == "localhost" && connection.text("connect_type").as_deref() == Some("tcp") {
         Err(
-            "`connect_type` made versions before 4.7 use TCP for `localhost`, and is ignored since: say 127.0.0.1 or remove it",
+            "`connect_type` made versions before 4.7 use TCP for `localhost`, and is ignored since: say 127.0.0.1 or remove it".into(),
         )
     } else if connection.text("host").is_some_and(|host| host.starts_with('/')) {
-        Err("its host is not understood")
+        Err("its host is not understood".into())
     } else {
         let number = connection.text("port");
         let socket = connection.text("socket");
         port(number.as_deref(), 3306).and_then(|port| mysql_endpoint(host, port, socket.as_deref()))
     };
-    connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
-    Ok(connection)
+    connection.leading_to(understood)
 }
 
-fn spell(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+fn spell(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
     match to {
         Endpoint::Unix(socket) => {
             let socket = path(socket)?.to_owned();
@@ -103,6 +102,6 @@ fn spell(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
             }
             Ok(words)
         }
-        _ => Err(format!("phpMyAdmin cannot connect to {to} by host and port")),
+        _ => Err(format!("phpMyAdmin cannot connect to {to} by host and port").into()),
     }
 }

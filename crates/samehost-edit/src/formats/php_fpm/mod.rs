@@ -8,24 +8,21 @@ use samehost_services::{Kind, php_version};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
-use crate::formats::php_ini::Saved;
+use crate::formats::php_ini::{self as sessions, HANDLER, Handler, Ini, PATH, Saved, handler};
 use crate::languages::php_ini::{self, Quotes};
 use crate::lines::{around, has_only};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 mod pools;
-mod sessions;
 
 use pools::{Placed, Pool, Pools};
 
 pub use pools::{Handed, HandedKind, RunsAs, handed, handed_on, keeps_environment, runs_as, second_pool};
 
-/// The editor.
 #[derive(Debug)]
 pub struct PhpFpm;
 
-/// What to write by hand.
 const BY_HAND: &str = "`listen = /run/php/NAME.sock` in the pool's section";
 
 impl Editor for PhpFpm {
@@ -52,13 +49,17 @@ impl Editor for PhpFpm {
         let own = Own::of(file, files, &pools);
         let mut reading = Reading::default();
         for pool in pools.pools.iter().filter(|pool| own.has(&pools, pool)) {
-            let listens = pool.last("listen").map(|placed| setting(&pools, pool, placed));
-            let sessions: Vec<_> = match sessions::of_pool(&pools, pool, files) {
-                Ok(saved) => saved.iter().flat_map(Saved::settings).collect(),
-                Err(refusal) => vec![Err(refusal)],
-            };
-            for found in listens.into_iter().chain(sessions) {
-                match found {
+            let mut found: Vec<Result<Setting>> = Vec::new();
+            if let Some(placed) = pool.last("listen") {
+                found.push(setting(&pools, pool, placed));
+            }
+            match sessions_of(&pools, pool, files) {
+                Ok(Some(saved)) => found.extend(saved.settings()),
+                Ok(None) => {}
+                Err(refusal) => found.push(Err(refusal)),
+            }
+            for one in found {
+                match one {
                     Ok(setting) => reading.settings.push(setting),
                     Err(refusal) => reading.refused.push(refusal),
                 }
@@ -70,13 +71,16 @@ impl Editor for PhpFpm {
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let pools = Pools::read(file, files)?;
         if setting.role == Role::Connects {
-            let saved = pools.pools.iter().filter_map(|pool| sessions::of_pool(&pools, pool, files).ok()?);
-            let mut edits = saved.filter_map(|saved| saved.edit(setting, goal));
-            return edits.next().unwrap_or_else(|| Err(setting.gone()));
+            for pool in &pools.pools {
+                let Ok(Some(saved)) = sessions_of(&pools, pool, files) else { continue };
+                if let Some(edits) = saved.edit(setting, goal) {
+                    return edits;
+                }
+            }
+            return Err(setting.gone());
         }
         let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
-        let found = found.and_then(|pool| Some((pool, pool.last("listen")?)));
-        let Some((pool, placed)) = found else {
+        let (Some(pool), Some(placed)) = (found, found.and_then(|pool| pool.last("listen"))) else {
             return Err(Refusal::new(
                 &setting.file,
                 setting.line,
@@ -158,30 +162,33 @@ fn is_main(text: &[u8]) -> bool {
     includes && is_fpm
 }
 
-/// The pools of the file in question: all of a main file, or those that a part has lines of.
-struct Own(Option<usize>);
+struct Own {
+    /// The part, as an index into the sources; `None` for a main file.
+    part: Option<usize>,
+}
 
 impl Own {
     fn of(file: &Path, files: &dyn Files, pools: &Pools) -> Own {
-        let is_part = pools::main_path(file, files).is_some();
-        Own(pools.sources.iter().position(|source| source.path == file).filter(|_| is_part))
+        if pools::main_path(file, files).is_none() {
+            return Own { part: None };
+        }
+        Own { part: pools.sources.iter().position(|source| source.path == file) }
     }
 
     fn has(&self, pools: &Pools, pool: &Pool) -> bool {
-        let Some(source) = self.0 else { return true };
+        let Some(source) = self.part else { return true };
         let path = &pools.sources[source].path;
         pool.entries.iter().any(|placed| pools.sources[placed.source].path == *path)
     }
 }
 
-/// What a pool's setting is called.
 fn title(pool: &Pool) -> String {
     format!("listen of pool {}", pool.name)
 }
 
 fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
-    let refused = |reason: String| pools.refusal(placed, reason, BY_HAND);
-    let value = placed.entry.value.clone().map_err(|reason| refused(reason.to_owned()))?;
+    let refused = |reason: Reason| pools.refusal(placed, reason, BY_HAND);
+    let value = placed.entry.value.clone().map_err(refused)?;
     let endpoint = endpoint(&pool.expanded(&value)).map_err(refused)?;
     let backlog = pool.last("listen.backlog").and_then(|placed| placed.entry.value.as_ref().ok());
     Ok(Setting {
@@ -193,20 +200,20 @@ fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
 
 /// Meaning of an address to FPM: with a colon it is TCP, digits alone are a port at every address, and everything else
 /// is a path.
-fn endpoint(value: &str) -> Result<Endpoint, String> {
+fn endpoint(value: &str) -> Result<Endpoint, Reason> {
     let is_port = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let address = if is_port { Some(("", value)) } else { value.rsplit_once(':') };
     if let Some((host, text)) = address {
-        let port = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let Some(port) = port.filter(|port| *port != 0) else {
-            return Err(format!("`{value}` has no port that is one"));
+        let port = match text.parse() {
+            Ok(port) if port != 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => port,
+            _ => return Err(format!("`{value}` has no port that is one").into()),
         };
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match inner {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
             None if host.is_empty() => "::",
             None if has_only(host, ".-_") => host,
-            _ => return Err(format!("`{value}` is not an address")),
+            _ => return Err(format!("`{value}` is not an address").into()),
         };
         return Ok(Endpoint::Tcp { host: host.into(), port });
     }
@@ -214,11 +221,10 @@ fn endpoint(value: &str) -> Result<Endpoint, String> {
     if value.starts_with('/') && is_plain && value.len() <= UNIX_PATH_MAX {
         return Ok(Endpoint::Unix(value.into()));
     }
-    Err(format!("`{value}` is not an absolute path of at most {UNIX_PATH_MAX} plain characters"))
+    Err(format!("`{value}` is not an absolute path of at most {UNIX_PATH_MAX} plain characters").into())
 }
 
-/// How an endpoint is written.
-fn spell(endpoint: &Endpoint) -> Result<String, String> {
+fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     let written = match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
@@ -226,23 +232,22 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
                 |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(&byte) || byte >= 0x80;
             if let Some(byte) = text.bytes().find(|byte| !plain(*byte)) {
                 let byte = char::from(byte).escape_default();
-                return Err(format!("a path with `{byte}` means something else to PHP-FPM"));
+                return Err(format!("a path with `{byte}` means something else to PHP-FPM").into());
             }
             text.to_owned()
         }
         Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
-        other => return Err(format!("PHP-FPM cannot listen at {other}")),
+        other => return Err(format!("PHP-FPM cannot listen at {other}").into()),
     };
     // The result must be read as what was meant.
     match self::endpoint(&written) {
         Ok(read) if read == *endpoint => Ok(written),
-        Ok(read) => Err(format!("PHP-FPM would take `{written}` for {read}")),
+        Ok(read) => Err(format!("PHP-FPM would take `{written}` for {read}").into()),
         Err(reason) => Err(reason),
     }
 }
 
-/// Keys and values for a goal's permissions and backlog.
 fn access_lines(goal: &Goal) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let (Some(access), Endpoint::Unix(_)) = (&goal.access, &goal.endpoint) {
@@ -263,14 +268,15 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
             let reason = format!("`{value}` cannot be written as `{key}`");
             return Err(pools.refusal(listen, reason, BY_HAND));
         }
-        let is_owner = ["listen.owner", "listen.group"].contains(&key);
-        let lists = ["listen.acl_users", "listen.acl_groups"];
-        let set = lists
-            .iter()
-            .find(|list| pool.last(list).is_some_and(|placed| placed.entry.value != Ok(String::new())));
-        if let Some(list) = set.filter(|_| is_owner) {
-            let reason = format!("`{list}` is set, which makes PHP-FPM take no notice of `{key}`");
-            return Err(pools.refusal(listen, reason, format!("add `{value}` to `{list}`")));
+        if ["listen.owner", "listen.group"].contains(&key) {
+            for list in ["listen.acl_users", "listen.acl_groups"] {
+                let set = pool.last(list).map(|placed| &placed.entry.value);
+                if set.is_none_or(|value| *value == Ok(String::new())) {
+                    continue;
+                }
+                let reason = format!("`{list}` is set, which makes PHP-FPM take no notice of `{key}`");
+                return Err(pools.refusal(listen, reason, format!("add `{value}` to `{list}`")));
+            }
         }
         match pool.last(key) {
             Some(placed) if placed.entry.value.as_deref() == Ok(value.as_str()) => {}
@@ -318,10 +324,62 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     Edit::new(&source.path, end..end, out)
 }
 
+/// Where php.ini is, from the directory of php-fpm.conf.
+const PHP_INI: &[&str] = &["php.ini", "php/php.ini"];
+
+/// The line with a pool's path of sessions; `None` if it has none, or keeps them in files.
+/// It is `php_value[session.save_path]` or `php_admin_value[…]`, of which the latter wins, and counts before php.ini. The
+/// extension is the pool's, or that of the php.ini beside php-fpm.conf.
+fn sessions_of<'a>(pools: &'a Pools, pool: &'a Pool, files: &dyn Files) -> Result<Option<Saved<'a>>> {
+    let Some(placed) = sessions_value(pools, pool, PATH)? else { return Ok(None) };
+    let file = pools.sources[placed.source].path.as_path();
+    let handler = match sessions_value(pools, pool, HANDLER)? {
+        Some(own) => handler(&own.entry, &pools.sources[own.source].path)?,
+        None => of_php_ini(pools, placed, files)?,
+    };
+    let title = format!("{PATH} of pool {}", pool.name);
+    let saved = handler.map(|handler| Saved { handler, title, file, entry: &placed.entry });
+    match (&saved, &placed.entry.value) {
+        (Some(_), Ok(path)) if path.contains('$') => {
+            Err(pools.refusal(placed, "the path has a variable of PHP-FPM in it", sessions::BY_HAND))
+        }
+        _ => Ok(saved),
+    }
+}
+
+fn sessions_value<'a>(pools: &Pools, pool: &'a Pool, key: &str) -> Result<Option<&'a Placed>> {
+    for kind in ["php_admin_value", "php_value"] {
+        let name = format!("{kind}[{key}]");
+        let mut found = pool.entries.iter().filter(|placed| placed.entry.key == name);
+        let (first, second) = (found.next(), found.next());
+        if let Some(second) = second {
+            return Err(pools.refusal(second, format!("`{name}` stands twice"), "keep one of the lines"));
+        }
+        if first.is_some() {
+            return Ok(first);
+        }
+    }
+    Ok(None)
+}
+
+fn of_php_ini(pools: &Pools, placed: &Placed, files: &dyn Files) -> Result<Option<Handler>> {
+    let folder = pools.sources.first().and_then(|main| main.path.parent()).unwrap_or(Path::new("/"));
+    let main = PHP_INI.iter().map(|name| folder.join(name)).find(|main| files.exists(main));
+    match main {
+        Some(main) => Ini::read(&main, files)?.handler(),
+        None if placed.entry.value.as_ref().is_ok_and(|path| path.contains(':')) => Err(Refusal::new(
+            &pools.sources[placed.source].path,
+            placed.entry.number,
+            format!("neither the pool nor a php.ini beside it says {HANDLER}"),
+            "php_value[session.save_handler] = redis in the pool",
+        )),
+        None => Ok(None),
+    }
+}
+
 /// PHP-FPM's own check, which needs the main file alone. Its program may have a version in its name.
 static PHP_FPM: Program = Program { usual: "php-fpm", is_called: is_php_fpm, could_not_look, service: None };
 
-/// Whether a program is PHP-FPM, with or without a version: `php-fpm8.2`.
 fn is_php_fpm(name: &str) -> bool {
     let version = name.strip_prefix("php-fpm");
     version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))

@@ -16,23 +16,19 @@ use crate::setting::{Goal, Setting};
 /// Maximum depth of includes; FPM's own limit is not higher.
 const DEEPEST: usize = 4;
 
-/// An entry and its file.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) source: usize,
     pub(super) entry: Entry,
 }
 
-/// A pool.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: String,
-    /// In the order in which FPM reads them; the last of a key wins.
     pub(super) entries: Vec<Placed>,
 }
 
 impl Pool {
-    /// The entry of a key that counts.
     pub(super) fn last(&self, key: &str) -> Option<&Placed> {
         self.entries.iter().rev().find(|placed| placed.entry.is(key))
     }
@@ -43,19 +39,16 @@ impl Pool {
     }
 }
 
-/// A file.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) text: Vec<u8>,
 }
 
-/// A configuration.
 #[derive(Debug)]
 pub(super) struct Pools {
     pub(super) sources: Vec<Source>,
     pub(super) pools: Vec<Pool>,
-    /// Patterns of the includes, with full paths.
     patterns: Vec<PathBuf>,
 }
 
@@ -76,13 +69,14 @@ impl Pools {
         Ok(reader.pools)
     }
 
-    /// Whether an include makes FPM read this path.
     pub(super) fn includes(&self, path: &Path) -> bool {
-        self.patterns.iter().any(|pattern| {
-            let names = pattern.file_name().zip(path.file_name());
-            pattern.parent() == path.parent()
-                && names.is_some_and(|(pattern, name)| matches(pattern.as_bytes(), name.as_bytes()))
-        })
+        for pattern in &self.patterns {
+            let (Some(last), Some(name)) = (pattern.file_name(), path.file_name()) else { continue };
+            if pattern.parent() == path.parent() && matches(last.as_bytes(), name.as_bytes()) {
+                return true;
+            }
+        }
+        false
     }
 
     pub(super) fn refusal(
@@ -98,7 +92,6 @@ impl Pools {
 /// User that the workers of a pool run as, from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsAs {
-    /// The pool's name.
     pub pool: String,
     /// The user, by name or number.
     pub user: String,
@@ -127,19 +120,14 @@ pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
 /// What a pool hands to PHP, before any file of the application is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// The pool's name.
     pub pool: String,
-    /// What it is.
     pub what: HandedKind,
     /// Its value; `None` where it is not literal.
     pub value: Option<String>,
-    /// Where it stands.
     pub file: PathBuf,
-    /// The line there, from 1.
     pub line: u32,
 }
 
-/// What a pool hands to PHP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandedKind {
     /// A variable of the environment: `env[DB_HOST]`.
@@ -209,25 +197,34 @@ pub fn handed_on(
 }
 
 /// Whether a pool gives PHP the environment in which its master was started (`clear_env = no`).
+/// A variable of that environment goes before the application's file, and so do `env[…]` and `php_value[…]` of the pool
+/// ([`handed`]): an edit of the file alone would then change nothing, though a login at the new place works.
 #[must_use]
 pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
     let Ok(pools) = Pools::read(file, files) else { return false };
-    pools.pools.iter().filter_map(|pool| pool.last("clear_env")).any(|placed| {
+    for placed in pools.pools.iter().filter_map(|pool| pool.last("clear_env")) {
         let value = placed.entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
-        ["no", "off", "0", "false"].contains(&value.as_str())
-    })
+        if ["no", "off", "0", "false"].contains(&value.as_str()) {
+            return true;
+        }
+    }
+    false
 }
 
-/// The configuration around a pool's file: that of the php-fpm.conf above which includes it.
 fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
-    let above = file.ancestors().skip(1).take(3).map(|directory| directory.join("php-fpm.conf"));
-    above
-        .filter(|main| main != file)
-        .filter_map(|main| Pools::read_alone(&main, files).ok())
-        .find(|pools| pools.sources.iter().any(|source| source.path == file))
+    for directory in file.ancestors().skip(1).take(3) {
+        let main = directory.join("php-fpm.conf");
+        if main == file {
+            continue;
+        }
+        let Ok(pools) = Pools::read_alone(&main, files) else { continue };
+        if pools.sources.iter().any(|source| source.path == file) {
+            return Some(pools);
+        }
+    }
+    None
 }
 
-/// The php-fpm.conf above a pool's file that includes it.
 pub(super) fn main_path(file: &Path, files: &dyn Files) -> Option<PathBuf> {
     main_of(file, files)?.sources.into_iter().next().map(|source| source.path)
 }
@@ -286,10 +283,9 @@ impl Reader<'_> {
         let value = placed.entry.value.clone();
         let value = value.map_err(|reason| self.pools.refusal(&placed, reason, by_hand))?;
         for pattern in self.candidates(&value) {
-            let found = glob(self.files, pattern.as_os_str().as_bytes())
+            let mut found = glob(self.files, pattern.as_os_str().as_bytes())
                 .map_err(|error| self.pools.refusal(&placed, error.to_string(), by_hand))?;
-            let found: Vec<PathBuf> =
-                found.into_iter().filter(|path| self.files.read(path).is_ok()).collect();
+            found.retain(|path| self.files.read(path).is_ok());
             if found.is_empty() && !value.starts_with('/') {
                 continue;
             }
@@ -368,9 +364,12 @@ pub fn second_pool(
 /// A new file in the directory of a pool's file that FPM would read.
 fn beside(pools: &Pools, file: &Path, files: &dyn Files) -> Option<PathBuf> {
     let stem = file.file_stem()?.to_str()?;
-    let extension = file.extension().map_or(String::new(), |extension| format!(".{}", extension.display()));
-    let path = file.with_file_name(format!("{stem}{SUFFIX}{extension}"));
-    (pools.includes(&path) && files.read(&path).is_err()).then_some(path)
+    let name = match file.extension() {
+        Some(extension) => format!("{stem}{SUFFIX}.{}", extension.display()),
+        None => format!("{stem}{SUFFIX}"),
+    };
+    let path = file.with_file_name(name);
+    if pools.includes(&path) && files.read(&path).is_err() { Some(path) } else { None }
 }
 
 fn replaced(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {

@@ -24,13 +24,10 @@ const WATCHED: &[&str] = &[
     "unix_socket_permissions", "unix_socket_group",
 ];
 
-/// The port where nothing is said.
 const PORT: u16 = 5432;
 
-/// postgresql.conf.
 pub(crate) struct Postgresql;
 
-/// What a configuration says about listening.
 struct Listening {
     parameters: Parameters,
     port: u16,
@@ -55,13 +52,7 @@ impl Editor for Postgresql {
             return false;
         }
         name.starts_with("postgresql.")
-            || lines(text).iter().any(|line| {
-                let line = text[line.range.clone()].trim_ascii();
-                WATCHED[1..].iter().any(|name| {
-                    let rest = line.strip_prefix(name.as_bytes());
-                    rest.is_some_and(|rest| rest.first().is_some_and(|byte| b" \t='".contains(byte)))
-                })
-            })
+            || lines(text).iter().any(|line| sets_watched(text[line.range.clone()].trim_ascii()))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -80,6 +71,22 @@ impl Editor for Postgresql {
     fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Postgres)
     }
+}
+
+/// Whether a line sets something about listening; `port` alone is a word of many programs.
+fn sets_watched(line: &[u8]) -> bool {
+    for name in &WATCHED[1..] {
+        let Some(rest) = line.strip_prefix(name.as_bytes()) else { continue };
+        if rest.first().is_some_and(|byte| b" \t='".contains(byte)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The items of a list; none where the value is empty.
+fn items(value: &str) -> Vec<&str> {
+    if value.trim().is_empty() { Vec::new() } else { value.split(',').map(str::trim).collect() }
 }
 
 /// Reads a configuration; refuses it if anything is not understood.
@@ -102,12 +109,7 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
         }
     }
     if let Some(parameter) = found.parameters.last("listen_addresses") {
-        let hosts: Vec<&str> = parameter
-            .value
-            .split(',')
-            .map(str::trim)
-            .filter(|_| !parameter.value.trim().is_empty())
-            .collect();
+        let hosts = items(&parameter.value);
         if !hosts.iter().all(|host| *host == "*" || !host.is_empty() && has_only(host, ".:-_")) {
             let reason = "the list of addresses is not understood";
             return Err(parameter.refusal(reason, "write it without inner quotes"));
@@ -118,12 +120,7 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
         }
     }
     if let Some(parameter) = found.parameters.last("unix_socket_directories") {
-        let folders: Vec<&str> = parameter
-            .value
-            .split(',')
-            .map(str::trim)
-            .filter(|_| !parameter.value.trim().is_empty())
-            .collect();
+        let folders = items(&parameter.value);
         if !folders.iter().all(|folder| folder.starts_with('/') && !folder.contains(['"', '\'', '\\'])) {
             let reason = "the list of directories has quotes, an abstract name or a relative path";
             let by_hand = "write each directory from / on, without inner quotes";
@@ -134,7 +131,6 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     Ok(found)
 }
 
-/// A directory without trailing slashes.
 fn canonical(folder: &str) -> String {
     let trimmed = folder.trim_end_matches('/');
     if trimmed.is_empty() { "/".into() } else { trimmed.to_owned() }
@@ -142,43 +138,38 @@ fn canonical(folder: &str) -> String {
 
 /// Refuses if postgresql.auto.conf, which the server reads last, sets something about listening.
 fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result<()> {
-    let folder = parameters.last("data_directory").map(|parameter| PathBuf::from(&parameter.value));
-    let folder = folder.or_else(|| file.parent().map(Path::to_owned)).unwrap_or_default();
+    let folder = match parameters.last("data_directory") {
+        Some(parameter) => PathBuf::from(&parameter.value),
+        None => file.parent().map(Path::to_owned).unwrap_or_default(),
+    };
     let path = folder.join("postgresql.auto.conf");
-    match files.read(&path) {
-        Err(error)
-            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
-        {
-            return Ok(());
-        }
-        _ => {}
+    if let Err(error) = files.read(&path)
+        && matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+    {
+        return Ok(());
     }
     let set = Parameters::read(&path, files)?;
-    match set.0.iter().find(|parameter| WATCHED.contains(&parameter.name.as_str())) {
-        Some(parameter) if path != file => Err(Refusal::new(
-            &path,
-            parameter.line.number,
-            format!("ALTER SYSTEM has set `{}`, which wins over {}", parameter.name, file.display()),
-            format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name),
-        )),
-        Some(parameter) => Err(Refusal::new(
-            &path,
-            parameter.line.number,
-            "this file belongs to ALTER SYSTEM",
-            format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name),
-        )),
-        None => Ok(()),
-    }
+    let Some(parameter) = set.list.iter().find(|parameter| WATCHED.contains(&parameter.name.as_str())) else {
+        return Ok(());
+    };
+    let reason = if path == file {
+        "this file belongs to ALTER SYSTEM".to_owned()
+    } else {
+        format!("ALTER SYSTEM has set `{}`, which wins over {}", parameter.name, file.display())
+    };
+    let by_hand = format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name);
+    Err(Refusal::new(&path, parameter.line.number, reason, by_hand))
 }
 
 /// A listener, and the parameter that says so; without one it is the server's default.
 fn setting(file: &Path, name: String, endpoint: Endpoint, at: Option<&Parameter>) -> Setting {
-    let written = at.map_or_else(|| endpoint.to_string(), |at| at.value.clone());
-    let (file, line) = at.map_or((file, 1), |at| (&at.file, at.line.number));
+    let (written, file, line) = match at {
+        Some(at) => (at.value.clone(), at.file.as_path(), at.line.number),
+        None => (endpoint.to_string(), file, 1),
+    };
     Setting::listens(name, Protocol::Postgres, written, endpoint).at(file, line)
 }
 
-/// The settings.
 fn reading(file: &Path, listening: &Listening) -> Reading {
     let mut settings = Vec::new();
     let host = listening.hosts.iter().find(|host| is_loopback(host)).or_else(|| listening.hosts.first());
@@ -200,13 +191,11 @@ fn reading(file: &Path, listening: &Listening) -> Reading {
     Reading { settings, refused: Vec::new() }
 }
 
-/// The socket in a directory.
 fn socket(folder: &str, port: u16) -> String {
     format!("{}/.s.PGSQL.{port}", folder.trim_end_matches('/'))
 }
 
 impl Editing<'_, Listening> {
-    /// The edits that take the setting to its goal.
     fn edits(mut self) -> Result<Vec<Edit>> {
         match &self.goal.endpoint {
             Endpoint::Unix(_) => self.listen_unix()?,
@@ -278,16 +267,20 @@ impl Editing<'_, Listening> {
     }
 
     fn own_folder(&self) -> String {
-        let path = self.setting.endpoint.path().and_then(Path::parent);
-        path.map_or_else(String::new, |path| path.display().to_string())
+        match self.setting.endpoint.path().and_then(Path::parent) {
+            Some(folder) => folder.display().to_string(),
+            None => String::new(),
+        }
     }
 
     /// Permissions of all sockets together.
     fn access(&mut self, folders: &[String], folder: &str) -> Result<()> {
         let Some(access) = &self.goal.access else { return Ok(()) };
         let wanted = access.mode & 0o777;
-        let at = self.last("unix_socket_permissions");
-        let present = at.map_or(Some(0o777), |at| mode(&at.value));
+        let present = match self.last("unix_socket_permissions") {
+            Some(at) => mode(&at.value),
+            None => Some(0o777),
+        };
         let Some(present) = present else {
             let by_hand = format!("write `unix_socket_permissions = {wanted:#05o}`").replace("0o", "0");
             return Err(self.refuse("unix_socket_permissions is not understood", by_hand));
@@ -323,7 +316,6 @@ impl Editing<'_, Listening> {
         Ok(())
     }
 
-    /// Closes TCP.
     fn close(&mut self) -> Result<()> {
         if let Some(open) = self.configuration.hosts.iter().find(|host| !is_loopback(host)) {
             return Err(self.refuse(
@@ -404,14 +396,17 @@ impl Editing<'_, Listening> {
 
     /// The commented-out line that would set a name, and its value.
     fn comment(&self, name: &str) -> Option<(Line, String)> {
-        lines(&self.text).into_iter().find_map(|line| {
-            let content = &self.text[line.range.clone()];
-            if content.first() != Some(&b'#') {
-                return None;
+        for line in lines(&self.text) {
+            if self.text[line.range.clone()].first() != Some(&b'#') {
+                continue;
             }
-            let (found, value, _) = parse(&self.text, line.range.start + 1..line.range.end).ok()??;
-            (found == name).then_some((line, value))
-        })
+            let found = parse(&self.text, line.range.start + 1..line.range.end);
+            let Ok(Some((found, value, _))) = found else { continue };
+            if found == name {
+                return Some((line, value));
+            }
+        }
+        None
     }
 }
 

@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 
 /// Maximum depth of includes, as in the server.
 const DEEPEST: usize = 10;
 
-/// A parameter that is set.
 #[derive(Clone, Debug)]
 pub(super) struct Parameter {
-    /// In lower case.
     pub(super) name: String,
     pub(super) value: String,
     /// The value as written, with quotes.
@@ -24,7 +22,6 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// The refusal of this line.
     pub(super) fn refusal(&self, reason: &str, by_hand: &str) -> Refusal {
         Refusal::new(&self.file, self.line.number, reason, by_hand)
     }
@@ -32,19 +29,19 @@ impl Parameter {
 
 /// All parameters, in the order in which the server reads them.
 #[derive(Debug, Default)]
-pub(super) struct Parameters(pub(super) Vec<Parameter>);
+pub(super) struct Parameters {
+    pub(super) list: Vec<Parameter>,
+}
 
 impl Parameters {
-    /// Reads a file and what it includes.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Parameters> {
         let mut parameters = Parameters::default();
         parameters.collect(file, &Bounded::new(files), 0)?;
         Ok(parameters)
     }
 
-    /// The one of a name that counts.
     pub(super) fn last(&self, name: &str) -> Option<&Parameter> {
-        self.0.iter().rfind(|parameter| parameter.name == name)
+        self.list.iter().rfind(|parameter| parameter.name == name)
     }
 
     fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<()> {
@@ -58,7 +55,7 @@ impl Parameters {
             if matches!(name.as_str(), "include" | "include_if_exists" | "include_dir") {
                 self.include(file, &line, &name, &value, files, depth)?;
             } else {
-                self.0.push(Parameter { name, value, written, file: file.to_owned(), line });
+                self.list.push(Parameter { name, value, written, file: file.to_owned(), line });
             }
         }
         Ok(())
@@ -103,8 +100,7 @@ impl Parameters {
 /// Name, value and position of one line; `None` if it is empty.
 type Parsed = Option<(String, String, Range<usize>)>;
 
-/// Parses one line.
-pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, &'static str> {
+pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, Reason> {
     let end = range.end;
     let mut at = space(text, range.start, end);
     if at == end || text[at] == b'#' {
@@ -140,20 +136,19 @@ pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, &'static
                 .skip(1)
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'));
         if at == from || !fits || (!is_number && written.contains(&b'+')) {
-            return Err("its value is not understood");
+            return Err("its value is not understood".into());
         }
         let dots = written.iter().filter(|byte| **byte == b'.').count();
         if is_number && (dots > 1 || written.iter().filter(|byte| matches!(byte, b'-' | b'+')).count() > 1) {
-            return Err("its value needs quotes");
+            return Err("its value needs quotes".into());
         }
     }
     let rest = space(text, at, end);
     if rest < end && text[rest] != b'#' {
-        return Err("there is something behind its value");
+        return Err("there is something behind its value".into());
     }
-    let value = utf8(&text[from..at]).ok_or("its value is not UTF-8");
     // Only the connection parameters must be UTF-8; the rest may have any encoding.
-    let value = value.map_or_else(|_| String::new(), ToOwned::to_owned);
+    let value = utf8(&text[from..at]).unwrap_or_default().to_owned();
     let value = if value.starts_with('\'') { unquoted(&value) } else { value };
     Ok(Some((name, value, from..at)))
 }

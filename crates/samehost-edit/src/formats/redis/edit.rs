@@ -8,11 +8,9 @@ use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_
 use crate::proposal::Editing;
 use crate::refusal::{Refusal, Result};
 
-/// Default backlog.
 const DEFAULT_BACKLOG: u32 = 511;
 
 impl Editing<'_, Configuration> {
-    /// The edits that take the setting to its goal.
     pub(super) fn edits(mut self) -> Result<Vec<Edit>> {
         match &self.goal.endpoint {
             Endpoint::Unix(_) => self.listen_unix()?,
@@ -76,26 +74,24 @@ impl Editing<'_, Configuration> {
         Some(present == wanted || (is_there && present & wanted == wanted))
     }
 
-    /// Writes who may use the socket.
     fn permissions(&mut self, socket: Option<&Directive>, perm: &str) -> Result<()> {
         match self.configuration.last("unixsocketperm") {
             Some(at) if self.covers(at, socket, perm) == Some(true) => Ok(()),
             Some(at) => self.replace(at, perm),
             None => {
                 let new = format!("unixsocketperm {perm}");
-                match socket.filter(|_| self.comment("unixsocketperm").is_none()) {
-                    Some(at) => {
+                match socket {
+                    Some(at) if self.comment("unixsocketperm").is_none() => {
                         let text = lines::read(&at.file, self.files)?;
                         self.edits.push(insert_below(&at.file, &text, &at.line, &new));
                     }
-                    None => self.insert(&new, "unixsocketperm"),
+                    _ => self.insert(&new, "unixsocketperm"),
                 }
                 Ok(())
             }
         }
     }
 
-    /// Closes the port.
     fn close(&mut self) -> Result<()> {
         let configuration = self.configuration;
         if let Some(tls) = configuration.last("tls-port").filter(|at| at.value() != b"0") {
@@ -112,11 +108,11 @@ impl Editing<'_, Configuration> {
                 "keep TCP open; or, if only this machine uses it, write `port 0`",
             ));
         }
-        let others =
-            configuration.last("cluster-enabled").filter(|at| at.value().eq_ignore_ascii_case(b"yes"));
-        let others =
-            others.or_else(|| ["replicaof", "slaveof"].iter().find_map(|name| configuration.last(name)));
-        if let Some(at) = others.filter(|at| !at.value().eq_ignore_ascii_case(b"no")) {
+        let cluster = configuration.last("cluster-enabled");
+        let cluster = cluster.filter(|at| at.value().eq_ignore_ascii_case(b"yes"));
+        let replica = configuration.last("replicaof").or_else(|| configuration.last("slaveof"));
+        let replica = replica.filter(|at| !at.value().eq_ignore_ascii_case(b"no"));
+        if let Some(at) = cluster.or(replica) {
             let reason = format!("`{}`: other servers reach this one through its port", at.name);
             return Err(Refusal::new(&at.file, at.number(), reason, "keep TCP open"));
         }
@@ -175,11 +171,13 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
-    /// Backlog of all listeners.
     fn backlog(&mut self) -> Result<()> {
         let Some(wanted) = self.goal.backlog else { return Ok(()) };
         let at = self.configuration.last("tcp-backlog");
-        let present = at.map_or(Some(DEFAULT_BACKLOG), |at| utf8(at.value())?.parse().ok());
+        let present = match at {
+            Some(at) => utf8(at.value()).and_then(|text| text.parse().ok()),
+            None => Some(DEFAULT_BACKLOG),
+        };
         match at {
             _ if present == Some(wanted) => Ok(()),
             Some(at) => self.replace(at, &wanted.to_string()),
@@ -190,7 +188,6 @@ impl Editing<'_, Configuration> {
         }
     }
 
-    /// Writes a value in place of another, in its quotes.
     fn replace(&mut self, at: &Directive, value: &str) -> Result<()> {
         let text = lines::read(&at.file, self.files)?;
         let Some(word) = at.values.first() else { return Ok(()) };

@@ -38,7 +38,6 @@ const TYPICAL: &[&str] = &[
 /// redis.conf, and the files of servers that behave like Redis.
 pub(crate) struct Redis;
 
-/// A line that says something.
 #[derive(Clone, Debug)]
 struct Directive {
     /// In lower case.
@@ -58,7 +57,6 @@ impl Directive {
     }
 }
 
-/// The directives in the order in which the server reads them.
 #[derive(Debug, Default)]
 struct Configuration {
     directives: Vec<Directive>,
@@ -74,17 +72,18 @@ impl Configuration {
         self.directives.iter().filter(move |directive| directive.name == name)
     }
 
-    /// Port of a directive; `None` if it is missing or closed.
+    /// The port of a directive; 0 if it is closed, or not understood.
     fn port(&self, name: &str, default: u16) -> u16 {
-        self.last(name).map_or(Some(default), |directive| port(directive.value())).unwrap_or(0)
+        match self.last(name) {
+            Some(directive) => port(directive.value()).unwrap_or(0),
+            None => default,
+        }
     }
 
-    /// The socket; `None` if there is none.
     fn socket(&self) -> Option<&Directive> {
         self.last("unixsocket").filter(|directive| !directive.value().is_empty())
     }
 
-    /// The addresses that the server listens on, as written.
     fn hosts(&self) -> Vec<String> {
         let Some(bind) = self.last("bind") else { return vec!["0.0.0.0".into()] };
         let mut hosts = Vec::new();
@@ -158,48 +157,58 @@ impl Editor for Redis {
     }
 }
 
-/// The settings of a configuration.
 fn reading(file: &Path, configuration: &Configuration) -> Reading {
     let mut settings = Vec::new();
-    let backlog =
-        configuration.last("tcp-backlog").and_then(|directive| utf8(directive.value())?.parse().ok());
-    let password = configuration.last("requirepass").and_then(|directive| utf8(directive.value()));
-    let password = password.filter(|password| !password.is_empty()).map(Secret::new);
-    let setting = |name: &str, endpoint, spelled: &[u8], at: Option<&Directive>| Setting {
-        password: password.clone(),
-        backlog,
-        ..Setting::listens(name, Protocol::Redis, String::from_utf8_lossy(spelled).into_owned(), endpoint)
-            .at(at.map_or(file, |at| &at.file), at.map_or(1, Directive::number))
-    };
     let host = configuration.host();
     for (name, default) in [("port", 6379), ("tls-port", 0)] {
         let at = configuration.last(name);
         let port = configuration.port(name, default);
-        let Some(endpoint) = lines::tcp(&host, port).filter(|_| port > 0) else { continue };
-        let endpoint = match endpoint {
-            Endpoint::Tcp { host, port } if name == "tls-port" => Endpoint::TcpTls { host, port },
-            other => other,
-        };
-        let written = at.map_or_else(|| port.to_string().into_bytes(), |at| at.value().to_owned());
-        settings.push(setting(name, endpoint, &written, at.or_else(|| configuration.last("bind"))));
-    }
-    if let Some(socket) = configuration.socket() {
-        let path = utf8(socket.value()).and_then(|path| format!("unix:{path}").parse().ok());
-        let path = path.filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
-        if let Some(endpoint) = path {
-            settings.push(setting("unixsocket", endpoint, socket.value(), Some(socket)));
+        if port == 0 {
+            continue;
         }
+        let endpoint = match lines::tcp(&host, port) {
+            Some(Endpoint::Tcp { host, port }) if name == "tls-port" => Endpoint::TcpTls { host, port },
+            Some(endpoint) => endpoint,
+            None => continue,
+        };
+        let written = match at {
+            Some(at) => at.value().to_owned(),
+            None => port.to_string().into_bytes(),
+        };
+        settings.push(setting(file, name, endpoint, &written, at.or_else(|| configuration.last("bind"))));
+    }
+    if let Some(socket) = configuration.socket()
+        && let Some(path) = utf8(socket.value())
+        && let Ok(endpoint @ Endpoint::Unix(_)) = format!("unix:{path}").parse()
+    {
+        settings.push(setting(file, "unixsocket", endpoint, socket.value(), Some(socket)));
+    }
+    let backlog = configuration.last("tcp-backlog").and_then(|at| utf8(at.value())?.parse().ok());
+    let password = configuration.last("requirepass").and_then(|at| utf8(at.value()));
+    for setting in &mut settings {
+        setting.backlog = backlog;
+        setting.password = password.filter(|password| !password.is_empty()).map(Secret::new);
     }
     Reading { settings, refused: Vec::new() }
 }
 
-/// A port as the server parses it: digits without a leading zero.
-fn port(value: &[u8]) -> Option<u16> {
-    let text = utf8(value).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
-    text.parse().ok().filter(|_| text == "0" || !text.starts_with('0'))
+/// A listener, and the line that says so; without one it is the server's default.
+fn setting(file: &Path, name: &str, endpoint: Endpoint, written: &[u8], at: Option<&Directive>) -> Setting {
+    let (file, line) = match at {
+        Some(at) => (at.file.as_path(), at.number()),
+        None => (file, 1),
+    };
+    let written = String::from_utf8_lossy(written).into_owned();
+    Setting::listens(name, Protocol::Redis, written, endpoint).at(file, line)
 }
 
-/// Reads a configuration, with its includes in their places.
+/// A port as the server parses it: digits without a leading zero.
+fn port(value: &[u8]) -> Option<u16> {
+    let text = utf8(value)?;
+    let has_only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if has_only_digits && (text == "0" || !text.starts_with('0')) { text.parse().ok() } else { None }
+}
+
 fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
     let mut configuration = Configuration::default();
     collect(file, &Bounded::new(files), 0, &mut configuration)?;
@@ -347,9 +356,7 @@ fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) 
 /// A word and its range, with its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
-    /// Its bytes, as the server has them.
     bytes: Vec<u8>,
-    /// Its place in the file.
     range: Range<usize>,
 }
 

@@ -13,12 +13,10 @@ use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting};
 
-/// A variable, and where it is set.
 struct Variable<'a> {
     name: String,
     value: String,
     assignment: &'a Assignment,
-    /// Whether its assignment sets nothing else.
     is_alone: bool,
     /// Why its value is not certain.
     odd: Option<String>,
@@ -57,11 +55,10 @@ impl<'a> Environment<'a> {
             }
         }
         let mut all: Vec<Variable> = all.into_iter().flatten().collect();
-        let unset: HashSet<&str> = unit
-            .list("Service", "UnsetEnvironment")
-            .into_iter()
-            .flat_map(|assignment| assignment.value.split_ascii_whitespace())
-            .collect();
+        let mut unset: HashSet<&str> = HashSet::new();
+        for assignment in unit.list("Service", "UnsetEnvironment") {
+            unset.extend(assignment.value.split_ascii_whitespace());
+        }
         all.retain(|one| !unset.contains(one.name.as_str()));
         let directory = unit.last("Service", "WorkingDirectory").map_or("/", |one| one.value.as_str());
         let imagined = under(&unit.root, directory.trim_start_matches('-')).join("systemd.env");
@@ -80,7 +77,6 @@ impl<'a> Environment<'a> {
         Environment { unit, file, all, imagined, text, lines }
     }
 
-    /// The value of a variable.
     pub(super) fn has(&self, name: &str) -> bool {
         self.all.iter().any(|one| one.name == name)
     }
@@ -95,9 +91,10 @@ impl<'a> Environment<'a> {
     }
 
     fn refusal(&self, refusal: &Refusal) -> Refusal {
-        let (file, line) = self
-            .at(refusal.line)
-            .map_or((self.file, 0), |one| (one.assignment.file.as_path(), one.assignment.line));
+        let (file, line) = match self.at(refusal.line) {
+            Some(one) => (one.assignment.file.as_path(), one.assignment.line),
+            None => (self.file, 0),
+        };
         let by_hand = format!(
             "in a drop-in (systemctl edit {}), Environment= with {}",
             self.unit.name, refusal.by_hand
@@ -105,7 +102,6 @@ impl<'a> Environment<'a> {
         Refusal::new(file, line, refusal.reason.clone(), by_hand)
     }
 
-    /// The connections that the variables name.
     pub(super) fn read(&self, files: &dyn Files) -> Reading {
         let mut reading = Reading::default();
         match Dotenv.read(&self.imagined, &self.files(files)) {
@@ -144,15 +140,15 @@ impl<'a> Environment<'a> {
     fn environment_files(&self, files: &dyn Files, reading: &mut Reading) {
         const GROUPS: &[&str] = &["DB_", "DATABASE_", "REDIS_", "PG", "MEMCACHED_", "MYSQL_", "CELERY_"];
         for assignment in self.unit.list("Service", "EnvironmentFile") {
-            let (optional, name) = assignment
-                .value
-                .strip_prefix('-')
-                .map_or((false, assignment.value.as_str()), |name| (true, name));
+            let (is_optional, name) = match assignment.value.strip_prefix('-') {
+                Some(name) => (true, name),
+                None => (false, assignment.value.as_str()),
+            };
             let name = name.trim_matches('"');
             let here = At { file: &assignment.file, line: assignment.line };
             let path = under(&self.unit.root, name);
             let Ok(text) = files.read(&path) else {
-                if !optional || name.contains(['*', '%', '?']) {
+                if !is_optional || name.contains(['*', '%', '?']) {
                     reading.settings.clear();
                     let reason =
                         format!("what {name} sets counts before Environment=, and it cannot be read");
@@ -170,7 +166,6 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// The edits that move a connection.
     pub(super) fn edit(&self, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let there = self.files(files);
         let edits =
@@ -188,7 +183,9 @@ impl<'a> Environment<'a> {
             if value.contains(['$', '\'', '\n']) && present.is_none() {
                 return Err(odd);
             }
-            if let Some(one) = present.filter(|one| self.unit.is_later(&one.assignment.file)) {
+            if let Some(one) = present
+                && self.unit.is_later(&one.assignment.file)
+            {
                 let reason = format!(
                     "this drop-in counts before the one that would be written ({})",
                     super::unit::OURS
@@ -201,9 +198,10 @@ impl<'a> Environment<'a> {
                 ));
             }
             let written = quoted(&name, &value);
-            let in_place = present
-                .filter(|one| one.is_alone)
-                .and_then(|one| in_place(self.unit, one.assignment, &written));
+            let in_place = match present {
+                Some(one) if one.is_alone => in_place(self.unit, one.assignment, &written),
+                _ => None,
+            };
             match in_place {
                 Some(edit) => changed.push(edit),
                 None => new.push(format!("Environment={written}")),
@@ -216,26 +214,27 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// Whether a value names this machine.
 fn is_local(text: &str) -> bool {
     ["localhost", "127.", "[::1]"].iter().any(|word| text.contains(word))
 }
 
-/// A file in a unit's `EnvironmentFile=`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentFile {
     /// Its path, which may be a pattern.
     pub pattern: PathBuf,
-    /// The unit file that names it.
     pub named_in: PathBuf,
 }
 
 /// Possible paths of a unit's file below a root directory, in systemd's order.
 #[must_use]
 pub fn places(root: &Path, unit: &str) -> Vec<PathBuf> {
-    let template = template(unit);
-    let names = [Some(unit), template.as_deref()].into_iter().flatten();
-    names.flat_map(|name| DIRECTORIES.iter().map(move |at| root.join(at).join(name))).collect()
+    let mut names = vec![unit.to_owned()];
+    names.extend(template(unit));
+    let mut places = Vec::new();
+    for name in names {
+        places.extend(DIRECTORIES.iter().map(|directory| root.join(directory).join(&name)));
+    }
+    places
 }
 
 /// The files in the `EnvironmentFile=` of a unit whose own file is at `path`. Paths with unknown specifiers are left
@@ -250,11 +249,12 @@ pub fn environment_files(
     files: &dyn Files,
 ) -> Result<Vec<EnvironmentFile>> {
     let read = Unit::open(path, files)?;
-    let named = read.list("Service", "EnvironmentFile").into_iter().filter_map(|one| {
-        let text = filled(one.value.trim_start_matches('-').trim_matches('"'), unit)?;
-        Some(EnvironmentFile { pattern: under(root, &text), named_in: one.file.clone() })
-    });
-    Ok(named.collect())
+    let mut named = Vec::new();
+    for one in read.list("Service", "EnvironmentFile") {
+        let Some(text) = filled(one.value.trim_start_matches('-').trim_matches('"'), unit) else { continue };
+        named.push(EnvironmentFile { pattern: under(root, &text), named_in: one.file.clone() });
+    }
+    Ok(named)
 }
 
 /// `app@.service` of `app@shop.service`.

@@ -7,6 +7,7 @@ use samehost_services as services;
 use super::unit::Word;
 use crate::languages::url::is_plain_path;
 use crate::lines::{has_only, is_loopback, listening_host, tcp};
+use crate::refusal::Reason;
 use crate::setting::Goal;
 
 impl Listens {
@@ -15,21 +16,20 @@ impl Listens {
         self.server.say == Say::Gunicorn && self.given.iter().any(|given| given.kind == Kind::Bind)
     }
 
-    /// Whether anything in the command says where.
-    pub(super) fn is_said(&self) -> bool {
+    pub(super) fn names_place(&self) -> bool {
         self.given
             .iter()
             .any(|given| matches!(given.kind, Kind::Bind | Kind::Host | Kind::Port | Kind::Socket))
     }
 
-    /// The command with the goal in it.
-    pub(super) fn moved(&self, value: &str, words: &[Word], goal: &Goal) -> Result<String, String> {
+    pub(super) fn moved(&self, value: &str, words: &[Word], goal: &Goal) -> Result<String, Reason> {
         if let Endpoint::Tcp { host, .. } = &self.endpoint
             && !is_loopback(host)
         {
             return Err(format!(
                 "it listens at {host}, where other machines may need it, and cannot do both"
-            ));
+            )
+            .into());
         }
         let new = match &goal.endpoint {
             Endpoint::Unix(path) => {
@@ -45,7 +45,7 @@ impl Listens {
                 );
             }
         };
-        let mut out: Vec<(usize, usize, String)> = Vec::new();
+        let mut out: Vec<Change> = Vec::new();
         let mut place = Some(new.join(" "));
         for given in &self.given {
             let goes = match given.kind {
@@ -69,11 +69,12 @@ impl Listens {
                 }
                 (_, with) => with.unwrap_or_default(),
             };
-            out.push((given.first, given.last, with));
+            out.push(Change { first: given.first, last: given.last, with });
         }
         if let Some(new) = place {
             let program = &words[self.program];
-            out.push((self.program, self.program, format!("{} {new}", &value[program.raw.clone()])));
+            let with = format!("{} {new}", &value[program.raw.clone()]);
+            out.push(Change { first: self.program, last: self.program, with });
         }
         self.backlog(goal, &mut out);
         Ok(splice(value, words, out))
@@ -87,7 +88,10 @@ impl Listens {
             Say::Uvicorn => vec!["--uds".into(), path.into()],
             Say::Thin => vec!["--socket".into(), path.into()],
             Say::Puma => {
-                let mode = mode.map_or_else(String::new, |mode| format!("?umask={:04o}", 0o777 & !mode));
+                let mode = match mode {
+                    Some(mode) => format!("?umask={:04o}", 0o777 & !mode),
+                    None => String::new(),
+                };
                 vec!["--bind".into(), format!("unix://{path}{mode}")]
             }
             Say::Memcached => vec!["-s".into(), path.into()],
@@ -101,8 +105,7 @@ impl Listens {
         words
     }
 
-    /// The words for an address.
-    fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, String> {
+    fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, Reason> {
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let options = match self.server.say {
             Say::Gunicorn => return Ok(vec!["--bind".into(), format!("{bracketed}:{port}")]),
@@ -112,7 +115,7 @@ impl Listens {
             Say::Memcached => ["-l", "-p"],
             Say::Redis => match self.given.iter().find(|given| given.kind == Kind::Host) {
                 Some(bind) if bind.value == host => return Ok(vec!["--port".into(), port.to_string()]),
-                Some(bind) => return Err(format!("it has --bind {}", bind.value)),
+                Some(bind) => return Err(format!("it has --bind {}", bind.value).into()),
                 None => ["--bind", "--port"],
             },
         };
@@ -120,9 +123,11 @@ impl Listens {
         Ok(vec![for_host, host.to_owned(), for_port, port.to_string()])
     }
 
-    /// The backlog that is asked for.
-    fn backlog(&self, goal: &Goal, out: &mut Vec<(usize, usize, String)>) {
-        let Some(backlog) = goal.backlog.filter(|backlog| Some(*backlog) != self.backlog) else { return };
+    fn backlog(&self, goal: &Goal, out: &mut Vec<Change>) {
+        let Some(backlog) = goal.backlog else { return };
+        if self.backlog == Some(backlog) {
+            return;
+        }
         let option = match self.server.say {
             Say::Gunicorn | Say::Uvicorn => "--backlog",
             Say::Memcached => "-b",
@@ -132,22 +137,29 @@ impl Listens {
         };
         let written = format!("{option} {backlog}");
         match self.given.iter().find(|given| given.kind == Kind::Backlog) {
-            Some(given) => out.push((given.first, given.last, written)),
+            Some(given) => out.push(Change { first: given.first, last: given.last, with: written }),
             None => {
-                if let Some((_, _, with)) = out.iter_mut().find(|(_, _, with)| !with.is_empty()) {
-                    *with += &format!(" {written}");
+                if let Some(change) = out.iter_mut().find(|change| !change.with.is_empty()) {
+                    change.with += &format!(" {written}");
                 }
             }
         }
     }
 }
 
-/// A command with some words, from the first to the last of them, replaced; an empty text also removes the space.
-fn splice(value: &str, words: &[Word], mut changes: Vec<(usize, usize, String)>) -> String {
-    changes.sort_by_key(|(first, ..)| *first);
+/// Words of a command, from the first to the last of them, and the text that replaces them.
+struct Change {
+    first: usize,
+    last: usize,
+    with: String,
+}
+
+/// A command with these changes; an empty text also removes the space before it.
+fn splice(value: &str, words: &[Word], mut changes: Vec<Change>) -> String {
+    changes.sort_by_key(|change| change.first);
     let mut out = String::with_capacity(value.len());
     let mut at = 0;
-    for (first, last, with) in changes {
+    for Change { first, last, with } in changes {
         let before = &value[at..words[first].raw.start];
         out += if with.is_empty() { before.trim_end() } else { before };
         out += &with;
@@ -156,11 +168,9 @@ fn splice(value: &str, words: &[Word], mut changes: Vec<(usize, usize, String)>)
     out + &value[at..]
 }
 
-/// An option on a command line.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) kind: Kind,
-    /// Its words, by number.
     pub(super) first: usize,
     pub(super) last: usize,
     /// Text before the value in the same word: `--bind=`.
@@ -168,33 +178,33 @@ pub(super) struct Given {
     pub(super) value: String,
 }
 
-/// A known server's command line.
 #[derive(Debug)]
 pub(super) struct Listens {
     pub(super) server: &'static Server,
     pub(super) endpoint: Endpoint,
     pub(super) backlog: Option<u32>,
-    /// Index of the word that is the program.
     pub(super) program: usize,
     pub(super) given: Vec<Given>,
 }
 
 impl Server {
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
-    pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, String> {
+    pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, Reason> {
         let given = self.given(words, program)?;
-        let [bind, host, port, socket, mode, backlog] =
-            [Kind::Bind, Kind::Host, Kind::Port, Kind::Socket, Kind::Mode, Kind::Backlog]
-                .map(|kind| self.only_one(&given, kind));
-        let (bind, host, port, socket) = (bind?, host?, port?, socket?);
-        mode?;
-        let backlog = backlog?.map(|given| given.value.parse()).transpose();
-        let backlog = backlog.map_err(|_| "its backlog is not a number".to_owned())?;
+        let bind = self.only_one(&given, Kind::Bind)?;
+        let host = self.only_one(&given, Kind::Host)?;
+        let port = self.only_one(&given, Kind::Port)?;
+        let socket = self.only_one(&given, Kind::Socket)?;
+        self.only_one(&given, Kind::Mode)?;
+        let backlog = match self.only_one(&given, Kind::Backlog)? {
+            Some(given) => Some(given.value.parse().map_err(|_| "its backlog is not a number")?),
+            None => None,
+        };
         for given in &given {
             if let Kind::Stop(why) = given.kind
                 && !why.is_empty()
             {
-                return Err(format!("{why}: {}{}", given.before, given.value));
+                return Err(format!("{why}: {}{}", given.before, given.value).into());
             }
         }
         if bind.is_none() && given.iter().any(|given| given.kind == Kind::Stop("")) {
@@ -202,7 +212,7 @@ impl Server {
         }
         let endpoint = if let Some(bind) = bind {
             if port.is_some() || socket.is_some() {
-                return Err(format!("{} says more than once where it listens", self.name()));
+                return Err(format!("{} says more than once where it listens", self.name()).into());
             }
             self.bound(&bind.value)
         } else if let Some(socket) = socket {
@@ -212,9 +222,13 @@ impl Server {
             unix(&socket.value)
         } else {
             // Puma's -p alone is open to all.
-            let usual = if self.say == Say::Puma { port.and(Some("0.0.0.0")) } else { self.host };
+            let usual = match (self.say, port) {
+                (Say::Puma, Some(_)) => Some("0.0.0.0"),
+                (Say::Puma, None) => None,
+                _ => self.host,
+            };
             let Some(host) = host.map(|given| given.value.as_str()).or(usual) else {
-                return Err(format!("its command does not say where {} listens", self.name()));
+                return Err(format!("its command does not say where {} listens", self.name()).into());
             };
             let port = match port {
                 Some(given) => given.value.parse().ok(),
@@ -224,27 +238,27 @@ impl Server {
             let numeric = self.say != Say::Memcached
                 || !host.contains(':')
                 || host.parse::<std::net::Ipv6Addr>().is_ok();
-            port.filter(|port| *port > 0 && plain && numeric)
-                .and_then(|port| tcp(&listening_host(host), port))
+            match port {
+                Some(port) if port > 0 && plain && numeric => tcp(&listening_host(host), port),
+                _ => None,
+            }
         };
         match endpoint {
             Some(endpoint) => Ok(Listens { server: self, endpoint, backlog, program, given }),
-            None => Err(format!("where {} listens is written in an unusual way", self.name())),
+            None => Err(format!("where {} listens is written in an unusual way", self.name()).into()),
         }
     }
 
-    /// The option of a kind, which may be there once.
-    fn only_one<'a>(&self, given: &'a [Given], kind: Kind) -> Result<Option<&'a Given>, String> {
+    fn only_one<'a>(&self, given: &'a [Given], kind: Kind) -> Result<Option<&'a Given>, Reason> {
         let mut found = given.iter().filter(|given| given.kind == kind);
         match (found.next(), found.next()) {
             (Some(given), Some(_)) => {
-                Err(format!("{} says more than once where it listens ({})", self.name(), given.value))
+                Err(format!("{} says more than once where it listens ({})", self.name(), given.value).into())
             }
             (first, _) => Ok(first),
         }
     }
 
-    /// What the value of `--bind` says.
     fn bound(&self, value: &str) -> Option<Endpoint> {
         if self.say == Say::Puma {
             if let Some(path) = value.strip_prefix("unix://") {
@@ -266,13 +280,14 @@ impl Server {
         }
         let host = bare.unwrap_or(host);
         let host = if host.is_empty() { "0.0.0.0" } else { host };
-        let plain = has_only(host, ".-_:");
-        let port = port.parse().ok().filter(|port| *port > 0 && plain)?;
+        let port: u16 = port.parse().ok()?;
+        if port == 0 || !has_only(host, ".-_:") {
+            return None;
+        }
         tcp(&listening_host(host), port)
     }
 
-    /// The options that matter.
-    fn given(&self, words: &[Word], program: usize) -> Result<Vec<Given>, String> {
+    fn given(&self, words: &[Word], program: usize) -> Result<Vec<Given>, Reason> {
         let mut found = Vec::new();
         let mut at = program + 1;
         while let Some(word) = words.get(at) {
@@ -284,7 +299,8 @@ impl Server {
                 if may_be_options || self.matching(&word.text).is_some() {
                     return Err(format!(
                         "{dynamic} is only known when systemd starts it, and may say where it listens"
-                    ));
+                    )
+                    .into());
                 }
             }
             let first = at;
@@ -293,7 +309,9 @@ impl Server {
                 break;
             }
             if self.say == Say::Redis && first == program + 1 && !word.text.starts_with('-') {
-                return Err(format!("{} may say where it listens: samehost switch {}", word.text, word.text));
+                return Err(
+                    format!("{} may say where it listens: samehost switch {}", word.text, word.text).into()
+                );
             }
             let Some((kind, before, value)) = self.matching(&word.text) else {
                 self.lookalike(&word.text)?;
@@ -305,13 +323,13 @@ impl Server {
                 None => {
                     let next = words.get(at).ok_or("an option's value is missing")?;
                     if let Some(dynamic) = &next.dynamic {
-                        return Err(format!("{dynamic} is only known when systemd starts it"));
+                        return Err(format!("{dynamic} is only known when systemd starts it").into());
                     }
                     at += 1;
                     if self.say == Say::Redis
                         && words.get(at).is_some_and(|more| !more.text.starts_with("--"))
                     {
-                        return Err(format!("{} has several values", word.text));
+                        return Err(format!("{} has several values", word.text).into());
                     }
                     (next.text.clone(), first + 1)
                 }
@@ -323,21 +341,24 @@ impl Server {
 
     /// The option in a word: its kind, the text before the value, and the value if it is in the same word.
     fn matching<'a>(&self, text: &'a str) -> Option<(Kind, &'a str, Option<&'a str>)> {
-        self.options.iter().find_map(|(spellings, kind)| {
-            spellings.iter().find_map(|spelling| {
-                let rest = text.strip_prefix(spelling)?;
+        for (spellings, kind) in self.options {
+            for spelling in *spellings {
+                let Some(rest) = text.strip_prefix(spelling) else { continue };
                 if rest.is_empty() {
                     return Some((*kind, text, None));
                 }
-                let long = spelling.starts_with("--");
-                let behind = if long { rest.strip_prefix('=')? } else { rest };
-                (long || self.is_joined).then(|| (*kind, &text[..text.len() - behind.len()], Some(behind)))
-            })
-        })
+                let behind = if spelling.starts_with("--") { rest.strip_prefix('=') } else { Some(rest) };
+                let Some(behind) = behind else { continue };
+                if spelling.starts_with("--") || self.is_joined {
+                    return Some((*kind, &text[..text.len() - behind.len()], Some(behind)));
+                }
+            }
+        }
+        None
     }
 
     /// A word that the program may read as one of those options: an abbreviated name, or combined letters.
-    fn lookalike(&self, text: &str) -> Result<(), String> {
+    fn lookalike(&self, text: &str) -> Result<(), Reason> {
         let name = text.split('=').next().unwrap_or(text);
         let mut spellings = self.options.iter().flat_map(|(spellings, _)| spellings.iter());
         let shortened = self.say != Say::Redis
@@ -350,40 +371,33 @@ impl Server {
             && text[1..]
                 .starts_with(['A', 'v', 'V', 'd', 'h', 'i', 'k', 'r', 'M', 'L', 'C', 'S', 'F', 'X', 'W'])
             && text[1..].contains(['l', 'p', 's', 'a', 'b', 'U']);
-        if shortened || letters { Err(format!("{text} is not understood")) } else { Ok(()) }
+        if shortened || letters { Err(format!("{text} is not understood").into()) } else { Ok(()) }
     }
 }
 
-/// The endpoint of a socket's path; `None` where that is unusual.
 fn unix(path: &str) -> Option<Endpoint> {
-    is_plain_path(path).then(|| Endpoint::Unix(path.into()))
+    if is_plain_path(path) { Some(Endpoint::Unix(path.into())) } else { None }
 }
 
-/// What an option says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Host and port, or a socket.
     Bind,
     Host,
     Port,
     Socket,
-    /// The permissions of the socket.
     Mode,
     Backlog,
     /// Its address is configured elsewhere, or must not be moved.
     Stop(&'static str),
 }
 
-/// A server.
 #[derive(Debug)]
 pub(super) struct Server {
     programs: &'static [&'static str],
     pub(super) protocol: Protocol,
     pub(super) options: &'static [(&'static [&'static str], Kind)],
-    /// Where it listens by default.
     pub(super) host: Option<&'static str>,
     pub(super) port: Option<u16>,
-    /// The variables that say so as well.
     pub(super) variables: &'static [&'static str],
     /// The file in its working directory that it reads by default.
     pub(super) unasked: Option<&'static str>,
@@ -392,7 +406,6 @@ pub(super) struct Server {
     pub(super) say: Say,
 }
 
-/// How a place is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Say {
     Gunicorn,
@@ -405,7 +418,6 @@ pub(super) enum Say {
 
 const CONFIGURED: Kind = Kind::Stop("a file that it names may say where it listens");
 
-/// All of them.
 const SERVERS: &[Server] = &[
     Server {
         programs: &["gunicorn", "gunicorn3"],
@@ -524,7 +536,6 @@ const LAUNCHERS: &[&[&str]] = &[
     &["python3", "-m"],
 ];
 
-/// The last part of a path.
 pub(super) fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word).trim_start_matches(['-', '@', ':', '+', '!'])
 }
@@ -547,7 +558,6 @@ pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
 }
 
 impl Server {
-    /// Whether a program is this server, or one that behaves like it.
     fn is_started_by(&self, program: &str) -> bool {
         if self.programs.contains(&program) {
             return true;

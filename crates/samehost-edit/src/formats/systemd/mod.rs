@@ -6,6 +6,7 @@ mod environment;
 mod listens;
 mod unit;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
@@ -17,7 +18,7 @@ use crate::files::{Edit, Files};
 use crate::languages::url::is_plain_path;
 use crate::lines::{is_loopback, listening_host, tcp};
 use crate::proposal::verify_edits;
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 use listens::{Listens, base, server};
 use unit::{Word, command};
@@ -26,7 +27,6 @@ pub use self::environment::{EnvironmentFile, environment_files, places};
 pub(super) use self::unit::{Assignment, assignments};
 pub(super) use unit::{quoted, words};
 
-/// Units.
 pub(crate) struct Systemd;
 
 impl Editor for Systemd {
@@ -104,13 +104,12 @@ fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|end| end == "socket")
 }
 
-/// The words of a key of the service, of all its lines.
 fn words_of<'a>(unit: &'a Unit, key: &str) -> Vec<&'a str> {
     let all = unit.list("Service", key).into_iter();
     all.flat_map(|one| one.value.split_ascii_whitespace()).collect()
 }
 
-/// What the unit's sandbox forbids the service.
+/// The refusal of a goal that the unit's sandbox keeps the service from; `None` if it lets it.
 fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
     let Endpoint::Unix(path) = &goal.endpoint else { return None };
     if let [.., last] = unit.list("Service", "RestrictAddressFamilies").as_slice() {
@@ -152,7 +151,6 @@ fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
 
 // `ExecStart=`: where the command of a known server listens.
 
-/// A command that listens.
 struct Command<'a> {
     unit: &'a Unit,
     assignment: &'a Assignment,
@@ -190,18 +188,22 @@ impl<'a> Command<'a> {
         {
             return Err(here.refusal(format!("{name} says where it listens as well"), by_hand));
         }
-        if !listens.is_said() {
+        if !listens.names_place() {
             let directory = unit.last("Service", "WorkingDirectory").map_or("/", |one| one.value.as_str());
             let directory = under(&unit.root, directory.trim_start_matches('-'));
-            if let Some(name) = server.unasked.filter(|name| files.read(&directory.join(name)).is_ok()) {
-                return Err(here
-                    .refusal(format!("{name} in its working directory may say where it listens"), by_hand));
+            if let Some(name) = server.unasked
+                && files.read(&directory.join(name)).is_ok()
+            {
+                let reason = format!("{name} in its working directory may say where it listens");
+                return Err(here.refusal(reason, by_hand));
             }
             if let Some(one) = unit.list("Service", "EnvironmentFile").first() {
                 return Err(here.refusal(format!("{} may say where it listens", one.value), by_hand));
             }
         }
-        if let Some(socket) = unit.socket(files).filter(|_| server.takes_sockets()) {
+        if server.takes_sockets()
+            && let Some(socket) = unit.socket(files)
+        {
             let by_hand = format!("samehost switch {}", socket.display());
             return Err(here.refusal(format!("{} hands it its socket", socket.display()), by_hand));
         }
@@ -223,7 +225,7 @@ impl<'a> Command<'a> {
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let stop = |reason: String| {
+        let stop = |reason: Reason| {
             let by_hand = format!(
                 "in a drop-in, ExecStart= (empty), then ExecStart= with {}",
                 hint(self.listens.server.name())
@@ -231,7 +233,9 @@ impl<'a> Command<'a> {
             Refusal::new(&one.file, one.line, reason, by_hand)
         };
         if self.unit.is_later(&one.file) {
-            return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
+            return Err(stop(
+                format!("this drop-in counts before the one that would be written ({OURS})").into(),
+            ));
         }
         let moved = self.listens.moved(&one.value, &self.words, goal).map_err(stop)?;
         if let Some(edit) = in_place(self.unit, one, &moved) {
@@ -242,7 +246,6 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What an unknown program may do with an address in its command.
 fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command<'a>>> {
     let leads_here = words.iter().find(|word| {
         ["127.0.0.1", "localhost", "[::1]"].iter().any(|place| word.text.contains(place))
@@ -261,7 +264,6 @@ fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command
     Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand))
 }
 
-/// How a server says a socket.
 fn hint(server: &str) -> &'static str {
     match server {
         "gunicorn" => "--bind unix:/run/NAME/NAME.sock",
@@ -279,7 +281,6 @@ fn hint(server: &str) -> &'static str {
 const TAKERS: &[(&str, Protocol)] =
     &[("gunicorn", Protocol::Http), ("dockerd", Protocol::Http), ("systemd-socket-proxyd", Protocol::Plain)];
 
-/// A socket unit that listens at one place.
 struct Socket<'a> {
     unit: &'a Unit,
     assignment: &'a Assignment,
@@ -302,24 +303,15 @@ impl<'a> Socket<'a> {
         if assignment.key != "ListenStream" {
             return Err(here.refusal("it is not a stream", by_hand));
         }
-        if unit
-            .last("Socket", "Accept")
-            .is_some_and(|one| !matches!(one.value.as_str(), "no" | "false" | "off" | "0"))
+        if let Some(accept) = unit.last("Socket", "Accept")
+            && !matches!(accept.value.as_str(), "no" | "false" | "off" | "0")
         {
             return Err(here.refusal("it starts a service for each connection", by_hand));
         }
         let Some(endpoint) = place(&assignment.value) else {
             return Err(here.refusal("its address is unusual", by_hand));
         };
-        let protocol = match taker(unit, file, files) {
-            Ok(protocol) => protocol,
-            Err(program) => {
-                return Err(here.refusal(
-                    format!("whether {program} takes a Unix socket from systemd is not known"),
-                    by_hand,
-                ));
-            }
-        };
+        let protocol = taker(unit, file, files).map_err(|reason| here.refusal(reason, by_hand))?;
         let backlog = unit.last("Socket", "Backlog").and_then(|one| one.value.parse().ok());
         let setting = Setting {
             backlog,
@@ -331,27 +323,28 @@ impl<'a> Socket<'a> {
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let stop = |reason: String| {
+        let stop = |reason: Reason| {
             let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
             Refusal::new(&one.file, one.line, reason, by_hand)
         };
         if self.unit.is_later(&one.file) {
-            return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
+            return Err(stop(
+                format!("this drop-in counts before the one that would be written ({OURS})").into(),
+            ));
         }
         if let Endpoint::Tcp { host, .. } = &self.setting.endpoint
             && !is_loopback(host)
         {
-            return Err(stop(format!("it listens at {host}, where other machines may need it")));
+            return Err(stop(format!("it listens at {host}, where other machines may need it").into()));
         }
         let value = match &goal.endpoint {
-            Endpoint::Unix(path) => path.to_str().filter(|path| is_plain_path(path)).map(str::to_owned),
+            Endpoint::Unix(path) if path.to_str().is_some_and(is_plain_path) => path.display().to_string(),
             Endpoint::Tcp { host, port } if *port > 0 && is_loopback(&listening_host(host)) => {
                 let host = listening_host(host);
-                Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+                if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
             }
-            _ => None,
+            _ => return Err(stop("such an address is not written in a socket unit".into())),
         };
-        let value = value.ok_or_else(|| stop("such an address is not written in a socket unit".into()))?;
         let (mut edits, mut new) = (Vec::new(), Vec::new());
         match in_place(self.unit, one, &value) {
             Some(edit) => edits.push(edit),
@@ -365,12 +358,12 @@ impl<'a> Socket<'a> {
         }
         wanted.extend(goal.backlog.map(|backlog| ("Backlog", backlog.to_string())));
         for (key, value) in wanted {
-            let present = self.unit.last("Socket", key);
-            if present.is_some_and(|one| self.unit.is_later(&one.file) && one.value != value) {
-                return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}")));
-            }
-            if present.is_none_or(|one| one.value != value) {
-                new.push(format!("{key}={value}"));
+            match self.unit.last("Socket", key) {
+                Some(present) if present.value == value => {}
+                Some(present) if self.unit.is_later(&present.file) => {
+                    return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}").into()));
+                }
+                _ => new.push(format!("{key}={value}")),
             }
         }
         if !new.is_empty() {
@@ -380,43 +373,49 @@ impl<'a> Socket<'a> {
     }
 }
 
-/// Endpoint of a value of ListenStream=.
 fn place(value: &str) -> Option<Endpoint> {
     let words = words(value)?;
     let [word] = words.as_slice() else { return None };
-    let text =
-        (word.dynamic.is_none() && word.raw.len() == value.len() && word.text == value).then_some(value)?;
-    if text.starts_with('/') {
-        return is_plain_path(text).then(|| Endpoint::Unix(text.into()));
+    if word.dynamic.is_some() || word.raw.len() != value.len() || word.text != value {
+        return None;
     }
-    if let Ok(port) = text.parse::<u16>() {
-        return tcp("::", port).filter(|_| port > 0);
+    if value.starts_with('/') {
+        return if is_plain_path(value) { Some(Endpoint::Unix(value.into())) } else { None };
     }
-    let (host, port) = text.rsplit_once(':')?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host = bare.map_or_else(
-        || host.parse::<std::net::Ipv4Addr>().ok().map(|_| host),
-        |host| host.parse::<std::net::Ipv6Addr>().ok().map(|_| host),
-    )?;
-    tcp(host, port.parse().ok().filter(|port| *port > 0)?)
+    if let Ok(port) = value.parse::<u16>() {
+        return if port > 0 { tcp("::", port) } else { None };
+    }
+    let (host, port) = value.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    let (host, is_address) = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(bare) => (bare, bare.parse::<Ipv6Addr>().is_ok()),
+        None => (host, host.parse::<Ipv4Addr>().is_ok()),
+    };
+    if is_address && port > 0 { tcp(host, port) } else { None }
 }
 
-/// Protocol of the service that gets the socket; an error with its program if that is not known to accept any socket.
-fn taker(unit: &Unit, file: &Path, files: &dyn Files) -> Result<Protocol, String> {
-    let named = unit.last("Socket", "Service").map(|one| one.value.clone());
-    let name = named.unwrap_or_else(|| unit.name.trim_end_matches("socket").to_owned() + "service");
+/// Protocol of the service that gets the socket; an error if that is not known to accept any socket.
+fn taker(unit: &Unit, file: &Path, files: &dyn Files) -> Result<Protocol, Reason> {
+    let unknown = |program: &str| {
+        Reason::from(format!("whether {program} takes a Unix socket from systemd is not known"))
+    };
+    let name = match unit.last("Socket", "Service") {
+        Some(named) => named.value.clone(),
+        None => unit.name.trim_end_matches("socket").to_owned() + "service",
+    };
     let path = unit.find(&name, files).unwrap_or_else(|| file.with_file_name(&name));
-    let service = Unit::open(&path, files).map_err(|_| name.clone())?;
+    let service = Unit::open(&path, files).map_err(|_| unknown(&name))?;
     let all = service.list("Service", "ExecStart");
-    let [one] = all.as_slice() else { return Err(name) };
-    let words = command(&one.value).ok_or(&name)?;
+    let [one] = all.as_slice() else { return Err(unknown(&name)) };
+    let words = command(&one.value).ok_or_else(|| unknown(&name))?;
     let program = match server(&words) {
         Some((_, server)) => server.name(),
-        None => base(&words.first().ok_or(&name)?.text),
+        None => base(&words.first().ok_or_else(|| unknown(&name))?.text),
     };
-    TAKERS
-        .iter()
-        .find(|(taker, _)| *taker == program)
-        .map(|(_, protocol)| *protocol)
-        .ok_or_else(|| program.to_owned())
+    for (taker, protocol) in TAKERS {
+        if *taker == program {
+            return Ok(*protocol);
+        }
+    }
+    Err(unknown(program))
 }

@@ -12,7 +12,6 @@ use crate::files::{Edit, Files};
 use crate::lines::{self, lines};
 use crate::refusal::{At, Refusal, Result};
 
-/// The drop-in that is written.
 pub(super) const OURS: &str = "50-samehost.conf";
 /// The directory below the root for new files.
 const ETC: &str = "etc/systemd/system";
@@ -24,10 +23,8 @@ pub(super) const DIRECTORIES: &[&str] = &[
     "run/systemd/generator.late",
 ];
 
-/// What systemd takes for space.
 const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// `Key=value`.
 #[derive(Clone, Debug)]
 pub(in crate::formats) struct Assignment {
     pub(super) file: PathBuf,
@@ -41,13 +38,15 @@ pub(in crate::formats) struct Assignment {
 }
 
 impl Assignment {
-    /// The refusal of this line.
     pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(&self.file, self.line, reason, by_hand)
     }
 }
 
 /// A unit: its file and its drop-ins, in order of precedence.
+/// The vendor's file is the package manager's, and a change in it is lost with the next update; the administrator's may be
+/// managed from elsewhere. A drop-in adds to both, is removed as a whole, and is read after all whose names
+/// sort before it: one that sorts behind it, and says the same, is refused.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) root: PathBuf,
@@ -56,7 +55,6 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Reads a unit with all its drop-ins.
     pub(super) fn open(file: &Path, files: &dyn Files) -> Result<Self> {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let root = root(file).ok_or_else(|| {
@@ -72,7 +70,6 @@ impl Unit {
         Ok(Unit { all, ..unit })
     }
 
-    /// Where the drop-in goes.
     pub(super) fn ours(&self) -> PathBuf {
         self.root.join(ETC).join(format!("{}.d", self.name)).join(OURS)
     }
@@ -96,19 +93,23 @@ impl Unit {
         is_drop_in && file.file_name().is_some_and(|name| name.to_string_lossy().as_ref() > OURS)
     }
 
-    /// The file of another unit.
     pub(super) fn find(&self, name: &str, files: &dyn Files) -> Option<PathBuf> {
-        let paths = DIRECTORIES.iter().map(|directory| self.root.join(directory).join(name));
-        paths.into_iter().find(|path| files.read(path).is_ok())
+        for directory in DIRECTORIES {
+            let path = self.root.join(directory).join(name);
+            if files.read(&path).is_ok() {
+                return Some(path);
+            }
+        }
+        None
     }
 
     /// The socket unit that passes its socket to this service.
     pub(super) fn socket(&self, files: &dyn Files) -> Option<PathBuf> {
-        let named = self.last("Service", "Sockets").map(|one| one.value.clone());
-        self.find(
-            &named.unwrap_or_else(|| self.name.trim_end_matches("service").to_owned() + "socket"),
-            files,
-        )
+        let name = match self.last("Service", "Sockets") {
+            Some(named) => named.value.clone(),
+            None => self.name.trim_end_matches("service").to_owned() + "socket",
+        };
+        self.find(&name, files)
     }
 
     /// Whether this file is the effective one of its name.
@@ -129,13 +130,16 @@ impl Unit {
 
     /// The drop-ins in the order of their names; of the same name, the first found.
     fn drop_ins(&self, file: &Path, files: &dyn Files) -> Result<Vec<PathBuf>> {
-        let mut found: Vec<PathBuf> = Vec::new();
+        let mut directories: Vec<PathBuf> = Vec::new();
         let names = self.names();
+        for place in DIRECTORIES {
+            directories.extend(names.iter().map(|name| self.root.join(place).join(format!("{name}.d"))));
+        }
+        // `service.d` is for every service, and comes after what is for this one.
         let kind = self.name.rsplit('.').next().unwrap_or_default();
-        let places = DIRECTORIES.iter().flat_map(|place| names.iter().map(move |name| (place, name.clone())));
-        let shared = DIRECTORIES.iter().map(|place| (place, kind.to_owned()));
-        for (place, name) in places.chain(shared) {
-            let directory = self.root.join(place).join(format!("{name}.d"));
+        directories.extend(DIRECTORIES.iter().map(|place| self.root.join(place).join(format!("{kind}.d"))));
+        let mut found: Vec<PathBuf> = Vec::new();
+        for directory in directories {
             let entries = match files.list(&directory) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -162,8 +166,10 @@ impl Unit {
     /// template's.
     fn names(&self) -> Vec<String> {
         let (stem, kind) = self.name.rsplit_once('.').unwrap_or((&self.name, ""));
-        let (prefix, instance) =
-            stem.split_once('@').map_or((stem, None), |(prefix, instance)| (prefix, Some(instance)));
+        let (prefix, instance) = match stem.split_once('@') {
+            Some((prefix, instance)) => (prefix, Some(instance)),
+            None => (stem, None),
+        };
         let mut names = vec![self.name.clone()];
         let at = if instance.is_some() { "@" } else { "" };
         if instance.is_some_and(|instance| !instance.is_empty()) {
@@ -196,7 +202,6 @@ impl Unit {
     }
 }
 
-/// The root that a unit lies below.
 fn root(file: &Path) -> Option<PathBuf> {
     let parent = file.parent()?;
     let place = DIRECTORIES.iter().find(|place| parent.ends_with(place))?;
@@ -208,7 +213,6 @@ pub(super) fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// The assignments of a file.
 pub(in crate::formats) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     let stop =
         |line: u32, reason: &str| Refusal::new(file, line, reason, "put that in order, and switch again");
@@ -256,7 +260,6 @@ fn is_continued(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// One logical line.
 fn statement(
     file: &Path,
     text: &str,
@@ -294,12 +297,14 @@ fn statement(
     Ok(())
 }
 
-/// Its first line.
 const HEADER: &str = "# Made by samehost switch\n";
 
 /// An edit that changes an assignment in our drop-in; `None` if it is in another file.
 pub(super) fn in_place(unit: &Unit, counted: &Assignment, value: &str) -> Option<Edit> {
-    (counted.file == unit.ours()).then(|| Edit::new(&counted.file, counted.range.clone(), value))
+    if counted.file == unit.ours() {
+        return Some(Edit::new(&counted.file, counted.range.clone(), value));
+    }
+    None
 }
 
 /// The edits that add lines to our drop-in, which may not exist yet.
@@ -321,7 +326,6 @@ pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String])
     edits
 }
 
-/// Whether the last section of a text is this one.
 fn is_in(text: &[u8], section: &str) -> bool {
     let title = format!("[{section}]");
     let last =
@@ -332,12 +336,9 @@ fn is_in(text: &[u8], section: &str) -> bool {
 // The words of a value, split as by systemd: quotes, escapes; and the parts that it fills in when it starts the unit:
 // variables and specifiers.
 
-/// A word.
 #[derive(Clone, Debug)]
 pub(in crate::formats) struct Word {
-    /// Where it stands in the value.
     pub(super) raw: Range<usize>,
-    /// What it says.
     pub(in crate::formats) text: String,
     /// Only known at run time: `${PORT}`, `%i`, a numeric escape.
     pub(in crate::formats) dynamic: Option<String>,
@@ -374,16 +375,26 @@ pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
         if quote.is_some() {
             return None;
         }
-        let text = specifiers(&text).unwrap_or_else(|specifier| {
-            odd.get_or_insert(specifier);
-            text.clone()
-        });
+        let text = match percents(&text) {
+            Percents::None(text) => text,
+            Percents::Specifier(specifier) => {
+                odd.get_or_insert(specifier);
+                text
+            }
+        };
         found.push(Word { raw: start..end, text, dynamic: odd });
     }
 }
 
-/// A text with `%%` as a percent sign; the first specifier if it has one. A percent sign before a digit stays.
-fn specifiers(text: &str) -> Result<String, String> {
+/// What systemd makes of the percent signs in a text.
+enum Percents {
+    /// The text, with `%%` as a percent sign; one before a digit stays.
+    None(String),
+    /// The first specifier, which systemd fills in: `%i`.
+    Specifier(String),
+}
+
+fn percents(text: &str) -> Percents {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -392,12 +403,12 @@ fn specifiers(text: &str) -> Result<String, String> {
             match chars.next() {
                 Some('%') => {}
                 Some(digit) if digit.is_ascii_digit() => out.push(digit),
-                Some(other) => return Err(format!("%{other}")),
-                None => return Err("%".into()),
+                Some(other) => return Percents::Specifier(format!("%{other}")),
+                None => return Percents::Specifier("%".into()),
             }
         }
     }
-    Ok(out)
+    Percents::None(out)
 }
 
 /// The words of a command line, in which variables are filled in.
@@ -405,13 +416,17 @@ pub(super) fn command(value: &str) -> Option<Vec<Word>> {
     let mut words = words(value)?;
     for word in &mut words {
         let plain = word.text.replace("$$", "");
-        if let Some(at) = plain.find('$').filter(|_| word.dynamic.is_none()) {
+        if word.dynamic.is_none()
+            && let Some(at) = plain.find('$')
+        {
             let rest = &plain[at + 1..];
-            let name = rest.strip_prefix('{').and_then(|rest| rest.split('}').next()).unwrap_or_else(|| {
-                rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default()
+            word.dynamic = Some(match rest.strip_prefix('{') {
+                Some(inner) => format!("${{{}}}", inner.split('}').next().unwrap_or_default()),
+                None => {
+                    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                    format!("${}", &rest[..end.unwrap_or(rest.len())])
+                }
             });
-            word.dynamic =
-                Some(if rest.starts_with('{') { format!("${{{name}}}") } else { format!("${name}") });
         }
         word.text = word.text.replace("$$", "$");
     }

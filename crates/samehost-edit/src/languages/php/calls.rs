@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tree_sitter::Node;
 
-use super::run::{Inclusion, Run};
 use super::source::{Source, children, walk};
 use super::value::{Value, Valued};
+use super::{Inclusion, Run};
 
 /// Functions without effects on constants and variables.
 const CALM: &[&str] = &[
@@ -25,7 +25,6 @@ const CALM: &[&str] = &[
     "urlencode", "var_export", "version_compare",
 ];
 
-/// Whether a function has no effect on constants and variables.
 pub(super) fn calm(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| CALM.contains(&name))
 }
@@ -107,7 +106,8 @@ impl Run<'_> {
                 Some(known(source, node, &ancestor(&first, levels)?))
             }
             b"realpath" => {
-                let path = absolute(&first).filter(|path| self.files.read(path).is_ok())?;
+                let path = absolute(&first)?;
+                self.files.read(&path).ok()?;
                 Some(known(source, node, &self.files.real(&path)))
             }
             b"file_exists" | b"is_file" | b"is_readable" => match self.files.read(&absolute(&first)?) {
@@ -187,8 +187,13 @@ impl Run<'_> {
         let trouble = source.trouble(node, "which file is included here cannot be known");
         let result = Valued::unknown(source.trouble(node, "it comes from an included file"));
         // The last file is recognised by its name, wherever it is.
-        let last = walk(argument).filter(|inner| inner.kind() == "string_content").last();
-        let tail = value.text().or_else(|| last.map(|last| source.of(last).to_vec())).unwrap_or_default();
+        let tail = match value.text() {
+            Some(text) => text,
+            None => {
+                let last = walk(argument).filter(|inner| inner.kind() == "string_content").last();
+                last.map(|last| source.of(last).to_vec()).unwrap_or_default()
+            }
+        };
         let name = tail.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if self.setup.last.is_some_and(|last| last.as_bytes() == name) {
             let state = self.state.clone();
@@ -209,31 +214,35 @@ impl Run<'_> {
     }
 }
 
-/// Arguments of a call with their names; `None` if they are unpacked from elsewhere.
 fn arguments<'tree>(source: &Source, node: Node<'tree>) -> Option<Vec<(Option<Vec<u8>>, Node<'tree>)>> {
     let list = node.child_by_field_name("arguments")?;
-    children(list)
-        .into_iter()
-        .map(|argument| {
-            let name = argument.child_by_field_name("name");
-            let inner = children(argument).into_iter().find(|child| Some(*child) != name)?;
-            let plain =
-                argument.kind() == "argument" && argument.child_by_field_name("reference_modifier").is_none();
-            let plain = plain && !matches!(inner.kind(), "variadic_unpacking" | "argument_placeholder");
-            plain.then(|| (name.map(|name| source.of(name).to_vec()), inner))
-        })
-        .collect()
+    let mut found = Vec::new();
+    for argument in children(list) {
+        let name = argument.child_by_field_name("name");
+        let inner = children(argument).into_iter().find(|child| Some(*child) != name)?;
+        let is_plain = argument.kind() == "argument"
+            && argument.child_by_field_name("reference_modifier").is_none()
+            && !matches!(inner.kind(), "variadic_unpacking" | "argument_placeholder");
+        if !is_plain {
+            return None;
+        }
+        found.push((name.map(|name| source.of(name).to_vec()), inner));
+    }
+    Some(found)
 }
 
 fn absolute(path: &[u8]) -> Option<PathBuf> {
     let path = std::str::from_utf8(path).ok()?;
-    path.starts_with('/').then(|| PathBuf::from(path))
+    if path.starts_with('/') { Some(PathBuf::from(path)) } else { None }
 }
 
 /// The directory so many levels above, as in dirname().
 fn ancestor(path: &[u8], levels: usize) -> Option<PathBuf> {
     let path = absolute(path)?;
-    (1..=64).contains(&levels).then(|| path.ancestors().nth(levels).unwrap_or(Path::new("/")).to_owned())
+    if !(1..=64).contains(&levels) {
+        return None;
+    }
+    Some(path.ancestors().nth(levels).unwrap_or(Path::new("/")).to_owned())
 }
 
 fn known(source: &Source, node: Node<'_>, path: &Path) -> Valued {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::run::{DEEPEST, LONGEST_TEXT, Run};
 use super::source::{Source, children};
 use super::statements::place;
-use super::value::{Entry, Item, Items, TOO_LARGE, Value, Valued};
+use super::value::{Entry, Item, Items, TOO_LARGE, Trouble, Value, Valued};
+use super::{DEEPEST, LONGEST_TEXT, Run};
 
 impl Run<'_> {
-    /// What an expression is worth.
+    /// The value of an expression; what it does to constants and variables is done to the state.
     pub(super) fn evaluate(&mut self, source: &Source, node: Node<'_>) -> Valued {
         if self.depth > DEEPEST {
             return self.opaque(source, node, "this is nested too deep to be followed");
@@ -203,14 +203,14 @@ impl Run<'_> {
             (Some(one), Some(other)) if one == other => one,
             (one, other) => {
                 let mut trouble = source.trouble(node, "it depends on a condition that cannot be known here");
-                let environment = [Some(asked), one, other].into_iter().flatten().find_map(|valued| {
-                    let Value::Unknown(inner) = valued.value else { return None };
-                    inner.environment
-                });
-                if let Some(name) = environment {
+                for valued in [Some(asked), one, other].into_iter().flatten() {
+                    let Value::Unknown(Trouble { environment: Some(name), .. }) = valued.value else {
+                        continue;
+                    };
                     trouble.reason =
                         format!("it comes from the environment variable {name}, where that is set");
                     trouble.environment = Some(name);
+                    break;
                 }
                 Valued::unknown(trouble)
             }
@@ -236,7 +236,6 @@ impl Run<'_> {
         valued
     }
 
-    /// Value of a constant where it is used.
     pub(super) fn constant(&mut self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
         let shown = String::from_utf8_lossy(name);
         match self.state.constants.get(name) {
@@ -277,7 +276,7 @@ impl Run<'_> {
         if matches!(source.of(*base), b"$_ENV" | b"$_SERVER") {
             let name = String::from_utf8_lossy(&key.unwrap_or_default()).into_owned();
             let mut trouble = source.trouble(node, format!("it comes from the environment variable {name}"));
-            trouble.environment = Some(name).filter(|name| !name.is_empty());
+            trouble.environment = if name.is_empty() { None } else { Some(name) };
             return Valued::unknown(trouble);
         }
         let array = self.evaluate(source, *base);
@@ -294,7 +293,6 @@ impl Run<'_> {
         }
     }
 
-    /// `$object->name`
     fn member(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let property = self.property(source, node).unwrap_or_default();
         let object = self.setup.object.unwrap_or_default().as_bytes();
@@ -376,7 +374,6 @@ impl Run<'_> {
     }
 }
 
-/// Whether this is `new stdClass`.
 fn is_plain_object(source: &Source, node: Node<'_>) -> bool {
     let parts = children(node);
     let name = parts.first().map(|name| source.of(*name)).unwrap_or_default();
@@ -390,7 +387,7 @@ pub(super) fn here(source: &Source, node: Node<'_>, value: Value) -> Valued {
 }
 
 /// Unknown for the reason of a part, or else for this one.
-pub(super) fn inherit(valued: Valued, trouble: impl FnOnce() -> super::Trouble) -> Valued {
+pub(super) fn inherit(valued: Valued, trouble: impl FnOnce() -> Trouble) -> Valued {
     match valued.value {
         Value::Unknown(_) => valued,
         _ => Valued::unknown(trouble()),

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
+use super::Run;
 use super::expressions::{here, inherit};
-use super::run::Run;
 use super::source::{Source, children};
 use super::value::{Quoting, TOO_LARGE, Value, Valued};
 use crate::lines::{around, has_only};
@@ -18,7 +18,10 @@ pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range
             let text = source.of(node);
             let open = if text.first()?.eq_ignore_ascii_case(&b'b') { 2 } else { 1 };
             let quoting = if node.kind() == "string" { Quoting::Single } else { Quoting::Double };
-            (range.start + open < range.end).then_some((quoting, range.start + open..range.end - 1))
+            if range.start + open >= range.end {
+                return None;
+            }
+            Some((quoting, range.start + open..range.end - 1))
         }
         "heredoc" | "nowdoc" => {
             let quoting = if node.kind() == "heredoc" { Quoting::Heredoc } else { Quoting::Nowdoc };
@@ -41,12 +44,9 @@ pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range
 pub(crate) fn indentation(source: &Source, node: Node<'_>) -> Vec<u8> {
     let Some(tag) = node.child_by_field_name("end_tag") else { return Vec::new() };
     let line = around(&source.text, tag.end_byte()).start;
-    source
-        .slice(line..tag.end_byte())
-        .iter()
-        .copied()
-        .take_while(|byte| matches!(byte, b' ' | b'\t'))
-        .collect()
+    let bytes = source.slice(line..tag.end_byte());
+    let length = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    bytes[..length].to_vec()
 }
 
 /// Value of a literal's bytes; `None` if PHP would not accept them.
@@ -144,16 +144,15 @@ pub(crate) fn encode(quoting: Quoting, value: &str) -> Option<String> {
 }
 
 impl Run<'_> {
-    /// A string, with the variables in it.
     pub(super) fn string(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let Some((quoting, mut range)) = content(source, node) else {
             return source.unknown(node, "this string is not understood");
         };
         let document = matches!(quoting, Quoting::Heredoc | Quoting::Nowdoc);
         let parts = if node.kind() == "heredoc" { node.child_by_field_name("value") } else { Some(node) };
-        let parts: Vec<Node<'_>> = parts.map(children).unwrap_or_default();
+        let mut parts: Vec<Node<'_>> = parts.map(children).unwrap_or_default();
         let fixed = ["string_content", "escape_sequence", "nowdoc_body", "heredoc_start", "heredoc_end"];
-        let parts: Vec<Node<'_>> = parts.into_iter().filter(|part| !fixed.contains(&part.kind())).collect();
+        parts.retain(|part| !fixed.contains(&part.kind()));
         if document {
             let indentation = indentation(source, node);
             let lines = source.slice(range.clone()).contains(&b'\n');

@@ -1,19 +1,32 @@
 //! PHP for the editors of PHP files: determines which constants and variables a file sets, without running it. What
 //! cannot be known here (an environment variable, a function's result) is a value that says where and why. Reads only.
+//!
+//! A file is followed in the order of execution, with the files that it includes. Where execution branches on something
+//! unknown, both branches are followed, and what they disagree about is unknown afterwards.
+//!
+//! The work that a file may cause, and what its values may take, are bounded in proportion to its length. A file that has more
+//! is a program, not a configuration.
 
 mod calls;
 mod expressions;
 mod literal;
 mod opaque;
-mod run;
 mod source;
 mod splice;
 mod state;
 mod statements;
 mod value;
 
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use self::source::Source;
+use self::state::State;
+use crate::files::Files;
+
 pub(crate) use literal::encode;
-pub(crate) use run::{Outcome, RETURNED, Setup, execute};
 pub(crate) use splice::{add, change, constant_used, once, property_used, remove, variable_used};
 pub(crate) use state::Constant;
 pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
@@ -21,3 +34,195 @@ pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
 /// Default socket of mysqlnd, PHP's client of MySQL, on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket and
 /// pdo_mysql.default_socket.
 pub(crate) const MYSQL_SOCKET: &str = "/run/mysqld/mysqld.sock";
+
+const MOST_INCLUDES: usize = 64;
+pub(super) const DEEPEST: usize = 150;
+
+/// What is known beforehand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup<'a> {
+    /// Constants that are undefined at first; any other constant that is not known here is unknown.
+    pub(crate) tracked: &'a [&'a [u8]],
+    pub(crate) constants: Vec<(&'a str, Value)>,
+    pub(crate) variables: Vec<(&'a str, Value)>,
+    /// The file whose inclusion ends the evaluation: `wp-settings.php`.
+    pub(crate) last: Option<&'a str>,
+    /// The variable that is an object, whose properties are taken for elements of an array: `CFG`.
+    pub(crate) object: Option<&'a str>,
+    /// The class whose properties are the configuration: they become a variable of its name.
+    pub(crate) class: Option<&'a str>,
+}
+
+/// The name under which the state has what the file itself returns; no variable of PHP is called so.
+pub(crate) const RETURNED: &[u8] = b"";
+
+pub(crate) struct Outcome {
+    /// The state at its end, or where the last file is included.
+    pub(crate) state: State,
+    pub(crate) sources: Vec<Rc<Source>>,
+}
+
+/// A file that is being followed, in the order of execution.
+/// The same constant may be defined in several places of a `wp-config.php` and its includes. Searching
+/// for `define('DB_HOST'` was rejected, because the first match need not be the one that counts. So
+/// includes and conditions are followed by a partial evaluator, which runs no PHP. A condition that
+/// cannot be known has two branches, and what they disagree about is refused (docs/decisions/0059).
+pub(super) struct Run<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) setup: Setup<'a>,
+    pub(super) sources: Vec<Rc<Source>>,
+    pub(super) state: State,
+    /// The state where the last file was included.
+    pub(super) loaded: Option<State>,
+    /// The states at each `return` of the files that are being followed.
+    pub(super) returns: Vec<Vec<State>>,
+    /// Variables that may change elsewhere: references, and globals of functions.
+    pub(super) shared: BTreeSet<Vec<u8>>,
+    pub(super) namespaced: bool,
+    /// Present depth of expressions and statements.
+    pub(super) depth: usize,
+    pub(super) budget: Budget,
+}
+
+/// Follows a file.
+///
+/// # Errors
+/// When it cannot be read or is not understood as PHP.
+pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -> Result<Outcome, Trouble> {
+    let mut state = State::default();
+    for (name, value) in &setup.constants {
+        let constant = Constant { alternatives: vec![Valued::plain(value.clone())], undefined: false };
+        state.constants.insert(name.as_bytes(), constant);
+    }
+    for (name, value) in &setup.variables {
+        state.variables.insert(name.as_bytes(), Valued::plain(value.clone()));
+    }
+    let mut run = Run {
+        files,
+        setup,
+        sources: Vec::new(),
+        state,
+        loaded: None,
+        returns: Vec::new(),
+        shared: BTreeSet::new(),
+        namespaced: false,
+        depth: 0,
+        budget: Budget::default(),
+    };
+    let text = files.read(file).map_err(|error| Trouble::new(file, 0, error.to_string()))?;
+    let source = Source::parse(file, text)?;
+    run.follow(source);
+    if run.budget.is_spent() {
+        return Err(Trouble::new(file, 0, "following it takes more work than a configuration should"));
+    }
+    let trouble = Trouble::new(file, 0, "where this file ends is not known");
+    let mut state = match run.loaded {
+        Some(loaded) if run.state.over => loaded,
+        Some(loaded) => loaded.meet(run.state, &trouble, &mut run.budget.work),
+        None => run.state,
+    };
+    state.settle();
+    Ok(Outcome { state, sources: run.sources })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inclusion {
+    /// `include`
+    Wanted,
+    /// `require`
+    Needed,
+}
+
+impl Run<'_> {
+    fn follow(&mut self, source: Source) {
+        let source = Rc::new(source);
+        self.budget.grow(source.text.len());
+        self.sources.push(Rc::clone(&source));
+        let namespaced = std::mem::replace(&mut self.namespaced, false);
+        self.returns.push(Vec::new());
+        self.declarations(&source);
+        self.block(&source, source.root());
+        let trouble = source.trouble(source.root(), "this file may return early");
+        for state in self.returns.pop().unwrap_or_default() {
+            if self.budget.is_spent() {
+                break;
+            }
+            let here = std::mem::take(&mut self.state);
+            self.state = here.meet(state, &trouble, &mut self.budget.work);
+        }
+        self.namespaced = namespaced;
+    }
+
+    /// Follows an included file. `once` is the rule of include_once.
+    pub(super) fn include(&mut self, path: &Path, inclusion: Inclusion, once: bool, from: Trouble) {
+        let real = self.files.real(path);
+        if once && self.sources.iter().any(|source| source.path == real) {
+            return;
+        }
+        if self.sources.len() >= MOST_INCLUDES {
+            self.state.lose(&Trouble { reason: "too many files include each other".into(), ..from });
+            return;
+        }
+        match self.files.read(&real) {
+            Ok(text) => match Source::parse(&real, text) {
+                Ok(source) => self.follow(source),
+                Err(trouble) => self.state.lose(&trouble),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound && inclusion == Inclusion::Wanted => {}
+            Err(error) => {
+                let reason = format!("{} is included here, and cannot be read: {error}", path.display());
+                self.state.lose(&Trouble { reason, ..from });
+            }
+        }
+    }
+
+    /// The path of an include; a relative one is resolved beside the file that has it.
+    pub(super) fn resolve(&self, source: &Source, path: &[u8]) -> Option<PathBuf> {
+        let path = std::str::from_utf8(path).ok()?;
+        if path.starts_with('/') {
+            return Some(PathBuf::from(path));
+        }
+        // `./x` is below the working directory, which is unknown; a scheme is not a file.
+        if path.is_empty() || path.starts_with('.') || path.contains("://") {
+            return None;
+        }
+        Some(self.files.real(&source.path).parent()?.join(path))
+    }
+}
+
+/// Steps that any file may cause, and further ones for each byte. A step is an expression, or an entry that is compared or
+/// copied. The files of the corpus cause up to 3 for each byte.
+/// Without a limit a `wp-config.php` of 1.6 kB took 5 GB, and 2,000 ordinary lines took 29 s. A limit that does not
+/// grow with the length would refuse long files that are harmless; what passes this one is not understood.
+const WORK: u64 = 1_000_000;
+const WORK_PER_BYTE: u64 = 64;
+
+/// Bytes of values, likewise. A text of 1 kB that is doubled 40 times would take a terabyte.
+const MEMORY: u64 = 8 << 20;
+const MEMORY_PER_BYTE: u64 = 4;
+
+/// Longest text that is put together from others.
+pub(super) const LONGEST_TEXT: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    pub(super) work: u64,
+    memory: u64,
+    /// Bytes of the files that were read.
+    length: u64,
+}
+
+impl Budget {
+    pub(super) fn grow(&mut self, bytes: usize) {
+        self.length += bytes as u64;
+    }
+
+    /// Bytes of a value that is made.
+    pub(super) fn hold(&mut self, bytes: usize) {
+        self.memory += bytes as u64;
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.work > WORK + WORK_PER_BYTE * self.length || self.memory > MEMORY + MEMORY_PER_BYTE * self.length
+    }
+}

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::run::Run;
+use super::Run;
 use super::source::{Source, walk};
 use super::value::{Trouble, Valued};
 
@@ -16,12 +16,10 @@ enum Reach {
 }
 
 impl Run<'_> {
-    /// Skips a statement, and records its possible effects.
     pub(super) fn pass(&mut self, source: &Source, node: Node<'_>, reason: &str) {
         self.scan(source, node, Reach::Here, reason);
     }
 
-    /// Skips an expression, and records its possible effects.
     pub(super) fn opaque(&mut self, source: &Source, node: Node<'_>, reason: &str) -> Valued {
         self.pass(source, node, reason);
         Valued::unknown(source.trouble(node, reason))

@@ -18,19 +18,15 @@ const LONGEST: usize = 4 << 20;
 /// reads differently (short tags, `??>` in a comment), or the parser sees an error, the file is refused
 /// (docs/decisions/0058).
 pub(crate) struct Source {
-    /// Where it lies.
     pub(crate) path: PathBuf,
-    /// Its bytes.
     pub(crate) text: Vec<u8>,
     tree: Tree,
     /// Where each line ends. Every value says its line; counting from the beginning for each made 2,000 lines take 29 s.
     line_ends: Vec<usize>,
-    /// How often each word stands in the text.
     words: OnceCell<HashMap<Vec<u8>, usize>>,
 }
 
 impl Source {
-    /// Parses a file.
     pub(crate) fn parse(path: &Path, text: Vec<u8>) -> Result<Source, Trouble> {
         if text.len() > LONGEST {
             return Err(Trouble::new(path, 0, "the file is too long for a configuration"));
@@ -57,29 +53,33 @@ impl Source {
 
     /// Text that PHP would read differently from the parser, or differently with another php.ini.
     fn strange(&self) -> Option<(u32, &'static str)> {
-        walk(self.root()).find_map(|node| {
-            let text = self.slice(node.byte_range());
+        for node in walk(self.root()) {
+            let text = self.of(node);
             let reason = match node.kind() {
-                "php_tag" => {
-                    let follows = self.text.get(node.end_byte()).is_none_or(u8::is_ascii_whitespace);
-                    let full = text.len() == 5 && follows || text == b"<?=";
-                    (!full).then_some("whether a short tag `<?` opens PHP depends on php.ini")
+                "php_tag" if !self.is_full_tag(node) => {
+                    "whether a short tag `<?` opens PHP depends on php.ini"
                 }
-                "comment" if !text.starts_with(b"/*") => text
-                    .windows(2)
-                    .any(|two| two == b"?>")
-                    .then_some("a comment that contains `?>` ends there for PHP"),
-                "heredoc_start" => {
-                    (!text.is_ascii()).then_some("the name of this heredoc has letters outside of ASCII")
+                "comment" if !text.starts_with(b"/*") && text.windows(2).any(|two| two == b"?>") => {
+                    "a comment that contains `?>` ends there for PHP"
                 }
-                "goto_statement" => Some("`goto` changes what is executed"),
-                _ => None,
+                "heredoc_start" if !text.is_ascii() => {
+                    "the name of this heredoc has letters outside of ASCII"
+                }
+                "goto_statement" => "`goto` changes what is executed",
+                _ => continue,
             };
-            Some((self.line(node.start_byte()), reason?))
-        })
+            return Some((self.line(node.start_byte()), reason));
+        }
+        None
     }
 
-    /// The whole file.
+    /// Whether a tag opens PHP with every php.ini: `<?php` and a space, or `<?=`.
+    fn is_full_tag(&self, tag: Node<'_>) -> bool {
+        let follows = self.text.get(tag.end_byte()).is_none_or(u8::is_ascii_whitespace);
+        let text = self.of(tag);
+        text.len() == 5 && follows || text == b"<?="
+    }
+
     pub(crate) fn root(&self) -> Node<'_> {
         self.tree.root_node()
     }
@@ -102,23 +102,20 @@ impl Source {
         words.get(word).copied().unwrap_or_default()
     }
 
-    /// Some of its bytes.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
         // The tree of a halted program may be longer than its text.
         self.text.get(range.start..range.end.min(self.text.len())).unwrap_or_default()
     }
 
-    /// The bytes of a node.
     pub(crate) fn of(&self, node: Node<'_>) -> &[u8] {
         self.slice(node.byte_range())
     }
 
-    /// What is not known at a node.
+    /// The trouble with a node: where it is, and why what it says is not known.
     pub(crate) fn trouble(&self, node: Node<'_>, reason: impl Into<String>) -> Trouble {
         Trouble::new(&self.path, self.line(node.start_byte()), reason)
     }
 
-    /// The value of a node that is not known.
     pub(crate) fn unknown(&self, node: Node<'_>, reason: impl Into<String>) -> Valued {
         Valued::unknown(self.trouble(node, reason))
     }
@@ -137,7 +134,6 @@ fn tree(text: &[u8]) -> Option<Tree> {
 
 const HALT: &[u8] = b"__halt_compiler";
 
-/// Whether a node of a text is the name `__halt_compiler`.
 fn is_halt(node: &Node<'_>, text: &[u8]) -> bool {
     node.kind() == "name" && text[node.byte_range()].eq_ignore_ascii_case(HALT)
 }
@@ -149,7 +145,7 @@ fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
     let tree = self::tree(&shorter).filter(|tree| !tree.root_node().has_error())?;
     // In text between PHP it means nothing.
     let called = walk(tree.root_node()).any(|node| is_halt(&node, &shorter));
-    called.then_some(tree)
+    if called { Some(tree) } else { None }
 }
 
 /// A node and all its descendants, in the order of the text. Not recursive: a file may nest to any depth.

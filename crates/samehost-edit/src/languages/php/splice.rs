@@ -2,27 +2,26 @@
 
 use tree_sitter::Node;
 
+use super::Outcome;
 use super::literal::{content, encode};
-use super::run::Outcome;
 use super::source::{Source, children, is_in_word, walk};
 use super::value::{Entry, Item, Place, Quoting, Trouble, Value};
 use crate::files::Edit;
 use crate::lines::{around, has_only};
+use crate::refusal::Reason;
 
 const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
 
-/// An element with another value.
-pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, String> {
+pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, Reason> {
     let key = String::from_utf8_lossy(&item.key);
     let place = match (&item.value.place, &item.value.via) {
         (Some(place), None) if !place.comment => place,
-        (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost")),
-        (_, via) => {
-            let via = via.as_ref().filter(|via| has_only(via, "_$"));
-            let via = via.map_or_else(|| "elsewhere".into(), |via| String::from_utf8_lossy(via));
-            return Err(format!("`{key}` is taken from {via}"));
+        (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost").into()),
+        (_, Some(via)) if has_only(via, "_$") => {
+            return Err(format!("`{key}` is taken from {}", String::from_utf8_lossy(via)).into());
         }
+        _ => return Err(format!("`{key}` is taken from elsewhere").into()),
     };
     // A number stays one.
     let number = matches!(item.value.value, Value::Integer(_))
@@ -33,7 +32,7 @@ pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, String> {
 }
 
 /// A new element before another, in its style.
-pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, String> {
+pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, Reason> {
     let value = encode(Quoting::Single, value).ok_or(STRANGE)?;
     let place = anchor.entry.place();
     let (source, node) = find(outcome, &anchor.entry)?;
@@ -72,7 +71,7 @@ pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> R
 }
 
 /// Removes an element with its comma.
-pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
+pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, Reason> {
     let place = item.entry.place();
     let (source, node) = find(outcome, &item.entry)?;
     let text = &source.text;
@@ -81,9 +80,9 @@ pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
     if matches!(item.entry, Entry::Statement(_)) {
         // A line of its own goes as a whole.
         let line = around(text, start).start;
-        let next = Some(around(text, end).end + 1).filter(|next| *next <= text.len());
-        let whole = next.filter(|next| line > 0 && blank(line, start) && blank(end, *next));
-        let range = whole.map_or(start..end, |next| line..next);
+        let next = around(text, end).end + 1;
+        let is_alone = line > 0 && next <= text.len() && blank(line, start) && blank(end, next);
+        let range = if is_alone { line..next } else { start..end };
         return Ok(Edit::new(&place.file, range, ""));
     }
     let comma = text[end..].iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| end + at);
@@ -109,8 +108,7 @@ pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
     Ok(Edit::new(&place.file, range, ""))
 }
 
-/// The node of an entry.
-fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>), String> {
+fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>), Reason> {
     let (place, kind): (&Place, _) = match entry {
         Entry::Element(place) => (place, "array_element_initializer"),
         Entry::Statement(place) => (place, "expression_statement"),
@@ -168,7 +166,10 @@ pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
             }
             _ => false,
         };
-        read.then(|| format!("{name} is used for something else here, which would change with it"))
+        if !read {
+            return None;
+        }
+        Some(format!("{name} is used for something else here, which would change with it"))
     })
 }
 
@@ -178,18 +179,23 @@ pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble
         if node.kind() != "variable_name" || source.of(node) != variable.as_bytes() {
             return None;
         }
-        let mut whole = node;
-        while let Some(parent) = node_above(whole).filter(|parent| parent.kind() == "subscript_expression") {
-            whole = parent;
-        }
+        let whole = subscripted(node);
         let above = node_above(whole)?;
-        let set = above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(whole);
-        (!set && !is_isset(source, above))
-            .then(|| format!("{variable} is used for something else here, which would change with it"))
+        if is_assigned(above, whole) || is_isset(source, above) {
+            return None;
+        }
+        Some(format!("{variable} is used for something else here, which would change with it"))
     })
 }
 
-/// Whether a node is what an assignment sets.
+/// A variable or property with all its indexes: `$a['b']['c']` for `$a`.
+fn subscripted(mut node: Node<'_>) -> Node<'_> {
+    while let Some(parent) = node_above(node).filter(|parent| parent.kind() == "subscript_expression") {
+        node = parent;
+    }
+    node
+}
+
 fn is_assigned(above: Node<'_>, left: Node<'_>) -> bool {
     above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(left)
 }
@@ -208,37 +214,37 @@ pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]
                 "argument" => is_isset(source, parent),
                 _ => is_assigned(parent, node),
             };
-            return (!is_harmless).then(|| {
-                format!("${object} is taken as a whole here, and may be changed under another name")
-            });
+            if is_harmless {
+                return None;
+            }
+            return Some(format!(
+                "${object} is taken as a whole here, and may be changed under another name"
+            ));
         }
         let name = parent.child_by_field_name("name").map(|name| source.of(name))?;
         let is_dynamic = parent.child_by_field_name("name").is_some_and(|name| name.kind() != "name");
         if !is_dynamic && !properties.iter().any(|property| name == property.as_bytes()) {
             return None;
         }
-        let mut whole = parent;
-        while let Some(above) = node_above(whole).filter(|above| above.kind() == "subscript_expression") {
-            whole = above;
-        }
+        let whole = subscripted(parent);
         let above = node_above(whole)?;
-        (!is_assigned(above, whole) && !is_isset(source, above)).then(|| {
-            format!(
-                "${object}->{} is used for something else here, which would change with it",
-                String::from_utf8_lossy(name)
-            )
-        })
+        if is_assigned(above, whole) || is_isset(source, above) {
+            return None;
+        }
+        Some(format!(
+            "${object}->{} is used for something else here, which would change with it",
+            String::from_utf8_lossy(name)
+        ))
     })
 }
 
-/// Whether an argument is that of isset() or empty().
 fn is_isset(source: &Source, argument: Node<'_>) -> bool {
+    if argument.kind() != "argument" {
+        return false;
+    }
     let call = argument.parent().and_then(|list| list.parent());
-    let name = call.and_then(|call| call.child_by_field_name("function"));
-    argument.kind() == "argument"
-        && name.is_some_and(|name| {
-            matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
-        })
+    let Some(name) = call.and_then(|call| call.child_by_field_name("function")) else { return false };
+    matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
 }
 
 /// The parent node, if this one is its subject and not an index.
@@ -248,10 +254,15 @@ fn node_above(node: Node<'_>) -> Option<Node<'_>> {
     if index { None } else { Some(parent) }
 }
 
-fn first(outcome: &Outcome, found: impl Fn(&Source, Node<'_>) -> Option<String>) -> Option<Trouble> {
-    outcome.sources.iter().find_map(|source| {
-        walk(source.root()).find_map(|node| Some(source.trouble(node, found(source, node)?)))
-    })
+fn first(outcome: &Outcome, reason_at: impl Fn(&Source, Node<'_>) -> Option<String>) -> Option<Trouble> {
+    for source in &outcome.sources {
+        for node in walk(source.root()) {
+            if let Some(reason) = reason_at(source, node) {
+                return Some(source.trouble(node, reason));
+            }
+        }
+    }
+    None
 }
 
 /// Whether a variable appears in the files exactly twice: where it is set, and where it is read.

@@ -8,10 +8,8 @@ use std::rc::Rc;
 
 use super::value::{Entry, Item, Items, Place, TOO_LARGE, Trouble, Value, Valued};
 
-/// A constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constant {
-    /// Its possible values: several if it depends on something unknown.
     pub(crate) alternatives: Vec<Valued>,
     /// Whether it may be undefined as well.
     pub(crate) undefined: bool,
@@ -35,14 +33,15 @@ impl Constant {
             self.alternatives.push(valued);
             return;
         }
-        let place = valued.place.as_ref();
-        let (file, line) = place.map_or((Path::new(""), 0), |place| (place.file.as_path(), place.line));
+        let (file, line) = match &valued.place {
+            Some(place) => (place.file.as_path(), place.line),
+            None => (Path::new(""), 0),
+        };
         let trouble = Trouble::new(file, line, "it may have more values than are followed");
         self.alternatives.push(Valued::unknown(trouble));
     }
 }
 
-/// What is known at some point of a program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) constants: Map<Constant>,
@@ -78,7 +77,10 @@ impl State {
         if let Some(valued) = self.variables.get(name) {
             return Some(Cow::Borrowed(valued));
         }
-        let lost = self.lost.as_ref().filter(|lost| lost.names.contains_key(name))?;
+        let lost = self.lost.as_ref()?;
+        if !lost.names.contains_key(name) {
+            return None;
+        }
         Some(Cow::Owned(Valued::unknown(lost.trouble.as_ref().clone())))
     }
 
@@ -164,7 +166,9 @@ impl State {
                 (Some(mine), Some(theirs)) if mine != theirs => {
                     let mut both = mine.clone();
                     both.undefined |= theirs.undefined;
-                    theirs.alternatives.iter().cloned().for_each(|valued| both.may_be(valued));
+                    for valued in &theirs.alternatives {
+                        both.may_be(valued.clone());
+                    }
                     if both.undefined && !both.is_unknown() {
                         met.unsure.insert(&name, ());
                     }
@@ -176,9 +180,10 @@ impl State {
         let mut names = self.variables.candidates(&other.variables);
         let are_lost = self.lost.is_some() || other.lost.is_some();
         if are_lost && !self.has_lost_as(&other) {
-            let lost = [&self, &other].map(|state| state.lost.as_ref().map(|lost| &lost.names));
-            for names_of_one in lost.into_iter().flatten() {
-                names.extend(names_of_one.keys());
+            for state in [&self, &other] {
+                if let Some(lost) = &state.lost {
+                    names.extend(lost.names.keys());
+                }
             }
         }
         *work += names.len() as u64;
@@ -203,7 +208,6 @@ impl State {
     }
 }
 
-/// Which element of an array is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// `[key]`
@@ -334,7 +338,6 @@ impl<V: Clone> Map<V> {
         }
     }
 
-    /// Changes the value of a key that is there.
     pub(crate) fn update(&mut self, key: &[u8], change: impl FnOnce(&mut V)) {
         if self.contains_key(key) {
             self.change(key, |found| {
@@ -364,7 +367,9 @@ impl<V: Clone> Map<V> {
                         continue;
                     }
                     let mut keys = Vec::new();
-                    parts.into_iter().flatten().for_each(|node| node.keys(&mut keys));
+                    for node in parts.into_iter().flatten() {
+                        node.keys(&mut keys);
+                    }
                     keys.sort();
                     keys.dedup();
                     found.extend(keys);
@@ -416,14 +421,20 @@ fn change_below<V: Clone>(
     if let Some(value) = change(value) {
         entries.push(MapEntry { key: name, value: Rc::new(value) });
     }
-    *slot = (!entries.is_empty()).then(|| Rc::new(Node::Entries(hash, entries)));
+    if !entries.is_empty() {
+        *slot = Some(Rc::new(Node::Entries(hash, entries)));
+    }
 }
 
 impl<V> Node<V> {
     fn keys(&self, keys: &mut Vec<Rc<[u8]>>) {
         match self {
             Node::Entries(_, entries) => keys.extend(entries.iter().map(|entry| Rc::clone(&entry.key))),
-            Node::Branch(branches) => branches.iter().flatten().for_each(|node| node.keys(keys)),
+            Node::Branch(branches) => {
+                for node in branches.iter().flatten() {
+                    node.keys(keys);
+                }
+            }
         }
     }
 }

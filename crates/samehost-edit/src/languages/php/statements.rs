@@ -2,13 +2,12 @@
 
 use tree_sitter::Node;
 
-use super::run::{DEEPEST, RETURNED, Run};
 use super::source::{Source, children};
 use super::state::{Key, State};
 use super::value::{Entry, Item, Items, Place, Value, Valued};
+use super::{DEEPEST, RETURNED, Run};
 
 impl Run<'_> {
-    /// The statements of a block.
     pub(super) fn block(&mut self, source: &Source, node: Node<'_>) {
         for child in children(node) {
             self.statement(source, child);
@@ -31,6 +30,13 @@ impl Run<'_> {
     fn evaluate_all(&mut self, source: &Source, node: Node<'_>) {
         for child in children(node) {
             self.evaluate(source, child);
+        }
+    }
+
+    /// Keeps what the file itself returns, and not what an included one does.
+    fn returned(&mut self, valued: Valued) {
+        if self.returns.len() == 1 {
+            self.state.variables.insert(RETURNED, valued);
         }
     }
 
@@ -57,9 +63,9 @@ impl Run<'_> {
             }
             "const_declaration" => self.constants(source, node),
             "return_statement" => {
-                let valued = children(node).first().map(|value| self.evaluate(source, *value));
-                if let Some(valued) = valued.filter(|_| self.returns.len() == 1) {
-                    self.state.variables.insert(RETURNED, valued);
+                if let Some(value) = children(node).first() {
+                    let valued = self.evaluate(source, *value);
+                    self.returned(valued);
                 }
                 self.leave();
             }
@@ -108,10 +114,10 @@ impl Run<'_> {
     pub(super) fn object(&self, source: &Source, node: Node<'_>) -> Option<&str> {
         let named = children(node);
         let [variable] = named.as_slice() else { return None };
-        self.setup.object.filter(|object| source.of(*variable).strip_prefix(b"$") == Some(object.as_bytes()))
+        let object = self.setup.object?;
+        if source.of(*variable).strip_prefix(b"$") == Some(object.as_bytes()) { Some(object) } else { None }
     }
 
-    /// The name in `$object->name`.
     pub(super) fn property(&self, source: &Source, node: Node<'_>) -> Option<Vec<u8>> {
         let object = self.setup.object?;
         if node.kind() != "member_access_expression" {
@@ -119,16 +125,14 @@ impl Run<'_> {
         }
         let (base, name) = (node.child_by_field_name("object")?, node.child_by_field_name("name")?);
         let is_object = source.of(base).strip_prefix(b"$") == Some(object.as_bytes());
-        (is_object && name.kind() == "name").then(|| source.of(name).to_vec())
+        if is_object && name.kind() == "name" { Some(source.of(name).to_vec()) } else { None }
     }
 
-    /// Whether this is the class of the setup.
     fn is_wanted(&self, source: &Source, node: Node<'_>) -> bool {
         let name = node.child_by_field_name("name").map(|name| source.of(name));
         self.setup.class.is_some_and(|class| name == Some(class.as_bytes()))
     }
 
-    /// The properties of the setup's class with their values.
     fn properties(&mut self, source: &Source, node: Node<'_>) {
         let declarations = node.child_by_field_name("body").map(children).unwrap_or_default();
         let mut items = Items::default();
@@ -304,7 +308,6 @@ impl Run<'_> {
     }
 }
 
-/// Position of a whole expression or statement.
 pub(super) fn place(source: &Source, node: Node<'_>) -> Place {
     let comment = super::source::walk(node).any(|inner| inner.kind() == "comment");
     Place {

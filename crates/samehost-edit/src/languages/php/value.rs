@@ -7,7 +7,6 @@ use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Something that is unknown, or not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) file: PathBuf,
@@ -24,12 +23,9 @@ impl Trouble {
     }
 }
 
-/// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quoting {
-    /// `'…'`
     Single,
-    /// `"…"`
     Double,
     /// `<<<NAME`, of one line.
     Heredoc,
@@ -39,7 +35,6 @@ pub(crate) enum Quoting {
     Expression,
 }
 
-/// Where a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: PathBuf,
@@ -47,11 +42,9 @@ pub(crate) struct Place {
     /// Range of the value: the content of a literal, or the whole expression.
     pub(crate) range: Range<usize>,
     pub(crate) quoting: Quoting,
-    /// Whether the range contains a comment.
     pub(crate) comment: bool,
 }
 
-/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(Vec<u8>),
@@ -74,7 +67,6 @@ impl Value {
         }
     }
 
-    /// Its truth value, if known.
     pub(crate) fn truth(&self) -> Option<bool> {
         Some(match self {
             Value::Text(text) => !text.is_empty() && text != b"0",
@@ -107,7 +99,6 @@ impl Valued {
     }
 }
 
-/// What stands for an element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// `'key' => value` in an array literal.
@@ -119,7 +110,6 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Where it stands.
     pub(crate) fn place(&self) -> &Place {
         match self {
             Entry::Element(place) | Entry::Statement(place) | Entry::Property(place) => place,
@@ -127,7 +117,6 @@ impl Entry {
     }
 }
 
-/// An element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     /// Its key; a number in decimal.
@@ -166,7 +155,6 @@ const LONG: usize = 64;
 /// Up to here keys are compared one by one.
 const FEW: usize = 8;
 
-/// The elements of an array in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Items {
     items: Rc<Inner>,
@@ -175,7 +163,6 @@ pub(crate) struct Items {
 #[derive(Clone, Debug, Default)]
 struct Inner {
     list: Vec<Item>,
-    /// Where a key stands, if there are more than a few.
     places: HashMap<Vec<u8>, usize>,
     /// The number of the next element without a key.
     next: i64,
@@ -212,7 +199,6 @@ impl FromIterator<Item> for Items {
 }
 
 impl Items {
-    /// Where an element stands.
     pub(super) fn position(&self, key: &[u8]) -> Option<usize> {
         if self.items.places.is_empty() {
             return self.items.list.iter().position(|item| item.key == key);
@@ -234,7 +220,6 @@ impl Items {
         if Rc::strong_count(&self.items) > 1 { self.items.own } else { 0 }
     }
 
-    /// How many values there are, each counted wherever it is seen.
     pub(super) fn extent(&self) -> usize {
         self.items.size
     }
@@ -250,8 +235,8 @@ impl Items {
             Some(at) => self.change(at, |old| *old = item),
             None => {
                 let inner = Rc::make_mut(&mut self.items);
-                if let Some(number) =
-                    std::str::from_utf8(&item.key).ok().and_then(|key| key.parse::<i64>().ok())
+                if let Ok(key) = std::str::from_utf8(&item.key)
+                    && let Ok(number) = key.parse::<i64>()
                 {
                     inner.next = inner.next.max(number.saturating_add(1));
                 }

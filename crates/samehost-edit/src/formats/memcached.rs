@@ -17,7 +17,6 @@ use crate::proposal::verify_edits;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// memcached.conf.
 pub(crate) struct Memcached;
 
 impl Editor for Memcached {
@@ -31,11 +30,13 @@ impl Editor for Memcached {
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("memcached")
-            && lines(text).iter().any(|line| {
-                let line = text[line.range.clone()].trim_ascii();
-                [b"-".as_slice(), b"OPTIONS=", b"PORT="].iter().any(|start| line.starts_with(start))
-            })
+        if !name.starts_with("memcached") {
+            return false;
+        }
+        lines(text).iter().any(|line| {
+            let line = text[line.range.clone()].trim_ascii();
+            [b"-".as_slice(), b"OPTIONS=", b"PORT="].iter().any(|start| line.starts_with(start))
+        })
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -64,32 +65,18 @@ impl Editor for Memcached {
     }
 }
 
-/// The settings.
 fn reading(file: &Path, options: &Options) -> Reading {
+    let Some(endpoint) = options.endpoint() else { return Reading::default() };
     let socket = options.last('s');
     let at = socket.or_else(|| options.last('p')).or_else(|| options.last('l'));
-    let endpoint = match socket {
-        Some(socket) => {
-            let parsed = format!("unix:{}", socket.value).parse().ok();
-            parsed.filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)))
-        }
-        None => {
-            let hosts = options.hosts();
-            let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first());
-            host.and_then(|host| lines::tcp(host, options.port())).filter(|_| options.port() > 0)
-        }
+    let (written, line) = match at {
+        Some(at) => (at.value.clone(), at.line.number),
+        None => (endpoint.to_string(), 1),
     };
-    let setting = endpoint.map(|endpoint| Setting {
-        backlog: options.last('b').and_then(|given| given.value.parse().ok()),
-        ..Setting::listens(
-            if socket.is_some() { "-s" } else { "-l and -p" },
-            Protocol::Memcached,
-            at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
-            endpoint,
-        )
-        .at(file, at.map_or(1, |at| at.line.number))
-    });
-    Reading { settings: setting.into_iter().collect(), refused: Vec::new() }
+    let name = if socket.is_some() { "-s" } else { "-l and -p" };
+    let backlog = options.last('b').and_then(|given| given.value.parse().ok());
+    let setting = Setting::listens(name, Protocol::Memcached, written, endpoint).at(file, line);
+    Reading { settings: vec![Setting { backlog, ..setting }], refused: Vec::new() }
 }
 
 /// The edits that have the server listen at a socket, and nowhere else.
@@ -123,7 +110,10 @@ fn to_unix(
         }
     }
     if let Some(backlog) = goal.backlog {
-        let present = options.last('b').map_or(Some(1024), |given| given.value.parse().ok());
+        let present = match options.last('b') {
+            Some(given) => given.value.parse().ok(),
+            None => Some(1024),
+        };
         if present != Some(backlog) {
             set(file, text, options, 'b', &backlog.to_string(), edits);
         }
@@ -131,7 +121,6 @@ fn to_unix(
     Ok(())
 }
 
-/// The edits that have the server listen at a port again.
 fn to_tcp(
     file: &Path,
     text: &[u8],
@@ -212,11 +201,9 @@ fn set(file: &Path, text: &[u8], options: &Options, letter: char, value: &str, e
     });
 }
 
-/// Options with a value, and options without.
 const VALUED: &str = "asmcpUlufnPtDRbBIYoeN";
 const FLAGS: &str = "AvVdhikrMLCSFXWZ";
 
-/// Long names of the options that matter here.
 const LONG: &[(&str, char)] = &[
     ("port", 'p'),
     ("udp-port", 'U'),
@@ -226,19 +213,16 @@ const LONG: &[(&str, char)] = &[
     ("listen-backlog", 'b'),
 ];
 
-/// An option.
 #[derive(Clone, Debug)]
 struct Given {
     letter: char,
     value: String,
-    /// Where its value stands.
     written: Range<usize>,
     /// The whole option, from the dash on.
     whole: Range<usize>,
     line: Line,
 }
 
-/// The options of a file, in their order.
 #[derive(Debug, Default)]
 struct Options {
     given: Vec<Given>,
@@ -247,6 +231,17 @@ struct Options {
 }
 
 impl Options {
+    /// Where the server listens; `None` if it has no port (`-p 0`), or at an unusual address.
+    fn endpoint(&self) -> Option<Endpoint> {
+        if let Some(socket) = self.last('s') {
+            let endpoint = format!("unix:{}", socket.value).parse().ok()?;
+            return if matches!(endpoint, Endpoint::Unix(_)) { Some(endpoint) } else { None };
+        }
+        let hosts = self.hosts();
+        let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first())?;
+        if self.port() == 0 { None } else { lines::tcp(host, self.port()) }
+    }
+
     fn last(&self, letter: char) -> Option<&Given> {
         self.given.iter().rfind(|given| given.letter == letter)
     }
@@ -256,17 +251,14 @@ impl Options {
     }
 
     fn hosts(&self) -> Vec<String> {
-        let hosts: Vec<String> = self
-            .given
-            .iter()
-            .filter(|given| given.letter == 'l')
-            .flat_map(|given| given.value.split(',').map(listening_host).collect::<Vec<_>>())
-            .collect();
+        let mut hosts = Vec::new();
+        for given in self.given.iter().filter(|given| given.letter == 'l') {
+            hosts.extend(given.value.split(',').map(listening_host));
+        }
         if hosts.is_empty() { vec!["0.0.0.0".into()] } else { hosts }
     }
 }
 
-/// Ranges of the options' words: one per line in Debian's file, the value of OPTIONS in Red Hat's.
 fn options(file: &Path, text: &[u8]) -> Result<Options> {
     let mut options = Options::default();
     let mut words: Vec<(Range<usize>, Line)> = Vec::new();
@@ -298,7 +290,6 @@ fn options(file: &Path, text: &[u8]) -> Result<Options> {
     Ok(options)
 }
 
-/// One line of a file of shell variables.
 fn shell(
     file: &Path,
     text: &[u8],
@@ -309,10 +300,10 @@ fn shell(
     let content = &text[line.range.clone()];
     let stop =
         |reason: &str| Err(Refusal::new(file, line.number, reason, "write `OPTIONS=\"-s /PATH -a 0770\"`"));
-    let Some(equals) = content.iter().position(|byte| *byte == b'=').filter(|_| !content.starts_with(b"#"))
-    else {
+    if content.starts_with(b"#") {
         return Ok(());
-    };
+    }
+    let Some(equals) = content.iter().position(|byte| *byte == b'=') else { return Ok(()) };
     let name = &content[..equals];
     if !matches!(name, b"OPTIONS" | b"PORT") {
         return Ok(());
@@ -373,10 +364,8 @@ fn split(
     Ok(())
 }
 
-/// What to write where a word is not understood.
 const ONE_A_LINE: &str = "write one option a line, such as `-s /run/memcached/memcached.sock`";
 
-/// The options that the words are.
 fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut Options) -> Result<()> {
     let mut at = 0;
     while let Some((range, line)) = words.get(at) {
@@ -384,8 +373,10 @@ fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut
         let word = utf8(&text[range.clone()]).unwrap_or_default();
         let here = At { file, line: line.number };
         let (letter, attached) = if let Some(long) = word.strip_prefix("--") {
-            let (name, value) =
-                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (long, None),
+            };
             let letter = LONG.iter().find(|(long, _)| *long == name).map(|(_, letter)| *letter);
             let Some(letter) = letter else {
                 if !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name)) {
@@ -428,7 +419,6 @@ fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut
     Ok(())
 }
 
-/// Whether an option can have this value.
 fn is_value_of(letter: char, value: &str) -> bool {
     match letter {
         'p' => value.parse::<u16>().is_ok(),

@@ -13,10 +13,9 @@ use crate::languages::php::{
     self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
     variable_used,
 };
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// The editor.
 pub struct Drupal;
 
 impl Editor for Drupal {
@@ -105,14 +104,14 @@ fn setting(connection: &Connection) -> Setting {
         ..Setting::connects(
             connection.name.clone(),
             connection.protocol,
-            connection.spelled.clone(),
+            connection.written.clone(),
             connection.endpoint.clone(),
         )
         .at(&place.file, place.line)
     }
 }
 
-fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, String> {
+fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     match to {
         Endpoint::Unix(path) => {
             let path = path.to_str().ok_or("the path is not text")?;
@@ -132,11 +131,11 @@ fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Ve
             }
             Ok(edits)
         }
-        _ => Err(format!("Drupal's mysql driver cannot connect to {to}")),
+        _ => Err(format!("Drupal's mysql driver cannot connect to {to}").into()),
     }
 }
 
-fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, String> {
+fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     match to {
         Endpoint::Unix(path) => {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -147,18 +146,18 @@ fn postgres(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result
             server(connection, outcome, folder, port, 5432)
         }
         Endpoint::Tcp { host, port } => server(connection, outcome, host, *port, 5432),
-        _ => Err(format!("Drupal's pgsql driver cannot connect to {to}")),
+        _ => Err(format!("Drupal's pgsql driver cannot connect to {to}").into()),
     }
 }
 
-/// Another host and port.
+/// The edits that give a connection this host and port.
 fn server(
     connection: &Connection,
     outcome: &Outcome,
     host: &str,
     port: u16,
     default: u16,
-) -> Result<Vec<Edit>, String> {
+) -> Result<Vec<Edit>, Reason> {
     let mut edits = Vec::new();
     match connection.item("host") {
         Some(_) if connection.text("host").as_deref() == Some(host) => {}
@@ -175,7 +174,6 @@ fn server(
     Ok(edits)
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 struct Connection {
     /// Its key and target: `default.default`.
@@ -184,7 +182,7 @@ struct Connection {
     keys: String,
     protocol: Protocol,
     endpoint: Endpoint,
-    spelled: String,
+    written: String,
     port: u16,
     items: Vec<Item>,
 }
@@ -194,44 +192,41 @@ impl Connection {
         self.items.iter().find(|item| item.key == key.as_bytes())
     }
 
-    /// An element that is a string or a number.
     fn text(&self, key: &str) -> Option<String> {
         text(&self.items, key)
     }
 
-    /// The element beside which new ones are inserted.
+    /// The array and the place in it where the connection is written: two that have it in common move together.
+    fn spot(&self) -> (PathBuf, usize) {
+        let place = self.place();
+        (place.file.clone(), place.range.start)
+    }
+
     fn anchor(&self) -> &Item {
         let named = ["host", "driver", "unix_socket"].iter().find_map(|key| self.item(key));
         named.unwrap_or(&self.items[0])
     }
 
-    /// Where it is written.
     fn place(&self) -> &Place {
         self.item("unix_socket").unwrap_or_else(|| self.anchor()).entry.place()
     }
 
-    fn refusal(&self, reason: String) -> Refusal {
+    fn refusal(&self, reason: impl Into<String>) -> Refusal {
         let place = self.place();
         refuse(&Trouble::new(&place.file, place.line, reason), &self.keys)
     }
 }
 
-/// A refusal, with the manual edit.
 fn refuse(trouble: &Trouble, keys: &str) -> Refusal {
     let by_hand = match &trouble.environment {
         Some(name) => format!(
-            "${{databases}}{keys}['unix_socket'] = '{MYSQL_SOCKET}'; in settings.php (for pgsql: the directory of the socket in {name})"
+            "$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; in settings.php (for pgsql: the directory of the socket in {name})"
         ),
         None => format!(
             "$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; (for pgsql: ['host'] = '/run/postgresql';)"
         ),
     };
-    Refusal::new(
-        &trouble.file,
-        trouble.line,
-        format!("$databases: {}", trouble.reason),
-        by_hand.replace("${databases}", "$databases"),
-    )
+    Refusal::new(&trouble.file, trouble.line, format!("$databases: {}", trouble.reason), by_hand)
 }
 
 fn text(items: &[Item], key: &str) -> Option<String> {
@@ -252,21 +247,17 @@ fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection>> {
         return vec![Err(refuse(&trouble, "['default']['default']"))];
     }
     // One array used by two connections cannot be changed for one of them.
-    let places: Vec<Option<Place>> =
-        found.iter().map(|one| one.as_ref().ok().map(|connection| connection.place().clone())).collect();
-    let mut uses: HashMap<(&Path, usize), usize> = HashMap::new();
-    for place in places.iter().flatten() {
-        *uses.entry((&place.file, place.range.start)).or_default() += 1;
+    let mut uses: HashMap<(PathBuf, usize), usize> = HashMap::new();
+    for connection in found.iter().flatten() {
+        *uses.entry(connection.spot()).or_default() += 1;
     }
     let mut connections = Vec::new();
-    for (connection, place) in found.into_iter().zip(&places) {
-        let its_uses = place.as_ref().and_then(|place| uses.get(&(place.file.as_path(), place.range.start)));
-        let is_shared = its_uses.is_some_and(|uses| *uses > 1);
+    for connection in found {
         connections.push(match connection {
-            Ok(connection) if is_shared => {
-                Err(connection.refusal("this array is used for several connections".into()))
+            Ok(connection) if uses[&connection.spot()] > 1 => {
+                Err(connection.refusal("this array is used for several connections"))
             }
-            found => found,
+            other => other,
         });
     }
     connections
@@ -347,11 +338,13 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
         None | Some("" | "0") => default,
         Some(port) => port.parse().map_err(|_| wrong("its port is not a number"))?,
     };
-    let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
-    let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
-    let written = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
-    let endpoint = endpoint(protocol, socket, host.as_deref(), port).map_err(wrong)?;
-    Ok(Some(Connection { name, keys, protocol, endpoint, spelled: written, port, items: items.to_vec() }))
+    let has_socket = protocol == Protocol::Mysql
+        && items.iter().any(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
+    let socket = if has_socket { Some(text(items, "unix_socket").unwrap_or_default()) } else { None };
+    let written = socket.clone().or_else(|| host.clone()).unwrap_or_default();
+    let endpoint =
+        endpoint(protocol, socket, host.as_deref(), port).map_err(|why| wrong(&why.to_string()))?;
+    Ok(Some(Connection { name, keys, protocol, endpoint, written, port, items: items.to_vec() }))
 }
 
 /// Whether a character would end the value in a DSN, or its name.
@@ -359,21 +352,20 @@ fn would_end_it(one: char) -> bool {
     one.is_control() || ";, '\\".contains(one)
 }
 
-/// Where a connection leads.
 fn endpoint(
     protocol: Protocol,
-    socket: Option<Option<String>>,
+    socket: Option<String>,
     host: Option<&str>,
     port: u16,
-) -> Result<Endpoint, &'static str> {
+) -> Result<Endpoint, Reason> {
     Ok(match (protocol, socket, host) {
-        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(would_end_it) => {
+        (_, Some(path), _) if path.starts_with('/') && !path.contains(would_end_it) => {
             Endpoint::Unix(PathBuf::from(path))
         }
-        (_, Some(_), _) => return Err("its unix_socket is not a path"),
-        (_, None, None | Some("")) => return Err("it has no host"),
+        (_, Some(_), _) => return Err("its unix_socket is not a path".into()),
+        (_, None, None | Some("")) => return Err("it has no host".into()),
         (_, None, Some(host)) if host.contains(would_end_it) => {
-            return Err("its host is not understood");
+            return Err("its host is not understood".into());
         }
         (Protocol::Postgres, None, Some(host)) if host.starts_with('/') => {
             Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))
@@ -388,7 +380,7 @@ fn endpoint(
                 let inner = inner.ok_or("its host is not understood")?;
                 Endpoint::Tcp { host: inner.to_owned(), port }
             }
-            None if host.contains(':') => return Err("mysqlnd wants brackets around an IPv6 address"),
+            None if host.contains(':') => return Err("mysqlnd wants brackets around an IPv6 address".into()),
             None => Endpoint::Tcp { host: host.to_owned(), port },
         },
         (_, None, Some(host)) => Endpoint::Tcp { host: host.to_owned(), port },
