@@ -184,7 +184,7 @@ impl Claim {
 /// Answers a claim by an analysed report, at each point where its pair and metric were compared.
 ///
 /// A number is held against the whole interval; a verdict is taken as it stands, with the report's adjustment for many
-/// questions. A claim about several points holds where it holds at each: that all agree by chance is no more likely than
+/// questions. A claim about several points holds where it holds at each: that all agree by chance is at most as likely as
 /// that one does. One point that contradicts it is enough against it, and of several the first in the report is returned.
 #[must_use]
 pub fn check(claim: &Claim, report: &Report) -> Answer {

@@ -1,3 +1,5 @@
+//! The states of a switch, as users read them.
+
 use std::fmt;
 
 /// How far a switch is. Its journal says so, and a lock on the journal whether a process works on it now.

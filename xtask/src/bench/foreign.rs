@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use samehost_testing::{free_port, wordpress};
+use samehost_testing::{free_port, install_wordpress};
 use serde_json::Value;
 
 use super::Tools;
@@ -279,7 +279,7 @@ impl Blog {
             self.ports[0],
         );
         fs::write(root.join("wp-config.php"), settings)?;
-        wordpress::install(&root, &self.address());
+        install_wordpress(&root, &self.address());
         Ok(())
     }
 

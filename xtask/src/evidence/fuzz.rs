@@ -1,7 +1,7 @@
 //! Fuzzes every parser of external bytes: repeats its property tests with new random numbers, in rounds of
 //! about ten seconds. Detects failures, hangs, and excessive memory use, for which the kernel kills the round.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ const TARGETS: &[Target] = &[
         "samehost-bench",
         "workloads::redis::session workloads::memcached::dialogue",
     ),
-    of_library("HTTP", "samehost-bench", "workloads::http servers::http workloads::rpc"),
+    of_library("HTTP", "samehost-bench", "workloads::http builtin_servers::responder workloads::rpc"),
     of_library("FastCGI", "samehost-bench", "workloads::fastcgi"),
     of_library("journal", "samehost-transaction", "journal::tests::bent"),
     Target {
@@ -81,6 +81,7 @@ pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
     account.tell("target | rounds | cases of each property, about | longest round | most memory | found");
     for target in targets {
         let program = build(target)?;
+        ensure_each_fits(target, &program)?;
         let mut spent = Spent::default();
         let verdict = match rounds(target, &program, share, &mut spent) {
             Ok(()) => "nothing".to_owned(),
@@ -110,6 +111,17 @@ struct Spent {
     longest: Duration,
     /// Peak, in KiB.
     memory: u64,
+}
+
+/// Fails where a substring is in no test's name. A round runs the tests of all of them and passes while one is left: a
+/// property whose file was renamed dropped out in silence, and the password files of PostgreSQL were not fuzzed.
+fn ensure_each_fits(target: &Target, program: &Path) -> anyhow::Result<()> {
+    for property in target.properties.split(' ') {
+        let listed = Command::new(program).args([property, "--list"]).output()?;
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        ensure!(listed.contains(": test"), "{}: no test is called {property:?}", target.name);
+    }
+    Ok(())
 }
 
 fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent) -> anyhow::Result<()> {
@@ -158,7 +170,6 @@ fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) 
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "{}", text.trim());
-    ensure!(!text.contains(" 0 passed"), "no property fits {:?}", target.properties);
     Ok(())
 }
 

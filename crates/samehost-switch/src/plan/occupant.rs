@@ -92,7 +92,7 @@ fn place(root: &Path, path: &Path) -> Option<(u64, u64, PathBuf)> {
 }
 
 /// Who has a path below a root directory: a listener whose file this is, by device and inode; one that bound the name, also
-/// where its file has gone; or a file that is no socket.
+/// where its file has gone; or a file that is not a socket.
 fn at_path(scan: &Scan, server: &Server, path: &Path, root: &Path) -> Option<Occupant> {
     let wanted = place(root, path);
     let file = std::fs::symlink_metadata(below(root, path)).ok();
@@ -267,7 +267,7 @@ fn known_files(scan: &Scan) -> Vec<PathBuf> {
     files
 }
 
-/// A listener of a configuration at an address. That of the very line that moves is no other's.
+/// A listener of a configuration at an address. That of the very line that moves does not count.
 fn line(read: &ParsedConfig, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
     let own = server.named.as_ref().map(|(_, line)| line);
     for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Listens) {

@@ -151,7 +151,8 @@ impl RunningFastCgi {
     ) -> Result<(Body, Seen), BenchError> {
         let mut link = link_to(endpoint)?;
         link.expect(known);
-        let (reply, body) = link.ask(request, |input| whole_reply(input).map_err(|bad| bad.to_string().into()))?;
+        let (reply, body) =
+            link.ask(request, |input| whole_reply(input).map_err(|bad| bad.to_string().into()))?;
         if refusal(reply.status).is_some() {
             return Err(self.refused(endpoint, &reply, &body));
         }

@@ -33,7 +33,7 @@ pub struct Found<'a> {
 }
 
 /// Metrics of a scan that began at `unix_seconds` (since 1970) and took `seconds`. Without anything found they say that it failed.
-/// Switches are counted, and their ids are no labels (docs/decisions/0101). Where the journal of switches could not be read, or no file of
+/// Switches are counted, and their ids are not labels (docs/decisions/0101). Where the journal of switches could not be read, or no file of
 /// expectations was given, their metrics are left out and not 0.
 #[must_use]
 pub fn metrics_of_scan(
