@@ -7,13 +7,13 @@
 #![warn(missing_docs)]
 
 mod arm;
+mod codes;
 mod comparison;
 mod connection;
 mod effect;
 mod endpoint;
 pub mod human;
 pub mod metric;
-mod obstacle;
 pub mod printable;
 mod profile;
 mod quantity;
@@ -30,12 +30,12 @@ mod trial;
 mod warning;
 
 pub use arm::{Arm, Placement, Point};
+pub use codes::{FindingCode, ObstacleCode, UnknownObstacle};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX, percent_decoded};
 pub use metric::{Better, Family, Metric, MetricInfo, metric_title, split_unit};
-pub use obstacle::{ObstacleCode, UnknownObstacle};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::obstacle::ObstacleCode;
+use crate::codes::ObstacleCode;
 use crate::scan::{ExchangeMode, NoTime, Standing, Unmeasured};
 
 /// Name and version of the JSON format.

@@ -139,7 +139,8 @@ fn others(parts: &[Value]) -> String {
         used += trial["machine"]["foreign_percent"].as_f64().unwrap_or(0.0) * span_ms;
         span += span_ms;
     }
-    format!("{:.0} % of a CPU", used / f64::max(span, 1.0))
+    // The difference of two meters, which may come out a little below nothing.
+    format!("{:.0} % of a CPU", f64::max(used / f64::max(span, 1.0), 0.0))
 }
 
 /// Reports of equal arms under each of five loads: 200 in all, at most 17 of which may call a difference.

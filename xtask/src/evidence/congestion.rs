@@ -22,8 +22,10 @@ const FILE_MIB: usize = 200;
 
 pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = crate::release_program()?;
-    account.tell("what | at | unix \u{f7} tcp, 95 % interval, blocks | verdict | tcp | unix");
     let file = format!("nginx, a file of {FILE_MIB} MiB");
+    let labels: Vec<&str> = MEASUREMENTS.iter().map(|(label, ..)| *label).chain([file.as_str()]).collect();
+    account.has_part(&labels)?;
+    account.tell("what | at | unix \u{f7} tcp, 95 % interval, blocks | verdict | tcp | unix");
     for (label, words, metric) in MEASUREMENTS {
         if account.wants(label) {
             let words = format!("bench {words} --congestion cubic,bbr");

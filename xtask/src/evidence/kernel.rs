@@ -172,6 +172,7 @@ echo \"kernel: $(/busybox uname -r)\"
 
 pub(super) fn counting(account: &mut Account<'_>) -> anyhow::Result<()> {
     ensure!(std::env::consts::ARCH == "x86_64", "only tried on x86_64");
+    account.has_part(&COUNTING.each_ref().map(|(name, ..)| *name))?;
     need(SERVER)?;
     need(NEEDED)?;
     let (tests, program) = (build_test(&["-p", "samehost-bpf", "--lib"])?, debug_program()?);

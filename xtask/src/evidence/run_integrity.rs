@@ -57,6 +57,8 @@ struct Server {
 }
 
 pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let cases: Vec<&str> = CASES.iter().map(|(case, ..)| *case).collect();
+    account.has_part(&cases)?;
     let program = debug_program()?;
     let server = Server::start(account.root)?;
     account.tell("case | over | what both sides saw");

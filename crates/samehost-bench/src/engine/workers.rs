@@ -21,51 +21,76 @@ use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu
 /// A load is given up this long after a signal at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The processes of server and proxy with their descendants. Listing them takes a while, and is done before the window
+/// begins: what is listed at its edge is metered late by as much.
+struct Families {
+    server: Vec<u32>,
+    proxy: Vec<u32>,
+}
+
+impl Families {
+    fn list(surroundings: &Surroundings) -> Self {
+        Families { server: families(&surroundings.server_pids), proxy: families(&surroundings.proxy_pids) }
+    }
+}
+
+/// A meter, and when it read the clocks of its processes.
+struct Begun {
+    meter: ServerMeter,
+    read_at: Nanos,
+}
+
+impl Begun {
+    fn begin(roots: &[u32], family: &[u32]) -> Self {
+        let begun = now();
+        let meter = ServerMeter::begin(roots, family);
+        Begun { read_at: begun + nanos(meter.delay()), meter }
+    }
+}
+
 struct Meters {
-    server: ServerMeter,
-    server_read_at: Nanos,
-    proxy: Option<ServerMeter>,
+    server: Begun,
+    proxy: Option<Begun>,
     machine: MachineMeter,
     own_cpu_ns: u64,
 }
 
 impl Meters {
     fn begin(surroundings: &Surroundings) -> Self {
-        Self::begin_with(surroundings, &families(&surroundings.server_pids))
+        Self::begin_with(surroundings, &Families::list(surroundings))
     }
 
-    /// `family` are the server's processes and their descendants: listing them takes a while, and is done before the
-    /// window begins.
-    fn begin_with(surroundings: &Surroundings, family: &[u32]) -> Self {
+    fn begin_with(surroundings: &Surroundings, families: &Families) -> Self {
         let (machine, own_cpu_ns) = (MachineMeter::begin(), own_cpu_ns());
-        let begun = now();
-        let server = ServerMeter::begin(&surroundings.server_pids, family);
+        let server = Begun::begin(&surroundings.server_pids, &families.server);
         let proxies = &surroundings.proxy_pids;
-        let proxy = match proxies.as_slice() {
-            [] => None,
-            proxies => Some(ServerMeter::begin(proxies, &families(proxies))),
-        };
-        Meters { proxy, server_read_at: begun + nanos(server.delay()), server, machine, own_cpu_ns }
+        let proxy = if proxies.is_empty() { None } else { Some(Begun::begin(proxies, &families.proxy)) };
+        Meters { server, proxy, machine, own_cpu_ns }
     }
 
     fn end(self, surroundings: &Surroundings) -> Metered {
         let (machine, client) = (self.machine.stop(), own_cpu_ns().saturating_sub(self.own_cpu_ns));
-        let (server, proxy) = (self.server.end(), self.proxy.and_then(|proxy| proxy.end()));
+        let (server, proxy) = (self.server.meter.end(), self.proxy.and_then(|proxy| proxy.meter.end()));
         let theirs: u64 = [server, proxy].iter().flatten().map(|used| used.cpu_ns).sum();
         Metered { server, proxy, machine: machine.used(client + theirs, surroundings.cpus), late_ms: None }
     }
 
-    /// Like `end`, but scales the server's CPU time up if metering started late (overloaded machine). Above
-    /// half of the window the value is dropped.
+    /// Like `end`, but scales the CPU time of server and proxy up, each by what its own meter missed of the window (an
+    /// overloaded machine). Where one missed more than half, both are dropped.
     fn end_of(self, window: Window, surroundings: &Surroundings) -> Metered {
-        let missed = self.server_read_at.saturating_sub(window.start) as f64;
         let length = (window.end - window.start) as f64;
+        let server_missed = self.server.read_at.saturating_sub(window.start) as f64;
+        let proxy_read_at = self.proxy.as_ref().map_or(window.start, |proxy| proxy.read_at);
+        let proxy_missed = proxy_read_at.saturating_sub(window.start) as f64;
         let mut metered = self.end(surroundings);
-        if missed > length / 2.0 {
-            return Metered { server: None, proxy: None, late_ms: Some(missed / 1e6), ..metered };
+        let most_missed = server_missed.max(proxy_missed);
+        if most_missed > length / 2.0 {
+            return Metered { server: None, proxy: None, late_ms: Some(most_missed / 1e6), ..metered };
         }
-        for used in [&mut metered.server, &mut metered.proxy].into_iter().flatten() {
-            used.cpu_ns = (used.cpu_ns as f64 * length / (length - missed)) as u64;
+        for (used, missed) in [(&mut metered.server, server_missed), (&mut metered.proxy, proxy_missed)] {
+            if let Some(used) = used {
+                used.cpu_ns = (used.cpu_ns as f64 * length / (length - missed)) as u64;
+            }
         }
         metered
     }
@@ -133,13 +158,13 @@ impl<T: Send + 'static> WorkerPool<T> {
 fn attend(
     mut pool: WorkerPool<Tally>,
     window: Window,
-    family: &[u32],
+    families: &Families,
     endpoint: &str,
     load: &Load,
     surroundings: &Surroundings,
 ) -> Result<Trial, BenchError> {
     pool.wait(window.start, surroundings)?;
-    let meters = Meters::begin_with(surroundings, family);
+    let meters = Meters::begin_with(surroundings, families);
     pool.wait(window.end, surroundings)?;
     let metered = meters.end_of(window, surroundings);
     pool.wait(window.end + nanos(surroundings.patience), surroundings)?;
@@ -201,7 +226,7 @@ pub fn sessions(
     for (index, pair) in opened.into_iter().enumerate() {
         shares[index % threads].push(pair);
     }
-    let family = families(&surroundings.server_pids);
+    let families = Families::list(surroundings);
     let window = window(load);
     // The rate counts operations; what comes due are exchanges.
     let per_exchange = operations_per_exchange(&shares[0]);
@@ -211,10 +236,10 @@ pub fn sessions(
     let mut work = Vec::with_capacity(threads);
     for (index, share) in shares.into_iter().enumerate() {
         let due = due.as_ref().map(|due| due.iter().copied().skip(index).step_by(threads).collect());
-        work.push(session_work(connector, small, share, due, window, load, (&family, surroundings)));
+        work.push(session_work(connector, small, share, due, window, load, (&families, surroundings)));
     }
     let pool = WorkerPool::spawn(work)?;
-    let mut trial = attend(pool, window, &family, &connector.endpoint(), load, surroundings)?;
+    let mut trial = attend(pool, window, &families, &connector.endpoint(), load, surroundings)?;
     seen.tell(&mut trial);
     Ok(trial)
 }
@@ -226,13 +251,13 @@ fn session_work(
     due: Option<Vec<Nanos>>,
     window: Window,
     load: &Load,
-    (family, surroundings): (&[u32], &Surroundings),
+    (families, surroundings): (&Families, &Surroundings),
 ) -> Box<dyn FnOnce() -> Result<Tally, BenchError> + Send> {
     let connector = Arc::clone(connector);
     let cpus = load.cpus.clone();
     let spin = load.open_loop.map_or(0, |open_loop| nanos(open_loop.spin));
     let grace = nanos(surroundings.patience) * 4 / 5;
-    let listed = listed(load, family, surroundings);
+    let listed = listed(load, families);
     Box::new(move || {
         cpus.place_client();
         precise_sleep();
@@ -262,12 +287,12 @@ fn operations_per_exchange(share: &Connected) -> u64 {
 }
 
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
-fn listed(load: &Load, family: &[u32], surroundings: &Surroundings) -> Option<Listed> {
+fn listed(load: &Load, families: &Families) -> Option<Listed> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
     if !is_one {
         return None;
     }
-    Some(Listed::of(&[family, &families(&surroundings.proxy_pids)].concat()))
+    Some(Listed::of(&[families.server.as_slice(), &families.proxy].concat()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
@@ -299,7 +324,7 @@ pub fn callers(
     surroundings: &Surroundings,
 ) -> Result<Trial, BenchError> {
     load.place(surroundings);
-    let family = families(&surroundings.server_pids);
+    let families = Families::list(surroundings);
     let window = window(load);
     let queue = load.open_loop.as_ref().map(|open_loop| {
         let due = schedule(open_loop, window);
@@ -309,7 +334,7 @@ pub fn callers(
     let mut work: Vec<Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>> = Vec::new();
     for mut caller in callers {
         let (queue, cpus, seen) = (queue.clone(), load.cpus.clone(), seen_sender.clone());
-        let listed = listed(load, &family, surroundings);
+        let listed = listed(load, &families);
         work.push(Box::new(move || {
             cpus.place_client();
             precise_sleep();
@@ -323,7 +348,7 @@ pub fn callers(
         }));
     }
     let pool = WorkerPool::spawn(work)?;
-    let mut trial = attend(pool, window, &family, endpoint, load, surroundings)?;
+    let mut trial = attend(pool, window, &families, endpoint, load, surroundings)?;
     seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
     Ok(trial)
 }

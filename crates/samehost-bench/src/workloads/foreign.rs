@@ -96,7 +96,10 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
             format!(
                 "makes {} connections at once, over and over: while they wait to be accepted its queue may be full, and whoever else connects is {}",
                 look.connections,
-                if *transport == Transport::Unix { "refused (EAGAIN)" } else { "held up for a second or more" }
+                match transport {
+                    Transport::Unix | Transport::Abstract | Transport::Seqpacket => "refused (EAGAIN)",
+                    _ => "held up for a second or more",
+                }
             )
         } else {
             format!("makes new connections as fast as it takes them, {} at a time", look.connections)

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::ObstacleCode;
+use crate::{FindingCode, ObstacleCode};
 
 /// Whether a pair could use a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
@@ -171,19 +171,14 @@ pub struct Saving {
     pub hurried: bool,
 }
 
-/// Every kind of finding.
-pub const FINDING_CODES: [&str; 9] = [
-    "full-queue", "slow-accept", "ports-run-out", "datagrams-dropped", "datagrams-over-udp",
-    "published-port", "open-to-everybody", "small-writes-wait", "shared-files",
-];
-
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// What kind: `full-queue`, `slow-accept`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `published-port`,
     /// `open-to-everybody`, `small-writes-wait`, `shared-files`.
-    pub code: &'static str,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub code: FindingCode,
     /// What it is about, in words that stay the same while it holds: a service and its endpoint.
     pub subject: String,
     /// What was found, and where.

@@ -14,8 +14,8 @@ use std::io::{self, BufWriter, Write};
 use serde::{Serialize, Serializer};
 
 pub use advice::{
-    Advice, Dropped, Explanation, FINDING_CODES, Finding, Found, Obstacle, Possible, Range, Saving,
-    ShortTraffic, SlowCongestion, Traffic, Weight,
+    Advice, Dropped, Explanation, Finding, Found, Obstacle, Possible, Range, Saving, ShortTraffic,
+    SlowCongestion, Traffic, Weight,
 };
 pub use exchanges::{
     EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING,

@@ -51,7 +51,7 @@ fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
             found.push(format!("{} → {service}: {}. {}", advice.client, obstacle.found, obstacle.remedy));
         }
     }
-    for finding in scan.findings.iter().filter(|finding| finding.code == code) {
+    for finding in scan.findings.iter().filter(|finding| finding.code.name() == code) {
         found.push(format!("{}. {}", finding.found, finding.remedy));
     }
     let mut lines = Vec::new();

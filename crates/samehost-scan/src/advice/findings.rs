@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use samehost_bpf::UnixQueue;
+use samehost_model::FindingCode;
 use samehost_model::human::format_value;
 use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socket, SocketKind, SocketState};
 use samehost_services::Protocol;
@@ -61,7 +62,7 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
         "the next that connects waits a second and more for another try"
     };
     Some(Finding {
-        code: "full-queue",
+        code: FindingCode::FullQueue,
         subject: format!("{} {}", service.name, socket.local),
         found: Found::with(
             format!(
@@ -123,7 +124,7 @@ fn slow_accept(service: &Service, socket: &Socket, queue: &UnixQueue) -> Option<
         "Give it more workers, or less to do before it accepts the next; so that none is refused meanwhile, set {setting}, and net.core.somaxconn to match"
     );
     let subject = format!("{name} {place}");
-    Some(Finding { code: "slow-accept", subject, found: Found::with(fact, follows), remedy })
+    Some(Finding { code: FindingCode::SlowAccept, subject, found: Found::with(fact, follows), remedy })
 }
 
 #[derive(Default)]
@@ -164,7 +165,7 @@ fn ports(scan: &Scan) -> Vec<Finding> {
         let number = connected + in_time_wait;
         if number as f64 >= MOST_TAKEN * all as f64 {
             found.push(Finding {
-                code: "ports-run-out",
+                code: FindingCode::PortsRunOut,
                 subject: to.to_string(),
                 found: Found::with(
                     format!(
@@ -215,7 +216,7 @@ fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
     let (first, more) = paths.split_first()?;
     let others = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
     Some(Finding {
-        code: "open-to-everybody",
+        code: FindingCode::OpenToEverybody,
         subject: format!("{} {}", service.name, paths.join(" ")),
         found: format!(
             "{}: every local user may connect to {first}{others}, as to a port of 127.0.0.1",
@@ -256,7 +257,7 @@ fn on_shared_files(scan: &Scan) -> Vec<Finding> {
 
 fn on_shared_file(service: &Service, path: &Path, share: &Share) -> Finding {
     Finding {
-        code: "shared-files",
+        code: FindingCode::SharedFiles,
         subject: format!("{} {}", service.name, path.display()),
         found: Found::with(
             format!("{}: {} is on {}", service.name, path.display(), share.kind),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use samehost_model::FindingCode;
 use samehost_model::scan::{Dropped, Finding, Found, Scan, Service, Socket, SocketState};
 use samehost_services::{Kind, Protocol};
 
@@ -121,7 +122,7 @@ fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
         None => String::new(),
     };
     Finding {
-        code: "datagrams-dropped",
+        code: FindingCode::DatagramsDropped,
         subject: format!("{} {}", receiver.name(), receiver.address),
         found: Found::with(
             format!(
@@ -173,7 +174,7 @@ fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
         None => "If the service can take a Unix datagram socket, that would tell them; samehost bench datagram shows what either costs".to_owned(),
     };
     Some(Finding {
-        code: "datagrams-over-udp",
+        code: FindingCode::DatagramsOverUdp,
         subject: format!("{} {}", receiver.name(), receiver.address),
         found: format!(
             "{who} {verb} datagrams to {} at udp {}{many}: what finds its receive buffer full is dropped, and the sender is not told",

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use samehost_model::FindingCode;
 use samehost_model::scan::{Finding, Found, Process, Scan, Service, Socket};
 use samehost_services::Kind;
 
@@ -69,7 +70,7 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
         volume = format!(" (-v DIR:{folder})");
     }
     Finding {
-        code: "published-port",
+        code: FindingCode::PublishedPort,
         subject: format!("{name} {at}"),
         found,
         remedy: format!(

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use samehost_model::FindingCode;
 use samehost_model::scan::{Finding, Found, Queues, Scan, Socket, SocketState};
 
 use crate::diag::{Diag, Unsent};
@@ -132,7 +133,7 @@ impl HeldBack {
                 continue;
             }
             findings.push(Finding {
-                code: "small-writes-wait",
+                code: FindingCode::SmallWritesWait,
                 subject: format!("{pair}: {program}"),
                 found,
                 remedy: "Set TCP_NODELAY first, or send each request in one write: that may save more than a Unix socket does, which has no such wait".to_owned(),

@@ -33,10 +33,13 @@ pub fn here(scan: &Scan) -> String {
         1 => "1 program talks to a service over TCP".to_owned(),
         number => format!("{number} programs talk to a service over TCP"),
     };
+    let connections = match over_tcp {
+        0 if !scan.advice.is_empty() => "short connections, none open now".to_owned(),
+        number => counted(number, "connection"),
+    };
     let also = if scan.as_root { "" } else { "; root sees the others' as well" };
     format!(
-        "Here now: {pairs} ({}), {} over Unix sockets, {}{also}.",
-        counted(over_tcp, "connection"),
+        "Here now: {pairs} ({connections}), {} over Unix sockets, {}{also}.",
         counted(over_unix, "connection"),
         counted(known, "known service")
     )

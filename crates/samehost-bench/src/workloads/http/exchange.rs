@@ -282,6 +282,8 @@ impl Caller for OneShot {
     fn call(&mut self) -> Result<(), Bad> {
         let mut stream = connect(&self.endpoint, &self.options)
             .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
+        // A reply that broke off in its body would be counted into the next one's.
+        self.check.begin();
         let (mut reader, check) = (ReplyReader::new(), &mut self.check);
         let head =
             exchange(&mut stream, &self.request, None, &mut reader, &mut self.pending, |status, bytes| {
@@ -315,6 +317,11 @@ pub(super) struct BodyCheck {
 impl BodyCheck {
     pub(super) fn new(expected: Expected) -> Self {
         BodyCheck { expected, seen: 0 }
+    }
+
+    /// Forgets what was taken of a body that did not come whole.
+    fn begin(&mut self) {
+        self.seen = 0;
     }
 
     /// Takes more of the body of a reply with this status. The body of a refusal is not compared.
@@ -468,6 +475,27 @@ mod tests {
         assert_eq!(answered(1, b"abd", OK).unwrap_err().kind, "wrong body");
         assert_eq!(answered(1, b"abcd", OK).unwrap_err().kind, "wrong body");
         assert_eq!(answered(1, b"ab", OK).unwrap_err().kind, "wrong body");
+    }
+
+    /// A server whose first connection is the look of [`OneShot::several`], and which breaks its first reply off.
+    #[test]
+    fn a_reply_that_broke_off_is_not_counted_into_the_next() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
+        let server = std::thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            for reply in [&OK[..OK.len() - 1], OK] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        let request: Arc<[u8]> = b"GET / HTTP/1.1\r\n\r\n".as_slice().into();
+        let expected = Expected::Bytes(b"abc".as_slice().into());
+        let mut caller = OneShot::several(1, &endpoint, &request, &expected).unwrap().remove(0);
+        assert_ne!(caller.call().unwrap_err().kind, "wrong body");
+        assert_eq!(caller.call(), Ok(()));
+        server.join().unwrap();
     }
 
     #[test]

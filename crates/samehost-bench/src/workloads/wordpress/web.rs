@@ -262,9 +262,16 @@ fn sites(site: &Site, fpm: &PhpFpm) -> (Vec<Way>, Vec<PhpSite>) {
     (ways, sites)
 }
 
+/// The host of a `Host` header without its port; that of IPv6 keeps its brackets, as nginx's `$host` does.
+fn name_of(host: &str) -> &str {
+    let (address, rest) = host.split_at(host.find(']').map_or(0, |end| end + 1));
+    let name = rest.split(':').next().unwrap_or_default();
+    &host[..address.len() + name.len()]
+}
+
 /// FastCGI parameters besides those that follow from the request, as in distributions' own files.
 fn parameters(site: &Site) -> Vec<(&'static str, String)> {
-    let host = site.host.split(':').next().unwrap_or_default();
+    let host = name_of(&site.host);
     let (scheme, port) = if site.https { ("https", "443") } else { ("http", "80") };
     let name = format!("{}/index.php", site.base);
     let mut list = vec![
@@ -287,6 +294,14 @@ fn parameters(site: &Site) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_server_is_its_host_without_the_port() {
+        assert_eq!(name_of("blog.example:8080"), "blog.example");
+        assert_eq!(name_of("blog.example"), "blog.example");
+        assert_eq!(name_of("[::1]:8080"), "[::1]");
+        assert_eq!(name_of("[::1]"), "[::1]");
+    }
 
     #[test]
     fn a_name_that_would_end_its_quotes_is_refused() {

@@ -110,7 +110,8 @@ impl Editing<'_, Configuration> {
         }
         let cluster = configuration.last("cluster-enabled");
         let cluster = cluster.filter(|at| at.value().eq_ignore_ascii_case(b"yes"));
-        let replica = configuration.last("replicaof").or_else(|| configuration.last("slaveof"));
+        // One option with two names (`setConfigReplicaOfOption` in Redis' config.c): the last line of either counts.
+        let replica = configuration.last_of(&["replicaof", "slaveof"]);
         let replica = replica.filter(|at| !at.value().eq_ignore_ascii_case(b"no"));
         if let Some(at) = cluster.or(replica) {
             let reason = format!("`{}`: other servers reach this one through its port", at.name);

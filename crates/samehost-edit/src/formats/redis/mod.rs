@@ -65,7 +65,12 @@ struct Configuration {
 impl Configuration {
     /// The line of a name that counts.
     fn last(&self, name: &str) -> Option<&Directive> {
-        self.directives.iter().rfind(|directive| directive.name == name)
+        self.last_of(&[name])
+    }
+
+    /// The line that counts of an option with several names.
+    fn last_of(&self, names: &[&str]) -> Option<&Directive> {
+        self.directives.iter().rfind(|directive| names.contains(&directive.name.as_str()))
     }
 
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Directive> {

@@ -343,11 +343,16 @@ pub(crate) fn method(report: &Report) -> String {
             plan.max_blocks
         ),
     };
+    // Reports of earlier versions have trials that were set aside; today's keep all (docs/method.md §7).
+    let disturbed = if report.trials.iter().any(|trial| trial.set_aside) {
+        "Trials that something else on the machine disturbed were measured again, by a rule that does not see the result."
+    } else {
+        "Trials that something else on the machine disturbed are kept: all arms meet it alike, and the interval has it."
+    };
     format!(
         "{trial} {compared} The ratio is that of the blocks' log ratios with its {} interval, by the method that each \
          comparison names.{control} A verdict needs a p-value below 5 % of a difference within the margin (±{}), adjusted for all \
-         that is asked (Holm); equivalent means the difference is shown to lie inside the margin. {stopping} Trials that \
-         something else on the machine disturbed were measured again, by a rule that does not see the result.",
+         that is asked (Holm); equivalent means the difference is shown to lie inside the margin. {stopping} {disturbed}",
         format_percent(plan.confidence),
         format_percent(plan.margin),
     )

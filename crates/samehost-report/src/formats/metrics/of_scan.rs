@@ -1,10 +1,11 @@
 //! The metrics of a scan. Labels have few values: kinds of services that samehost knows, transports, kinds of findings;
 //! never a process, a client's port or a path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use samehost_model::FindingCode;
 use samehost_model::scan::{
-    Advice, EXCHANGE_BOUNDS_US, ExchangeMode, FINDING_CODES, Inventory, PairExchanges, Possible, Range, Scan,
+    Advice, EXCHANGE_BOUNDS_US, ExchangeMode, Inventory, PairExchanges, Possible, Range, Scan,
 };
 use samehost_model::switch::SwitchHealth;
 
@@ -379,12 +380,10 @@ fn weighted(means: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
 
 /// Findings by kind. Kinds that are known begin at 0, so that the first finding is an increase.
 fn findings(scan: &Scan) -> Metric {
-    let mut codes = BTreeSet::from(FINDING_CODES);
-    codes.extend(scan.findings.iter().map(|finding| finding.code));
     let mut samples = Vec::new();
-    for code in codes {
-        let number = scan.findings.iter().filter(|finding| finding.code == code).count();
-        let labels = vec![("samehost.finding", code.to_owned())];
+    for code in FindingCode::ALL {
+        let number = scan.findings.iter().filter(|finding| finding.code == *code).count();
+        let labels = vec![("samehost.finding", code.to_string())];
         samples.push(Sample { labels, value: number as f64 });
     }
     Metric::gauge(

@@ -1,35 +1,49 @@
-//! Codes of what is in the way of a switch: found by a scan, or by the switch itself.
+//! Codes of what a scan finds, and of what is in the way of a switch.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// Lists the codes once, with their names.
+/// Lists codes once, with their names.
 macro_rules! codes {
-    ($($(#[$doc:meta])* $code:ident = $name:literal,)*) => {
-        /// The code of an obstacle; its name is what JSON, the screen and `--accept` have.
+    ($(#[$about:meta])* $codes:ident: $($(#[$doc:meta])* $code:ident = $name:literal,)*) => {
+        $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum ObstacleCode {
+        pub enum $codes {
             $($(#[$doc])* $code,)*
         }
 
-        impl ObstacleCode {
+        impl $codes {
             /// All codes.
-            pub const ALL: &'static [ObstacleCode] = &[$(ObstacleCode::$code),*];
+            pub const ALL: &'static [$codes] = &[$($codes::$code),*];
 
             /// The name in JSON and on the screen.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(ObstacleCode::$code => $name,)*
+                    $($codes::$code => $name,)*
                 }
+            }
+        }
+
+        impl fmt::Display for $codes {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl Serialize for $codes {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
             }
         }
     };
 }
 
 codes! {
+    /// The code of an obstacle; its name is what JSON, the screen and `--accept` have.
+    ObstacleCode:
     /// The service has no Unix socket, or cannot have one.
     Server = "server",
     /// The queue of new connections is short.
@@ -124,16 +138,27 @@ impl ObstacleCode {
     ];
 }
 
-impl fmt::Display for ObstacleCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl Serialize for ObstacleCode {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
+codes! {
+    /// The kind of a finding; metrics have each of them, so that the first finding is an increase from 0.
+    FindingCode:
+    /// A receiver of datagrams loses some.
+    DatagramsDropped = "datagrams-dropped",
+    /// Datagrams to a program on this machine go over UDP.
+    DatagramsOverUdp = "datagrams-over-udp",
+    /// A listener's queue of new connections is full.
+    FullQueue = "full-queue",
+    /// Everybody on the machine may connect to a socket.
+    OpenToEverybody = "open-to-everybody",
+    /// Most local ports of a pair of addresses are taken.
+    PortsRunOut = "ports-run-out",
+    /// A container's port is reached by way of a proxy or a translation of addresses.
+    PublishedPort = "published-port",
+    /// Other machines see a socket's file, and cannot connect.
+    SharedFiles = "shared-files",
+    /// A program accepts connections more slowly than they come.
+    SlowAccept = "slow-accept",
+    /// Small pieces wait for acknowledgements.
+    SmallWritesWait = "small-writes-wait",
 }
 
 /// Error for a name that no obstacle has.
