@@ -85,7 +85,7 @@ fn rule(map: &Map, kind: Kind, scan: &Scan) -> Option<Option<String>> {
     }
     let server = samehost_scan::services_at(scan, &map.socket).into_iter().find_map(|at| {
         let service = scan.services.get(at)?;
-        scan.process(service.pid?)
+        scan.main_process(service)
     })?;
     let own = rustix::process::geteuid().as_raw();
     let user = match samehost_system::accounts::user_name(own) {

@@ -234,8 +234,7 @@ fn number_of_ports(ports: &[Port<'_>], service: &Service) -> usize {
 
 /// Whether a socket listens in our network namespace.
 fn is_here(scan: &Scan, socket: &Socket) -> bool {
-    let Some(own) = scan.network_namespaces.iter().find(|namespace| namespace.own) else { return false };
-    own.inode == socket.network_namespace && socket.state == SocketState::Listen
+    scan.own_namespace() == Some(socket.network_namespace) && socket.state == SocketState::Listen
 }
 
 fn listens_at(socket: &Socket, port: u16) -> bool {
@@ -255,7 +254,7 @@ fn ports(scan: &Scan) -> Vec<Port<'_>> {
         if !protocol.has_login() {
             continue;
         }
-        for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        for socket in scan.listeners(service) {
             let Some(at) = socket.local.inet() else { continue };
             let is_loopback = at.ip().is_loopback() || at.ip().is_unspecified();
             if is_loopback && socket.kind.is_tcp() && is_here(scan, socket) {
@@ -271,8 +270,7 @@ fn ports(scan: &Scan) -> Vec<Port<'_>> {
 fn sockets<'a>(scan: &'a Scan, port: &Port<'_>) -> Vec<&'a Socket> {
     let mut found = Vec::new();
     for service in scan.services.iter().filter(|other| speaks_the_same(other, port)) {
-        for at in &service.listeners {
-            let Some(socket) = scan.sockets.get(*at) else { continue };
+        for socket in scan.listeners(service) {
             let is_same_user = socket.uid.is_some() && socket.uid == port.socket.uid;
             if is_same_user
                 && socket.kind == SocketKind::UnixStream

@@ -491,7 +491,7 @@ fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileEr
 fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec<Endpoint> {
     let Some(service) = service.and_then(|at| scan.services.get(at)) else { return Vec::new() };
     let mut found = Vec::new();
-    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+    for socket in scan.listeners(service) {
         match (endpoint, socket.local.inet(), socket.local.path()) {
             (Endpoint::Unix(_), Some(address), _) if socket.kind.is_tcp() => {
                 found.push(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() });

@@ -85,13 +85,9 @@ fn head(scan: &Scan, columns: usize) -> Vec<Line> {
 
 /// Whether a service has stream sockets. Services that have only datagram sockets are in JSON.
 fn is_shown(scan: &Scan, service: &Service) -> bool {
-    listeners(scan, service).any(|socket| {
+    scan.listeners(service).any(|socket| {
         socket.kind.is_tcp() || matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
     })
-}
-
-fn listeners<'a>(scan: &'a Scan, service: &'a Service) -> impl Iterator<Item = &'a Socket> {
-    service.listeners.iter().filter_map(|at| scan.sockets.get(*at))
 }
 
 /// Formats as `mariadbd 812, user mysql, mariadb.service`.
@@ -114,7 +110,7 @@ fn user(process: &Process) -> String {
 fn services(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for service in scan.services.iter().filter(|service| is_shown(scan, service)) {
-        let who = match service.pid.and_then(|pid| scan.process(pid)) {
+        let who = match scan.main_process(service) {
             // An unrecognised service is already named after its process.
             Some(process) if process.name == service.name => {
                 identity(process).trim_start_matches(&process.name).trim_start().to_owned()
@@ -126,7 +122,7 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
         if service.network_namespace != own_namespace(scan) {
             spans.push(Span::dim(format!("· {}", namespace_name(scan, service.network_namespace))));
         }
-        for socket in listeners(scan, service).take(MOST_ENDPOINTS) {
+        for socket in scan.listeners(service).take(MOST_ENDPOINTS) {
             spans.push(Span::plain(format!("· {}", endpoint(socket))));
         }
         if let Some(more) = beyond(service.listeners.len(), MOST_ENDPOINTS) {
@@ -138,7 +134,7 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
 }
 
 fn unseen(scan: &Scan, service: &Service) -> String {
-    match listeners(scan, service).find_map(|socket| socket.uid) {
+    match scan.listeners(service).find_map(|socket| socket.uid) {
         Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
         _ => format!("process not visible: {}", way_to_see(scan)),
     }

@@ -208,7 +208,7 @@ fn to_unix(scan: &Scan, left: &Left) -> String {
 fn port(scan: &Scan, left: &Left) -> Option<u16> {
     let service = scan.services.get(left.service)?;
     let mut ports: Vec<u16> = Vec::new();
-    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+    for socket in scan.listeners(service) {
         if let (true, Some(address)) = (socket.kind.is_tcp(), socket.local.inet()) {
             ports.push(address.port());
         }

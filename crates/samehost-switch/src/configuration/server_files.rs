@@ -36,7 +36,7 @@ pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
 
 /// The file that a service's command line names.
 pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    named(service.kind?, scan.process(service.pid?)?)
+    named(service.kind?, scan.main_process(service)?)
 }
 
 pub(crate) fn is_application(service: &Service) -> bool {
@@ -48,7 +48,7 @@ pub(crate) fn is_application(service: &Service) -> bool {
 
 /// Reason why no file of this system can belong to a service; `None` if one can.
 pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
-    let process = service.pid.and_then(|pid| scan.process(pid))?;
+    let process = scan.main_process(service)?;
     let container = process.container.as_ref()?;
     Some(format!("it runs in the {container}, and has files of its own"))
 }
@@ -157,7 +157,7 @@ pub(crate) fn share_a_port(scan: &Scan, one: &Service, other: &Service) -> bool 
 /// Where a service listens over TCP, each with its network namespace.
 fn ports(scan: &Scan, service: &Service) -> Vec<(u64, SocketAddr)> {
     let mut ports = Vec::new();
-    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+    for socket in scan.listeners(service) {
         if let Some(address) = socket.local.inet() {
             ports.push((socket.network_namespace, address));
         }

@@ -107,7 +107,7 @@ fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
 /// Whether two are processes of one service: same unit, same configuration, or same port. Processes of an application
 /// may only share their directory.
 fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
-    let units = [one, other].map(|service| scan.process(service.pid?)?.unit.as_ref());
+    let units = [one, other].map(|service| scan.main_process(service)?.unit.as_ref());
     are_equal([one, other].map(|service| service.pid))
         || are_equal(units)
         || are_equal([one, other].map(|service| server_files::named_by(scan, service)))

@@ -29,7 +29,7 @@ pub(crate) struct Named {
 pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop]) -> Vec<Named> {
     let mut found: Vec<Named> = Vec::new();
     for service in &scan.services {
-        let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else { continue };
+        let Some(process) = scan.main_process(service) else { continue };
         let more = match service.kind {
             Some(Kind::Nginx) => by_editor(&server_files::of(scan, service), process, endpoint, hops),
             Some(Kind::Apache) => {

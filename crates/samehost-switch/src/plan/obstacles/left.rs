@@ -144,7 +144,7 @@ fn of_file(
 }
 
 fn is_of(scan: &Scan, service: &Service, own: Option<u32>) -> bool {
-    match service.pid.and_then(|pid| scan.process(pid)) {
+    match scan.main_process(service) {
         Some(process) if Some(process.parent) == own => true,
         _ => service.pid == own,
     }
