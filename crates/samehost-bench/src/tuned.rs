@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use samehost_model::{Code, Point, Report, Transport, Warning, parse_size};
+use samehost_model::{Code, ConnectionSettings, Point, Report, Transport, Warning, parse_size};
 use samehost_system::diag::both_ends;
 use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
@@ -161,12 +161,18 @@ pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
 }
 
 /// Waits until the server has set its end of a connection: an accepted Unix socket has the default buffers at first.
+///
+/// The client's end has got the same options, so both are set where both sizes are alike. One size is not enough: the
+/// send buffer is set first, and the default is larger than what is asked for in some arms (212,992 bytes of 2 · 16 KiB).
 pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
-    let Some(wanted) = tuning.buffer_bytes else { return };
+    if tuning.buffer_bytes.is_none() {
+        return;
+    }
     for _ in 0..LOOKS {
-        let server = both_ends(stream).and_then(|both| both.server);
-        // The kernel doubles the value that is set.
-        if server.and_then(|end| end.send_buffer_bytes).is_some_and(|bytes| bytes >= 2 * wanted) {
+        if let Some(ConnectionSettings { client: Some(client), server: Some(server) }) = both_ends(stream)
+            && (client.send_buffer_bytes, client.receive_buffer_bytes)
+                == (server.send_buffer_bytes, server.receive_buffer_bytes)
+        {
             return;
         }
         std::thread::sleep(BETWEEN);

@@ -150,7 +150,8 @@ fn requests_that_take_as_long_since_a_switch_show_no_difference() {
     if !is_root("requests_that_take_as_long_since_a_switch_show_no_difference") {
         return;
     }
-    let mut at_work = AtWork::start("redis 0.1\nunix 0.1\n");
+    // Between two of the server's looks: a wait that ends at a look is found by it, or by the next one, twice as late.
+    let mut at_work = AtWork::start("redis 0.05\nunix 0.05\n");
     at_work.switch(&["--exact"]);
     // An interval of 95 % leaves the truth out in one of twenty looks.
     let mut said = String::new();
