@@ -5,6 +5,7 @@
 pub(crate) mod client;
 mod destination;
 pub(crate) mod hop;
+pub(crate) mod login;
 pub(crate) mod obstacles;
 pub(crate) mod occupant;
 pub(crate) mod server;

@@ -5,6 +5,7 @@
 pub(crate) mod encryption;
 pub(crate) mod host;
 mod left;
+pub(crate) mod login;
 mod overrides;
 mod second_reader;
 

@@ -1,0 +1,302 @@
+//! A login at one end of a hop as the application: with the configuration's own credentials or those that its library
+//! finds, as the application's user and with its view of the file system. The present transport is tried as well, to tell
+//! a wrong password from a wrong account.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use samehost_edit::parameter;
+use samehost_login::postgres::{FoundPassword, OwnFiles, PasswordPlace};
+use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as};
+use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_system::User;
+use samehost_system::identity::is_shared_with;
+
+use super::client::identity::ClientIdentity;
+use super::hop::Hop;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a client logs in at an endpoint of a hop.
+pub(crate) struct OwnLogin<'a> {
+    hop: &'a Hop,
+    client: &'a ClientIdentity,
+    endpoint: &'a Endpoint,
+    pub(crate) credentials: Credentials,
+    /// Where its password was found, where the configuration has none.
+    pub(crate) found: Option<PasswordPlace>,
+}
+
+impl<'a> OwnLogin<'a> {
+    /// The login of a client of a hop over an endpoint, completed as its library completes it: from its environment, its
+    /// service file and its password file, which is read by the host that the application will have. So a line for
+    /// `127.0.0.1` is a password over TCP and none over the socket, and `*` is one over both.
+    ///
+    /// Asking over both transports with one password was wrong both ways: with a line for the address alone the switch was
+    /// called good and the application had no password, and with `*` a sound switch was refused. The files are read with
+    /// the permissions of the application's user; where its process has mounts of its own, as it sees them, and only its
+    /// own.
+    pub(crate) fn of(hop: &'a Hop, client: &'a ClientIdentity, endpoint: &'a Endpoint) -> Self {
+        let (credentials, found) = credentials(hop, client, endpoint);
+        OwnLogin { hop, client, endpoint, credentials, found }
+    }
+
+    /// One login in a process of its own that has become the client. A reload ends workers at any moment: where the process
+    /// whose view it takes ended meanwhile, that says nothing of the login, and it is tried with the next one.
+    pub(crate) fn attempt(&self, program: &Path) -> Result<View, LoginError> {
+        let OwnLogin { hop, client, .. } = self;
+        let identity = &client.identity;
+        let mut pid = client.present();
+        loop {
+            let who = As { pid, uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
+            let endpoint = seen_by(self.endpoint, pid);
+            let (protocol, expected) = (hop.setting.protocol, &hop.server.expected);
+            let result = log_in_as(program, &who, protocol, &endpoint, &self.credentials, expected, PATIENCE);
+            let present = client.present();
+            if !matches!(result, Err(LoginError::Become { .. })) || present == pid {
+                return result;
+            }
+            pid = present;
+        }
+    }
+}
+
+fn credentials(
+    hop: &Hop,
+    client: &ClientIdentity,
+    endpoint: &Endpoint,
+) -> (Credentials, Option<PasswordPlace>) {
+    let setting = &hop.setting;
+    let own = Credentials {
+        user: setting.user.clone(),
+        password: setting.password.clone(),
+        database: setting.database.clone(),
+    };
+    if setting.protocol != Protocol::Postgres || !hop.client.around.library.reads_password_file() {
+        return (given_for_this(hop, own), None);
+    }
+    if setting.user.is_none() && std::env::var_os("PGUSER").is_some() {
+        return (given_for_this(hop, own), None);
+    }
+    let files = own_files(hop, client);
+    let mut credentials = own;
+    // The service's words come after the configuration's, and before those of the environment.
+    for (name, value) in service(hop, &files) {
+        match name.as_str() {
+            "user" if credentials.user.is_none() => credentials.user = Some(value),
+            "dbname" if credentials.database.is_none() => credentials.database = Some(value),
+            "password" if credentials.password.is_none() => credentials.password = Some(Secret::new(value)),
+            _ => {}
+        }
+    }
+    if credentials.user.is_none() {
+        credentials.user = files.variable("PGUSER").map(str::to_owned);
+    }
+    if credentials.user.is_none() {
+        credentials.user = User::of(client.identity.uid).name;
+    }
+    if credentials.database.is_none() {
+        credentials.database = files.variable("PGDATABASE").map(str::to_owned);
+    }
+    if credentials.database.is_none() {
+        credentials.database.clone_from(&credentials.user);
+    }
+    if credentials.password.is_some() {
+        return (credentials, None);
+    }
+    let Some(FoundPassword { password, place }) = credentials.postgres_password(&files, endpoint, None)
+    else {
+        return (credentials, None);
+    };
+    credentials.password = Some(password);
+    (credentials, Some(place))
+}
+
+/// The login that was given for this, where a configuration names no account of PostgreSQL (PgBouncer's clients have their
+/// own): libpq's variables of this process.
+fn given_for_this(hop: &Hop, own: Credentials) -> Credentials {
+    let is_lacking = hop.setting.protocol == Protocol::Postgres && hop.setting.user.is_none();
+    if !is_lacking || std::env::var_os("PGUSER").is_none() {
+        return own;
+    }
+    match Credentials::of(Protocol::Postgres, "", &hop.setting.endpoint) {
+        Ok(given) => Credentials { database: own.database.or(given.database), ..given },
+        Err(_) => own,
+    }
+}
+
+/// The files of a client's user, as its process sees them.
+fn own_files(hop: &Hop, client: &ClientIdentity) -> OwnFiles {
+    let is_alone = hop.client.identities.len() <= 1;
+    let mut variables = BTreeMap::new();
+    for given in &hop.client.around.given {
+        // Homes differ by user.
+        if given.name != "HOME" || is_alone {
+            variables.insert(given.name.clone(), given.value.reveal().to_owned());
+        }
+    }
+    for word in &hop.setting.words {
+        if parameter(&word.name) == "passfile" {
+            variables.insert("PGPASSFILE".to_owned(), word.value.clone());
+        }
+    }
+    let user = User::of(client.identity.uid);
+    let files = OwnFiles::of_user(&user, variables);
+    match client.present() {
+        Some(pid) if !(is_shared_with(pid, "root") && is_shared_with(pid, "ns/mnt")) => {
+            files.seen_by(pid, &user)
+        }
+        _ => files,
+    }
+}
+
+/// What the service says that a move's configuration or its environment names.
+fn service(hop: &Hop, files: &OwnFiles) -> Vec<(String, String)> {
+    let named = hop.setting.words.iter().find(|word| parameter(&word.name) == "service");
+    let name = match named {
+        Some(word) => Some(word.value.as_str()),
+        None => files.variable("PGSERVICE"),
+    };
+    name.and_then(|name| files.service(name)).unwrap_or_default()
+}
+
+/// What the service of a move says; nothing where it has none.
+pub(crate) fn service_of(hop: &Hop) -> Vec<(String, String)> {
+    let Some(client) = hop.client.identities.first() else { return Vec::new() };
+    if hop.setting.protocol != Protocol::Postgres {
+        return Vec::new();
+    }
+    service(hop, &own_files(hop, client))
+}
+
+/// Logins that succeeded, one for each user who connects.
+pub(crate) struct LoggedIn {
+    pub(crate) shown: String,
+    pub(crate) views: Vec<(ClientIdentity, View)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) client: ClientIdentity,
+    pub(crate) over: Endpoint,
+    pub(crate) error: LoginError,
+    /// What the same login gets over the present transport.
+    pub(crate) present: Present,
+}
+
+/// Result of a login over the present transport, after the other one failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Present {
+    LetIn,
+    /// It was let in with TLS, and not without.
+    LetInByTls,
+    /// It was tried, and refused.
+    Refused,
+    /// It was not tried, or there was no answer.
+    Unknown,
+}
+
+impl Present {
+    fn of(result: &Result<View, LoginError>) -> Self {
+        match result {
+            Ok(view) if view.tls.is_some() => Present::LetInByTls,
+            Ok(_) => Present::LetIn,
+            Err(LoginError::Spent { .. }) => Present::Unknown,
+            Err(error) if error.kind() == LoginErrorKind::Refused => Present::Refused,
+            Err(_) => Present::Unknown,
+        }
+    }
+}
+
+/// Logs in over the new endpoint as each user who will connect. Returns what the server and the kernel report.
+///
+/// Servers count failed logins, so the present transport comes first where there is a password: a wrong one is sent only
+/// once, and a right one resets the count. Without a password nothing is counted; the present transport is then tried only
+/// after a refusal, to tell the causes apart.
+///
+/// # Errors
+/// Who could not log in, and why.
+pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
+    let (mut shown, mut views) = (Vec::new(), Vec::new());
+    let from = &hop.setting.endpoint;
+    for client in everyone(hop) {
+        let now = OwnLogin::of(hop, &client, from);
+        let mut present = None;
+        if now.credentials.password.is_some() {
+            let result = now.attempt(program);
+            let at_present = Present::of(&result);
+            if let Err(error) = result
+                && is_about_the_password(&error)
+            {
+                return Err(Box::new(Failed { client, over: from.clone(), error, present: at_present }));
+            }
+            present = Some(at_present);
+        }
+        let then = OwnLogin::of(hop, &client, &hop.to);
+        let view = match then.attempt(program) {
+            Ok(view) => view,
+            Err(error) => {
+                let present = match present {
+                    Some(present) => present,
+                    None if error.kind() == LoginErrorKind::Refused => Present::of(&now.attempt(program)),
+                    None => Present::Unknown,
+                };
+                return Err(Box::new(Failed { client, over: hop.to.clone(), error, present }));
+            }
+        };
+        let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
+        let found = then.found.map(found_in).unwrap_or_default();
+        shown.push(format!("as {}: {says}{found}", client.name));
+        views.push((client, view));
+    }
+    Ok(LoggedIn { shown: shown.join("; "), views })
+}
+
+/// The passwords that clients find by themselves, which no message may repeat.
+pub(crate) fn passwords(hop: &Hop) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for client in everyone(hop) {
+        for endpoint in [&hop.setting.endpoint, &hop.to] {
+            found.extend(OwnLogin::of(hop, &client, endpoint).credentials.password);
+        }
+    }
+    found
+}
+
+fn found_in(place: PasswordPlace) -> String {
+    match place {
+        PasswordPlace::Variable => ", with the password in PGPASSWORD".to_owned(),
+        PasswordPlace::Line { file, number, .. } => {
+            format!(", with the password in {}:{number}", file.display())
+        }
+    }
+}
+
+/// Whether the password itself was refused, so that another transport would refuse it too.
+fn is_about_the_password(error: &LoginError) -> bool {
+    match error {
+        LoginError::Refused(refused) => refused.by_password,
+        LoginError::Spent { .. } => true,
+        _ => false,
+    }
+}
+
+pub(crate) fn everyone(hop: &Hop) -> Vec<ClientIdentity> {
+    if hop.client.identities.is_empty() {
+        vec![ClientIdentity::ourselves()]
+    } else {
+        hop.client.identities.clone()
+    }
+}
+
+/// An endpoint as a process calls it: to one in a chroot, a path below its root directory begins there.
+fn seen_by(endpoint: &Endpoint, pid: Option<u32>) -> Endpoint {
+    let root = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/root")).ok());
+    if let (Endpoint::Unix(path), Some(root)) = (endpoint, root)
+        && let Ok(inside) = path.strip_prefix(root)
+    {
+        return Endpoint::Unix(Path::new("/").join(inside));
+    }
+    endpoint.clone()
+}
