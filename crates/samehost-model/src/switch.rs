@@ -238,6 +238,8 @@ pub enum NoTraffic {
     NoExchange,
     /// The kernel does not tell when a request begins, and system calls were not to be stamped.
     NoBeginning,
+    /// It comes after the most connections of configurations that one look takes, 32.
+    BeyondTheMost,
 }
 
 /// The looks before and after a switch at one connection of a configuration, and what they say.

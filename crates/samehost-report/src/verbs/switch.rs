@@ -327,6 +327,9 @@ fn no_times(why: NoOwnTimes) -> String {
         NoOwnTimes::Traffic(NoTraffic::NoBeginning) => {
             "the kernel did not tell when a request begins; samehost switch --exact stamps system calls"
         }
+        NoOwnTimes::Traffic(NoTraffic::BeyondTheMost) => {
+            "it was not looked at: a look takes 32 connections of configurations, in the order of the files"
+        }
         NoOwnTimes::Unmeasured(why) => {
             return format!("nothing was measured: {}", reason_of_no_measurement(why));
         }

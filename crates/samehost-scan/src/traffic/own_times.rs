@@ -20,6 +20,7 @@ const BLOCK: Duration = Duration::from_millis(300);
 /// Blocks after which a look ends where nothing was exchanged at all.
 const BLOCKS_OF_SILENCE: usize = 3;
 const MOST_OF_A_PAIR: usize = 128;
+/// What is beyond has [`NoTraffic::BeyondTheMost`].
 const MOST_PAIRS: usize = 32;
 /// Fewer times have no 99th percentile that is compared: ten lie beyond it. One that is only shown needs a hundred.
 const FEWEST_FOR_P99: u64 = 1000;
@@ -62,6 +63,10 @@ pub fn look_at_own_times(
     let looked = if wanted.is_empty() { None } else { Some(look(&wanted, pairs.len(), how)) };
     let mut all = Vec::new();
     for (number, pair) in pairs.iter().enumerate() {
+        if number >= MOST_PAIRS {
+            all.push(Err(NoOwnTimes::Traffic(NoTraffic::BeyondTheMost)));
+            continue;
+        }
         all.push(match &looked {
             Some(Ok(looked)) if has_connections.contains(&(number as u32)) => looked.times(number),
             Some(Err(why)) if has_connections.contains(&(number as u32)) => Err(*why),
@@ -192,4 +197,19 @@ impl Looked {
 #[must_use]
 pub fn p99_us(counts: &PairCounts) -> Option<f64> {
     counts.first.quantile_us(0.99).filter(|_| counts.first.count >= FEWEST_FOR_P99)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_most_says_so() {
+        let pair = OwnPair { pids: vec![1], to: "unix:/run/nobody.sock".parse().unwrap() };
+        let how =
+            OwnLook { at: String::new(), stamps: Stamps::Functions, period: BLOCK, is_interrupted: &|| true };
+        let found = look_at_own_times(&Scan::default(), &vec![pair; MOST_PAIRS + 1], &how);
+        assert_eq!(found[MOST_PAIRS - 1], Err(NoOwnTimes::Traffic(NoTraffic::NoConnection)));
+        assert_eq!(found[MOST_PAIRS], Err(NoOwnTimes::Traffic(NoTraffic::BeyondTheMost)));
+    }
 }
