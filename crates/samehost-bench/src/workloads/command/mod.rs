@@ -230,13 +230,24 @@ impl Configured for Settings {
     }
 }
 
-/// A script with the values of a point in place of their names.
+/// A script with the values of a point in place of their names. A value that has `{NAME}` in it is put in as it is.
 fn at(point: &Point, script: &str) -> String {
-    let mut script = script.to_owned();
-    for (name, value) in &point.parameters {
-        script = script.replace(&format!("{{{name}}}"), value);
+    let mut filled = String::new();
+    let mut rest = script;
+    'next: while let Some(brace) = rest.find('{') {
+        filled += &rest[..brace];
+        rest = &rest[brace..];
+        for (name, value) in &point.parameters {
+            if let Some(after) = rest.strip_prefix(&format!("{{{name}}}")) {
+                filled += value;
+                rest = after;
+                continue 'next;
+            }
+        }
+        filled.push('{');
+        rest = &rest[1..];
     }
-    script
+    filled + rest
 }
 
 impl Commands {
@@ -306,5 +317,15 @@ mod tests {
         for wrong in ["c", "=1", "c=", "c=,"] {
             assert!(configure(&[("parameter", wrong)]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_value_is_put_in_as_it_is() {
+        let mut point = Point::default();
+        for (name, value) in [("a", "{b}"), ("b", "1")] {
+            point.parameters.insert(name.to_owned(), value.to_owned());
+        }
+        assert_eq!(at(&point, "x {a}{b} ${c} {{b} {"), "x {b}1 ${c} {1 {");
+        assert_eq!(at(&Point::default(), "awk '{print}'"), "awk '{print}'");
     }
 }
