@@ -23,7 +23,7 @@ use samehost_switch::{
 use samehost_system::interrupt;
 use samehost_transaction::State;
 
-use super::switch::confirm::{Site, agrees, may_ask};
+use self::confirm::{Site, agrees, may_ask};
 use crate::cli::{SwitchOptions, UnixOrTcp};
 use crate::commands::scan;
 use crate::exit::Ending;
@@ -246,7 +246,7 @@ fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
 fn make(
     options: &SwitchOptions,
     mut plan: Plan,
-    wish: &SwitchRequest,
+    request: &SwitchRequest,
     words: String,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Ending> {
@@ -259,9 +259,9 @@ fn make(
     if options.yes {
         plan = plan.without_a_person(&options.accept);
     }
-    let notes = notes(options, &plan.report(wish), &plan.unused(&wish.reloads));
+    let notes = notes(options, &plan.report(request), &plan.unused(&request.reloads));
     plan.note(notes);
-    let report = plan.report(wish);
+    let report = plan.report(request);
     if report.outcome != SwitchOutcome::Planned {
         return end(options, &report);
     }
@@ -287,7 +287,7 @@ fn make(
         return Ok(Ending::Interrupted);
     }
     signals::watch()?;
-    apply(options, plan, wish, Applied { program: &program, words, report: &report, interrupted })
+    apply(options, plan, request, Applied { program: &program, words, report: &report, interrupted })
 }
 
 struct Applied<'a> {
@@ -300,7 +300,7 @@ struct Applied<'a> {
 fn apply(
     options: &SwitchOptions,
     plan: Plan,
-    wish: &SwitchRequest,
+    request: &SwitchRequest,
     with: Applied<'_>,
 ) -> anyhow::Result<Ending> {
     let store = switches::store()?;
@@ -310,7 +310,7 @@ fn apply(
     let quiet = options.json || !io::stderr().is_terminal();
     let done = samehost_switch::apply(
         plan,
-        wish,
+        request,
         &Environment {
             program: with.program,
             store: &store,
