@@ -30,7 +30,7 @@ mod trial;
 mod warning;
 
 pub use arm::{Arm, Placement, Point};
-pub use codes::{FindingCode, ObstacleCode, UnknownObstacle};
+pub use codes::{FindingCode, ObstacleCode};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
