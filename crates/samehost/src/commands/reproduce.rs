@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -38,9 +39,9 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     if !options.quiet {
         announce(&ahead, &kept, mode, budget_s);
     }
-    let mut reproducer =
-        Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted))
-            .on(options.server.clone());
+    let stop = Arc::clone(&interrupted);
+    let server = options.server.clone();
+    let mut reproducer = Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, server, stop);
     // Must precede the first thread.
     prepare_network(&reproducer, &ahead)?;
     let mut order: Vec<usize> = (0..published.len()).filter(|place| made[*place].is_none()).collect();
