@@ -108,7 +108,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         column.aligned(Span::styled(title, Modifier::BOLD | mark))
     }));
     let widths = columns.iter().map(|column| column.width());
-    let rows: Vec<TableRow<'_>> = state.rows().iter().map(|row| line(row, state, columns)).collect();
+    let rows: Vec<TableRow<'_>> = state.rows().iter().map(|row| line(row, state, &columns)).collect();
     let table = Table::new(rows, widths)
         .header(header)
         .column_spacing(1)
@@ -135,32 +135,30 @@ enum Column {
 
 use Column::{Bytes, Client, Connections, Hop, Over, P50, P99, Requests, Saving, Segments, Service};
 
-/// Columns where requests are not timed.
-const UNTIMED: &[Column] = &[Service, Client, Over, Connections, Bytes, Segments, Saving];
-/// Where they are. On 80 columns there is room for either bytes or the saving beside two names; without a beginning of each
-/// request there is no hop.
-const TIMED: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Bytes];
-const TIMED_SAVING: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Saving];
-const ARRIVALS: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Bytes];
-const ARRIVALS_SAVING: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Saving];
-const WIDE: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Bytes, Saving];
-const WIDE_ARRIVALS: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Bytes, Saving];
 /// Columns of a terminal that has room for all.
 const ROOM_FOR_ALL: u16 = 100;
 
-/// The columns that are shown, in a list so wide.
-fn columns(state: &State, width: u16) -> &'static [Column] {
-    let mode = state.scan.exchanges.as_ref().and_then(|exchanges| exchanges.mode);
-    let is_saving = state.order == Order::Saving || state.rows().iter().any(|row| row.saving.is_some());
-    match mode {
-        None => UNTIMED,
-        Some(ExchangeMode::Arrivals) if width >= ROOM_FOR_ALL => WIDE_ARRIVALS,
-        Some(_) if width >= ROOM_FOR_ALL => WIDE,
-        Some(ExchangeMode::Arrivals) if is_saving => ARRIVALS_SAVING,
-        Some(ExchangeMode::Arrivals) => ARRIVALS,
-        Some(_) if is_saving => TIMED_SAVING,
-        Some(_) => TIMED,
+/// The columns that are shown, in a list so wide. On 80 columns there is room for either bytes or the saving beside two names and the
+/// times of requests; without a beginning of each request there is no hop.
+fn columns(state: &State, width: u16) -> Vec<Column> {
+    let mut columns = vec![Service, Client, Over, Connections];
+    let Some(mode) = state.scan.exchanges.as_ref().and_then(|exchanges| exchanges.mode) else {
+        columns.extend([Bytes, Segments, Saving]);
+        return columns;
+    };
+    columns.extend([Requests, P50, P99]);
+    if mode != ExchangeMode::Arrivals {
+        columns.push(Hop);
     }
+    let is_wide = width >= ROOM_FOR_ALL;
+    let is_saving = state.order == Order::Saving || state.rows().iter().any(|row| row.saving.is_some());
+    if is_wide || !is_saving {
+        columns.push(Bytes);
+    }
+    if is_wide || is_saving {
+        columns.push(Saving);
+    }
+    columns
 }
 
 impl Column {
