@@ -136,18 +136,11 @@ impl Bench {
 }
 
 fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>) {
+    let all = StopOptions { min_blocks: Some(8), ..StopOptions::default() };
     let (time, others, earlier) = match spend {
-        Spend::All(time) => {
-            return (StopOptions { budget: Some(time), min_blocks: Some(8), ..StopOptions::default() }, None);
-        }
+        Spend::All(time) => return (StopOptions { budget: Some(time), ..all }, None),
         Spend::Hastily(time) => {
-            let stop = StopOptions {
-                budget: Some(time),
-                min_blocks: Some(8),
-                trial_time: Some(part.trial),
-                ..StopOptions::default()
-            };
-            return (stop, None);
+            return (StopOptions { budget: Some(time), trial_time: Some(part.trial), ..all }, None);
         }
         Spend::Until { time, others, earlier } => (time, others, earlier),
     };
