@@ -9,7 +9,7 @@ mod verbs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::StyledStr;
+use clap::builder::{PossibleValuesParser, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -66,7 +66,7 @@ pub enum Verb {
     /// What a code of scan means: when it matters, what to set, how to undo it
     Explain {
         /// The code: backlog, bbr, tls, … [default: a list of them]
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(samehost_scan::EXPLANATIONS.iter().map(|one| one.code)), hide_possible_values = true)]
+        #[arg(value_parser = PossibleValuesParser::new(samehost_scan::EXPLANATIONS.iter().map(|one| one.code)), hide_possible_values = true)]
         code: Option<String>,
     },
     /// What talks to what, live: traffic of each pair, and what could use a Unix socket
@@ -174,14 +174,6 @@ impl std::fmt::Debug for Bench {
     }
 }
 
-// Comments on variants would change the help.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Arrivals {
-    #[default]
-    Poisson,
-    Uniform,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnixOrTcp {
     Unix,
@@ -215,8 +207,8 @@ pub struct BenchOptions {
     #[arg(long, conflicts_with = "rate")]
     pub ladder: bool,
     /// How due requests are spread
-    #[arg(long, value_name = "SPACING", value_enum, default_value = "poisson")]
-    pub arrivals: Arrivals,
+    #[arg(long, value_name = "SPACING", value_parser = spacing(), default_value = "poisson")]
+    pub arrivals: Spacing,
     /// Where client and server run: free, same-core, cross-core [default: one connection to a server of ours: cross-core, a
     /// CPU for each end; else free]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
@@ -310,6 +302,13 @@ const LONGEST_SLICE: Duration = Duration::from_secs(1);
 /// latency takes off (docs/method.md §9).
 const LADDER_TENTHS: u32 = 11;
 
+fn spacing() -> impl TypedValueParser<Value = Spacing> {
+    PossibleValuesParser::new(["poisson", "uniform"]).map(|name| match name.as_str() {
+        "uniform" => Spacing::Uniform,
+        _ => Spacing::Poisson,
+    })
+}
+
 fn parse_claim(text: &str) -> Result<samehost_analysis::Claim, String> {
     text.parse().map_err(|error: samehost_analysis::ClaimError| error.to_string())
 }
@@ -343,13 +342,6 @@ impl BenchOptions {
                 .collect());
         }
         self.rate.as_deref().map_or(Ok(Vec::new()), samehost_model::parse_rate_list)
-    }
-
-    pub fn spacing(&self) -> Spacing {
-        match self.arrivals {
-            Arrivals::Poisson => Spacing::Poisson,
-            Arrivals::Uniform => Spacing::Uniform,
-        }
     }
 }
 
@@ -461,9 +453,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
 fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
     let argument = clap::Arg::new(parameter.name).long(parameter.name).help(parameter.help);
     let argument = match parameter.kind {
-        ParameterKind::Choice(words) => {
-            argument.value_parser(clap::builder::PossibleValuesParser::new(words))
-        }
+        ParameterKind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
         ParameterKind::Count => {
             argument.value_name("N").value_parser(|text: &str| match text.parse::<u32>() {
                 Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),

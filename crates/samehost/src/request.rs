@@ -37,16 +37,15 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         (true, 1) => servers.keys().copied().collect(),
         _ => options.transports.clone(),
     };
+    let program = std::env::current_exe().context("finding this program")?;
     Ok(Request {
-        program: std::env::current_exe().context("finding this program")?,
-        command: Redactor::default().words(std::env::args()),
         transports,
         connections: match &options.connections {
             Some(text) => parse_count_list(text).map_err(BenchError::from)?,
             None => Vec::new(),
         },
         rates: options.rates().map_err(BenchError::from)?,
-        spacing: options.spacing(),
+        spacing: options.arrivals,
         sizes: sizes(options.size.as_deref())?,
         placements: options.placement.clone(),
         awake: match options.awake.as_deref() {
@@ -55,10 +54,8 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
             Some(_) => KeepAwake::Yes,
         },
         congestion: options.congestion.clone(),
-        congestion_by_routes: false,
         socket_buffers: sizes(options.socket_buffer.as_deref())?,
         own_servers: options.own_servers,
-        most_servers: None,
         threads: options.threads,
         stop: stop_options(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
@@ -66,8 +63,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         parameters: bench.parameters.clone(),
         commands,
         profile: options.profile,
-        earlier: None,
-        interrupted,
+        ..Request::new(program, Redactor::default().words(std::env::args()), interrupted)
     })
 }
 
@@ -139,10 +135,7 @@ fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> 
         if texts.is_empty() {
             return Err(WrongUse("--ask-password is for a server given with --tcp or --unix".into()).into());
         }
-        let asked = rpassword::prompt_password("Password: ").context(
-            "asking for a password needs a terminal; the environment or an option file gives one too",
-        )?;
-        password = Some(Secret::new(asked));
+        password = Some(ask_password()?);
     }
     let mut servers = Servers::new();
     for (transport, text) in texts {
@@ -150,6 +143,14 @@ fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> 
         servers.insert(transport, workload.address(&written)?);
     }
     Ok(servers)
+}
+
+/// Asks on the terminal for a server's password.
+pub fn ask_password() -> anyhow::Result<Secret> {
+    let asked = rpassword::prompt_password("Password: ");
+    asked
+        .map(Secret::new)
+        .context("asking for a password needs a terminal; the environment or an option file gives one too")
 }
 
 fn stop_options(options: &BenchOptions) -> StopOptions {
@@ -161,10 +162,8 @@ fn stop_options(options: &BenchOptions) -> StopOptions {
         max_blocks: options.max_blocks,
         trial_time: options.trial_time,
         no_control: options.no_control,
-        no_floor: false,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
-        asked: Vec::new(),
-        others: 0,
         slicing: options.slice.unwrap_or_default(),
+        ..StopOptions::default()
     }
 }

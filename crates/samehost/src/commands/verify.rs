@@ -7,16 +7,17 @@ use std::path::Path;
 #[cfg(feature = "switch")]
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use samehost_login::{Credentials, Expected};
+use samehost_model::Redactor;
 use samehost_model::scan::Verification;
-use samehost_model::{Redactor, Secret};
 use samehost_scan::{Target, TargetError, Trusted};
 use samehost_system::lookup;
 
 use crate::cli::VerifyOptions;
 use crate::exit::{Ending, in_full};
 use crate::output;
+use crate::request::ask_password;
 use crate::wrong_use::WrongUse;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
@@ -222,10 +223,7 @@ fn credentials(target: &Target, options: &VerifyOptions) -> anyhow::Result<(Cred
         Err(error) => (Credentials::default(), Some(error.to_string())),
     };
     if options.ask_password {
-        let password = rpassword::prompt_password("Password: ").context(
-            "asking for a password needs a terminal; the environment or an option file gives one too",
-        )?;
-        credentials.password = Some(Secret::new(password));
+        credentials.password = Some(ask_password()?);
     }
     Ok((credentials, note))
 }
