@@ -189,7 +189,7 @@ impl Runs {
             seed: fresh_seed(),
             interrupted: Arc::clone(&self.stop),
             quiet: self.quiet,
-            ends: self.clock.end(),
+            ends: self.clock.end,
             awake: KeepAwake::No,
         };
         let part = Part { trial: SHORT_TRIAL, ..part };
@@ -323,9 +323,9 @@ struct Clock {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
-    pub time: Duration,
+    time: Duration,
     /// Whether it is much less than the run's full time.
-    pub is_short: bool,
+    is_short: bool,
 }
 
 impl Clock {
@@ -337,10 +337,6 @@ impl Clock {
 
     pub fn new(time: Duration) -> Self {
         Clock { end: Some(Instant::now() + time), to_come: VecDeque::new() }
-    }
-
-    pub fn end(&self) -> Option<Instant> {
-        self.end
     }
 
     /// Announces a run, after those announced before, with its full time.

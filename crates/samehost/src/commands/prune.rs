@@ -35,25 +35,23 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
     for one in &all {
         let verb = if options.dry_run { "would go" } else { "gone" };
         let bytes: u64 = one.go.iter().map(|file| file.bytes).sum();
-        let number = kept_words(one.go.len(), one.kind);
-        writeln!(out, "{number} {verb}, {}; {} stay in {}", size(bytes), one.stay, one.directory.display())?;
+        let (number, ending) = (one.go.len(), if one.go.len() == 1 { "" } else { "s" });
+        let (kind, directory) = (one.kind.one, one.directory.display());
+        writeln!(out, "{number} {kind}{ending} {verb}, {}; {} stay in {directory}", size(bytes), one.stay)?;
         for (at, file) in one.go.iter().enumerate() {
             if at < MOST_LISTED {
                 writeln!(out, "    {}", file.path.file_name().unwrap_or_default().display())?;
             }
             if !options.dry_run {
-                match storage::remove(&file.path) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        is_left = true;
-                        output::complain(&format!("{} stays: it is being written", file.path.display()));
-                        continue;
-                    }
-                    Err(error) => {
-                        is_left = true;
-                        output::complain(&format!("{} stays: {error}", file.path.display()));
-                        continue;
-                    }
+                let why = match storage::remove(&file.path) {
+                    Ok(true) => None,
+                    Ok(false) => Some("it is being written".to_owned()),
+                    Err(error) => Some(error.to_string()),
+                };
+                if let Some(why) = why {
+                    is_left = true;
+                    output::complain(&format!("{} stays: {why}", file.path.display()));
+                    continue;
                 }
             }
             freed += file.bytes;
@@ -67,11 +65,6 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
     writeln!(out, "Switches stay: samehost switch --prune forgets those that were undone.")?;
     output::print(&out)?;
     Ok(if is_left { Ending::Finding } else { Ending::Done })
-}
-
-fn kept_words(number: usize, kind: Kind) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {}{ending}", kind.one)
 }
 
 fn size(bytes: u64) -> String {
