@@ -183,6 +183,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// Formats a number of things: `1 block`, `2 blocks`.
+#[must_use]
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Formats a size in bytes: `128 B`, `64 KiB`, `1.5 MiB`.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use samehost_bench::machine::host;
+use samehost_model::human::counted;
 use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
 use samehost_system::clock;
 
@@ -136,10 +137,9 @@ fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Opt
         } else {
             format!("{:.0} minutes", (seconds / 60.0).ceil())
         };
-        let s = if ahead.len() == 1 { "" } else { "s" };
         output::complain(&format!(
-            "{} experiment{s}, at most about {time}; Ctrl-C keeps those that are done, and the same command continues",
-            ahead.len()
+            "{}, at most about {time}; Ctrl-C keeps those that are done, and the same command continues",
+            counted(ahead.len(), "experiment")
         ));
     }
 }

@@ -56,7 +56,6 @@ pub struct State {
     pub status: Option<String>,
     pub scan: Scan,
     pub order: Order,
-    /// Whether pairs over Unix sockets are shown.
     pub with_unix: bool,
     /// How far the details are scrolled; `None` if they are closed.
     pub details: Option<usize>,
