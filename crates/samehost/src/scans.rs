@@ -32,7 +32,7 @@ const LONGEST_NAMED: u64 = 256 << 20;
 
 #[derive(Debug)]
 pub struct Scans {
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 #[derive(Debug)]
@@ -47,10 +47,6 @@ impl Scans {
         let scans = Scans { directory: storage::private_directory(FOLDER)?.join(FOLDER) };
         scans.check()?;
         Ok(scans)
-    }
-
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// The error where a scan is needed and none is stored.

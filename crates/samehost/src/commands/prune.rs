@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
-use samehost_model::human::format_value;
+use samehost_model::human::{counted, format_value};
 use samehost_system::private;
 
 use crate::cli::PruneOptions;
@@ -35,9 +35,8 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
     for one in &all {
         let verb = if options.dry_run { "would go" } else { "gone" };
         let bytes: u64 = one.go.iter().map(|file| file.bytes).sum();
-        let (number, ending) = (one.go.len(), if one.go.len() == 1 { "" } else { "s" });
-        let (kind, directory) = (one.kind.one, one.directory.display());
-        writeln!(out, "{number} {kind}{ending} {verb}, {}; {} stay in {directory}", size(bytes), one.stay)?;
+        let (number, directory) = (counted(one.go.len(), one.kind.one), one.directory.display());
+        writeln!(out, "{number} {verb}, {}; {} stay in {directory}", size(bytes), one.stay)?;
         for (at, file) in one.go.iter().enumerate() {
             if at < MOST_LISTED {
                 writeln!(out, "    {}", file.path.file_name().unwrap_or_default().display())?;
@@ -79,7 +78,7 @@ fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
         let parts = fs::read_dir(directory.join(REPRODUCE)).into_iter().flatten().flatten();
         places.extend(parts.map(|part| (EXPERIMENTS, part.path(), ".json")));
     }
-    places.push((SCANS, Scans::open()?.directory().to_owned(), ".json"));
+    places.push((SCANS, Scans::open()?.directory, ".json"));
     let mut all = Vec::new();
     for (kind, directory, suffix) in places {
         if let Err(reason) = private(&directory) {

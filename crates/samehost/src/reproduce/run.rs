@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use samehost_bench::{BenchError, Request, StopOptions};
+use samehost_model::human::format_value;
 use samehost_model::{
     ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Measurement, Mode, Question,
     Report, Stopping, Transport,
@@ -22,7 +23,7 @@ use super::{claims, congestion};
 use crate::checkup::race::{AROUND, least_s};
 use crate::cli::{Bench, Cli, Verb};
 use crate::exit::in_full;
-use crate::progress::Watcher;
+use crate::progress::{Consent, Watcher};
 use crate::request::request as bench_request;
 
 /// Time for server starts and for waiting until the machine is idle, as a fraction of the measuring time.
@@ -215,7 +216,6 @@ impl Reproducer {
         Ok(())
     }
 
-    /// Seconds until the end of the total time.
     pub fn left_s(&self) -> f64 {
         (self.whole_s - self.begun.elapsed().as_secs_f64()).max(0.0)
     }
@@ -252,7 +252,7 @@ impl Reproducer {
         let request = Request { command, seed: self.seed, stop, earlier, ..request };
         let request = congestion::as_then(bench.workload, request);
         let ends = Duration::try_from_secs_f64(self.whole_s).ok().map(|whole| self.begun + whole);
-        let mut watcher = Watcher::new(self.quiet, None).within(ends);
+        let mut watcher = Watcher::new(self.quiet, None, ends, Consent::Ask);
         watcher.announce(&format!("{} {}", published.id, planned.label));
         let mut benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
         if let Err(error) = &benched
@@ -360,16 +360,12 @@ fn scaled(report: &Report) -> Vec<String> {
         let (Some(per_s), Some(capacity)) = (arm.point.rate_per_s, arm.capacity_per_s) else { continue };
         scaled.push(format!(
             "The rate is scaled: {} here, {:.0} % of the {} that TCP does on this machine.",
-            text(per_s),
+            format_value(per_s, "per_s"),
             100.0 * per_s / capacity,
-            text(capacity)
+            format_value(capacity, "per_s")
         ));
     }
     scaled
-}
-
-fn text(per_s: f64) -> String {
-    samehost_model::human::format_value(per_s, "per_s")
 }
 
 /// Remark on the server that stood for the publication's.
@@ -393,7 +389,6 @@ fn cores(published: &Published, report: &Report) -> Option<String> {
     ))
 }
 
-/// Maximum turns of an experiment.
 pub const MOST_TURNS: u32 = 5;
 /// Shortest and longest turn in seconds, without server starts.
 const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
@@ -419,7 +414,6 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
     Some((place, seconds.min(left_s)))
 }
 
-/// Questions that the claims ask of a measurement.
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
     let mut questions = Vec::new();
     for claim in claims {
