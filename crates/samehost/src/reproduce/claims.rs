@@ -29,7 +29,6 @@ pub fn not_measured(claim: &Claim) -> ClaimOutcome {
 pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let outcome = match claim.find {
         Find::Works => Some(works(claim, reports)),
-        Find::Busy => reports.first().and_then(|report| judge_busy(claim, report)),
         _ => reports.iter().find_map(|report| by_figure(claim, report)),
     };
     outcome.unwrap_or_else(|| ClaimOutcome {
@@ -56,7 +55,8 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
             Some(answer(claim, &found, report))
         }
         Find::Share { part, whole, transport } => judge_share(claim, report, part, whole, *transport),
-        Find::Works | Find::Busy => None,
+        Find::Busy => judge_busy(claim, report),
+        Find::Works => None,
     }
 }
 

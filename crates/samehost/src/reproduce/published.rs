@@ -32,6 +32,10 @@ pub struct Published {
 }
 
 impl Published {
+    fn is(&self, id: &str) -> bool {
+        self.id.eq_ignore_ascii_case(id)
+    }
+
     /// Whether it starts a server of somebody else's.
     pub fn starts_servers(&self) -> bool {
         !self.measurements.iter().all(|planned| planned.quick.line.starts_with("bench raw"))
@@ -168,16 +172,9 @@ fn read(text: &'static str) -> Result<Vec<Published>, ExperimentsError> {
 
 /// Experiments with these ids, in the registry's order; all if `ids` is empty.
 pub fn chosen(ids: &[String]) -> Result<Vec<&'static Published>, WrongUse> {
-    if let Some(unknown) = ids.iter().find(|id| !known(id)) {
+    if let Some(unknown) = ids.iter().find(|id| !EXPERIMENTS.iter().any(|one| one.is(id))) {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|one| one.id).collect();
         return Err(WrongUse(format!("no experiment is called `{unknown}`; known are {}", all.join(", "))));
     }
-    if ids.is_empty() {
-        return Ok(EXPERIMENTS.iter().collect());
-    }
-    Ok(EXPERIMENTS.iter().filter(|one| ids.iter().any(|id| one.id.eq_ignore_ascii_case(id))).collect())
-}
-
-fn known(id: &str) -> bool {
-    EXPERIMENTS.iter().any(|one| one.id.eq_ignore_ascii_case(id))
+    Ok(EXPERIMENTS.iter().filter(|one| ids.is_empty() || ids.iter().any(|id| one.is(id))).collect())
 }
