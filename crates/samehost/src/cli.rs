@@ -29,8 +29,7 @@ pub use switch::{NEWEST, SwitchOptions, WatchSwitchOptions};
 pub use verbs::TopOptions;
 pub use verbs::{
     BecomeServerOptions, CompareOptions, HistoryOptions, HowOptions, Internal, PruneOptions, ReportOptions,
-    ReproduceOptions, RunOptions, ScanOptions, SendsAtOnceOptions, ServeOptions, SuperviseOptions,
-    VerifyOptions,
+    ReproduceOptions, RunOptions, ScanOptions, ServeOptions, SuperviseOptions, VerifyOptions,
 };
 
 #[cfg(not(feature = "switch"))]
@@ -286,7 +285,7 @@ pub struct BenchOptions {
     pub seed: Option<u64>,
     /// Exit with 1 if the 95 % interval contradicts this, with 5 if it does not decide it: 'unix/tcp throughput >= 1.05' or
     /// 'unix/tcp latency_p50 is faster'; one level: 'unix/tcp/c64 …'
-    #[arg(long, value_name = "CLAIM", value_parser = parse_claim, help_heading = "Output")]
+    #[arg(long, value_name = "CLAIM", help_heading = "Output")]
     pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]
     pub output: OutputOptions,
@@ -307,10 +306,6 @@ fn spacing() -> impl TypedValueParser<Value = Spacing> {
         "uniform" => Spacing::Uniform,
         _ => Spacing::Poisson,
     })
-}
-
-fn parse_claim(text: &str) -> Result<samehost_analysis::Claim, String> {
-    text.parse().map_err(|error: samehost_analysis::ClaimError| error.to_string())
 }
 
 fn parse_slicing(text: &str) -> Result<Slicing, String> {
@@ -411,31 +406,24 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
         .about(workload.description().about)
         .after_help(format!("{ways}Example: samehost bench {}", workload.description().example));
-    let hidden = [
-        ("connections", axes.connections.is_none()),
-        ("size", axes.sizes.is_none()),
-        ("rate", !axes.rates),
-        ("ladder", !axes.rates),
-        ("arrivals", !axes.rates),
-        ("transports", axes.commands),
-        ("threads", axes.commands),
-        ("placement", axes.commands),
-        ("awake", axes.commands),
-        ("congestion", axes.commands),
-        ("own_servers", axes.commands),
-        ("profile", axes.commands),
-        ("slice", configured.most_sliced() == 0),
-        ("positional", !axes.foreign_servers && !axes.commands),
-        ("tcp", !axes.foreign_servers),
-        ("unix", !axes.foreign_servers),
-        ("ask_password", !axes.foreign_servers),
-        ("yes", !axes.foreign_servers),
-        ("arm", !axes.commands),
-        ("socket_buffer", !workload.owns_both_ends()),
-        ("trial_time", !axes.timed),
+    let of_transports =
+        ["transports", "threads", "placement", "awake", "congestion", "own_servers", "profile"];
+    let hidden: [(bool, &[&str]); 10] = [
+        (axes.connections.is_none(), &["connections"]),
+        (axes.sizes.is_none(), &["size"]),
+        (!axes.rates, &["rate", "ladder", "arrivals"]),
+        (axes.commands, &of_transports),
+        (configured.most_sliced() == 0, &["slice"]),
+        (!axes.foreign_servers && !axes.commands, &["positional"]),
+        (!axes.foreign_servers, &["tcp", "unix", "ask_password", "yes"]),
+        (!axes.commands, &["arm"]),
+        (!workload.owns_both_ends(), &["socket_buffer"]),
+        (!axes.timed, &["trial_time"]),
     ];
-    for (id, hide) in hidden {
-        command = command.mut_arg(id, |argument| argument.hide(hide));
+    for (hide, ids) in hidden {
+        for id in ids {
+            command = command.mut_arg(id, |argument| argument.hide(hide));
+        }
     }
     if axes.commands {
         command = command.mut_arg("positional", |argument| {
@@ -498,16 +486,12 @@ pub fn only_near(mut error: clap::Error) -> clap::Error {
             error.remove(ContextKind::Usage);
         }
     }
-    if let Some((_, instead)) = ELSEWHERE.iter().find(|(word, _)| is_typed(&error, word)) {
+    let verb = text(&error, ContextKind::InvalidSubcommand);
+    if let Some((_, instead)) = ELSEWHERE.iter().find(|(word, _)| verb.as_deref() == Some(*word)) {
         let line = StyledStr::from(format!("to do that: {instead}"));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![line]));
     }
     error
-}
-
-/// Whether this verb was typed and is none.
-fn is_typed(error: &clap::Error, word: &str) -> bool {
-    text(error, ContextKind::InvalidSubcommand).is_some_and(|typed| typed == word)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
