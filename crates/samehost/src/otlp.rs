@@ -251,8 +251,8 @@ fn below(base: &str) -> String {
 /// The pairs of a variable as `a=b,c=d`, percent-decoded. An error does not repeat them: they may be secret.
 fn pairs(variable: &str) -> Result<Vec<(String, String)>, WrongUse> {
     let text = env::var(variable).unwrap_or_default();
-    let wrong = || WrongUse(format!("{variable}: write NAME=VALUE,NAME=VALUE, percent-encoded"));
-    parse_pairs(&text).ok_or_else(wrong)
+    parse_pairs(&text)
+        .ok_or_else(|| WrongUse(format!("{variable}: write NAME=VALUE,NAME=VALUE, percent-encoded")))
 }
 
 fn parse_pairs(text: &str) -> Option<Vec<(String, String)>> {

@@ -5,10 +5,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use samehost_bench::workload::{Servers, Workload, Written, defaults};
 use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
-use samehost_model::{Endpoint, Redactor, Secret, Stopping, Transport, parse_count_list, parse_size_list};
+use samehost_model::{
+    Endpoint, QuantityError, Redactor, Secret, Stopping, Transport, parse_count_list, parse_size_list,
+};
 use samehost_scan::{Target, TargetError};
 
 use crate::cli::{Bench, BenchOptions};
@@ -40,13 +42,10 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     let program = std::env::current_exe().context("finding this program")?;
     Ok(Request {
         transports,
-        connections: match &options.connections {
-            Some(text) => parse_count_list(text).map_err(BenchError::from)?,
-            None => Vec::new(),
-        },
+        connections: given(options.connections.as_deref(), parse_count_list)?,
         rates: options.rates().map_err(BenchError::from)?,
         spacing: options.arrivals,
-        sizes: sizes(options.size.as_deref())?,
+        sizes: given(options.size.as_deref(), parse_size_list)?,
         placements: options.placement.clone(),
         awake: match options.awake.as_deref() {
             None => KeepAwake::Usual,
@@ -54,7 +53,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
             Some(_) => KeepAwake::Yes,
         },
         congestion: options.congestion.clone(),
-        socket_buffers: sizes(options.socket_buffer.as_deref())?,
+        socket_buffers: given(options.socket_buffer.as_deref(), parse_size_list)?,
         own_servers: options.own_servers,
         threads: options.threads,
         stop: stop_options(options),
@@ -67,12 +66,12 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     })
 }
 
-/// A list of sizes in bytes; empty where none is given.
-fn sizes(text: Option<&str>) -> Result<Vec<u64>, BenchError> {
-    match text {
-        Some(text) => Ok(parse_size_list(text)?),
-        None => Ok(Vec::new()),
-    }
+/// A list that was given; empty where none was.
+fn given<T>(
+    text: Option<&str>,
+    parse: fn(&str) -> Result<Vec<T>, QuantityError>,
+) -> Result<Vec<T>, BenchError> {
+    Ok(text.map_or(Ok(Vec::new()), parse)?)
 }
 
 /// A random seed, short enough to type.
@@ -124,10 +123,7 @@ fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> 
             Target::Process(_) => return Err(WrongUse(format!("`{url}` is not a URL")).into()),
         };
         if texts.insert(transport, url).is_some() {
-            return Err(WrongUse(format!(
-                "two servers are given for {transport}; one of each can be compared"
-            ))
-            .into());
+            bail!(WrongUse(format!("two servers are given for {transport}; one of each can be compared")));
         }
     }
     let mut password = None;

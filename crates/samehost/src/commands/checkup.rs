@@ -45,7 +45,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
         ends: Some(deadlines.last),
         awake: KeepAwake::Usual,
     };
-    let mut table = Table::new(!is_stdout_taken);
+    let mut table = Table { is_shown: !is_stdout_taken, is_begun: false, shown: 0 };
     let done = checkup::run(&bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
 
     let reports = done.reports();
@@ -92,10 +92,6 @@ struct Table {
 }
 
 impl Table {
-    fn new(is_shown: bool) -> Self {
-        Table { is_shown, is_begun: false, shown: 0 }
-    }
-
     fn show(&mut self, findings: &[Finding<'_>], rows: Rows) -> anyhow::Result<()> {
         if !self.is_shown {
             return Ok(());

@@ -41,7 +41,6 @@ pub struct Planned {
     outputs: Vec<(&'static str, Target)>,
 }
 
-/// What was asked for, when, and where.
 #[derive(Clone)]
 pub struct Asked {
     pub terms: Terms,
