@@ -114,11 +114,8 @@ fn keep(store: &Store, experiment: &Experiment) {
     if experiment.state == ExperimentState::Measured
         && let Err(error) = store.keep(experiment)
     {
-        output::complain(&format!(
-            "{} is not kept, should this be interrupted: {}",
-            experiment.id,
-            in_full(&error)
-        ));
+        let (id, error) = (&experiment.id, in_full(&error));
+        output::complain(&format!("{id} is not kept, should this be interrupted: {error}"));
     }
 }
 
