@@ -64,6 +64,10 @@ fn list(
 ) -> Result<Vec<u64>, QuantityError> {
     let mut values = Vec::new();
     for item in text.split(',') {
+        // Something is missing, which the whole list shows.
+        if item.is_empty() || item.starts_with("..") || item.ends_with("..") {
+            return Err(wrong(needed, text));
+        }
         if let Some((from, to)) = item.split_once("..") {
             let (mut value, to) = (one(from)?, one(to)?);
             if value > to {
@@ -87,7 +91,6 @@ fn list(
 /// If an item is not a size, or a range descends.
 pub fn parse_size_list(text: &str) -> Result<Vec<u64>, QuantityError> {
     list(text, SIZE, parse_size)
-        .map_err(|error| if error.text.is_empty() { wrong(SIZE, text) } else { error })
 }
 
 /// Parses numbers of connections: `1,64` or a doubling range `1..1024`.
@@ -130,7 +133,7 @@ pub fn parse_rate_list(text: &str) -> Result<Vec<RateSpec>, QuantityError> {
                 Some(rate @ (RateSpec::OfCapacity(number) | RateSpec::PerSecond(number))) if number > 0.0 => {
                     Ok(rate)
                 }
-                _ => Err(wrong(RATE, item)),
+                _ => Err(wrong(RATE, if item.is_empty() { text } else { item })),
             }
         })
         .collect()
@@ -186,6 +189,17 @@ mod tests {
         assert_eq!(parse_size_list("64..300").unwrap(), [64, 128, 256, 300]);
         assert_eq!(parse_size_list("1,4k").unwrap(), [1, 4096]);
         assert!(parse_size_list("4k..64").is_err());
+    }
+
+    #[test]
+    fn a_list_with_a_missing_item_is_named_whole() {
+        let texts = [
+            parse_size_list("64,").unwrap_err().text,
+            parse_count_list("1,").unwrap_err().text,
+            parse_count_list("..8").unwrap_err().text,
+            parse_rate_list("50k,").unwrap_err().text,
+        ];
+        assert_eq!(texts, ["64,", "1,", "..8", "50k,"]);
     }
 
     #[test]
