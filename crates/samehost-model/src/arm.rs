@@ -48,12 +48,9 @@ impl FromStr for Placement {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Placement::ALL.into_iter().find(|placement| placement.name() == name).ok_or_else(|| {
-            format!(
-                "unknown placement `{name}`; known are {}",
-                Placement::ALL.map(Placement::name).join(", ")
-            )
-        })
+        let known = Placement::ALL.map(Placement::name).join(", ");
+        let found = Placement::ALL.into_iter().find(|placement| placement.name() == name);
+        found.ok_or_else(|| format!("unknown placement `{name}`; known are {known}"))
     }
 }
 

@@ -33,13 +33,9 @@ impl Verdict {
 }
 
 impl fmt::Display for Verdict {
+    /// As in JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Faster => "faster",
-            Verdict::Slower => "slower",
-            Verdict::Equivalent => "equivalent",
-            Verdict::Inconclusive => "inconclusive",
-        })
+        self.serialize(f)
     }
 }
 

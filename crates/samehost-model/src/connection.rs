@@ -44,12 +44,6 @@ impl ConnectionSettings {
         }
         names
     }
-
-    /// Whether all observed ends use this congestion control; false if no end was observed.
-    #[must_use]
-    pub fn is_all(&self, congestion: &str) -> bool {
-        self.congestion() == [congestion]
-    }
 }
 
 impl fmt::Display for ConnectionSettings {
@@ -110,14 +104,14 @@ mod tests {
         let both = |client, server| ConnectionSettings { client, server };
         let tcp = both(Some(end(Some("cubic"), Some(true))), Some(end(Some("cubic"), None)));
         assert_eq!(tcp.to_string(), "cubic, buffers 208 KiB to send, 4.0 MiB to receive, NODELAY");
-        assert!(tcp.is_all("cubic") && !tcp.is_all("bbr"));
+        assert_eq!(tcp.congestion(), ["cubic"]);
         let mixed = both(Some(end(Some("cubic"), Some(true))), Some(end(Some("bbr"), None)));
         assert!(
             mixed.to_string().starts_with("client cubic, ") && mixed.to_string().contains("; server bbr")
         );
-        assert_eq!((mixed.congestion(), mixed.is_all("cubic")), (vec!["cubic", "bbr"], false));
+        assert_eq!(mixed.congestion(), ["cubic", "bbr"]);
         let unix = both(Some(end(None, None)), Some(end(None, None)));
-        assert_eq!((unix.congestion().len(), unix.is_all("cubic")), (0, false));
+        assert!(unix.congestion().is_empty());
         assert!(both(Some(end(None, None)), None).to_string().contains("not seen"));
     }
 }

@@ -71,29 +71,20 @@ pub enum Endpoint {
     },
 }
 
-/// Error of parsing an endpoint.
+/// Error of parsing an endpoint, with the text as given.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
     /// No known scheme before the first colon.
     #[error(
-        "`{text}` names no transport; write tcp:HOST:PORT, tcp+tls:HOST:PORT, unix:/path, abstract:name, seqpacket:/path, udp:HOST:PORT or unixgram:/path"
+        "`{0}` names no transport; write tcp:HOST:PORT, tcp+tls:HOST:PORT, unix:/path, abstract:name, seqpacket:/path, udp:HOST:PORT or unixgram:/path"
     )]
-    Scheme {
-        /// The text as given.
-        text: String,
-    },
+    Scheme(String),
     /// The host or the port is missing or invalid.
-    #[error("`{text}` needs a host and a port from 0 to 65535, such as tcp:127.0.0.1:3306 or tcp:[::1]:3306")]
-    HostPort {
-        /// The text as given.
-        text: String,
-    },
+    #[error("`{0}` needs a host and a port from 0 to 65535, such as tcp:127.0.0.1:3306 or tcp:[::1]:3306")]
+    HostPort(String),
     /// The path or name is empty.
-    #[error("`{text}` has an empty path or name")]
-    Empty {
-        /// The text as given.
-        text: String,
-    },
+    #[error("`{0}` has an empty path or name")]
+    Empty(String),
     /// The path or name is too long for a socket address.
     #[error(
         "the path of `{text}` is {length} bytes long; a Unix socket's address holds at most {UNIX_PATH_MAX}: use a shorter directory, a symbolic link to it, or a path relative to the working directory"
@@ -105,11 +96,8 @@ pub enum EndpointError {
         length: usize,
     },
     /// The path contains a NUL byte, which would truncate it.
-    #[error("the path or name in `{}` has a NUL byte", text.escape_debug())]
-    Nul {
-        /// The text as given.
-        text: String,
-    },
+    #[error("the path or name in `{}` has a NUL byte", .0.escape_debug())]
+    Nul(String),
 }
 
 impl Endpoint {
@@ -145,7 +133,7 @@ impl Endpoint {
 }
 
 fn host_port(text: &str, rest: &str) -> Result<(String, u16), EndpointError> {
-    let wrong = || EndpointError::HostPort { text: text.to_owned() };
+    let wrong = || EndpointError::HostPort(text.to_owned());
     let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().map_err(|_| wrong())?;
     let host = match host.strip_prefix('[') {
@@ -162,10 +150,10 @@ fn host_port(text: &str, rest: &str) -> Result<(String, u16), EndpointError> {
 
 fn named<'a>(text: &str, name: &'a str) -> Result<&'a str, EndpointError> {
     if name.is_empty() {
-        return Err(EndpointError::Empty { text: text.to_owned() });
+        return Err(EndpointError::Empty(text.to_owned()));
     }
     if name.contains('\0') {
-        return Err(EndpointError::Nul { text: text.to_owned() });
+        return Err(EndpointError::Nul(text.to_owned()));
     }
     if name.len() > UNIX_PATH_MAX {
         return Err(EndpointError::TooLong { text: text.to_owned(), length: name.len() });
@@ -177,26 +165,17 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unknown = || EndpointError::Scheme { text: text.to_owned() };
+        let unknown = || EndpointError::Scheme(text.to_owned());
         let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;
         Ok(match scheme {
-            "tcp" | "tcp6" => {
-                let (host, port) = host_port(text, rest)?;
-                Endpoint::Tcp { host, port }
-            }
-            "tcp+tls" => {
-                let (host, port) = host_port(text, rest)?;
-                Endpoint::TcpTls { host, port }
-            }
+            "tcp" | "tcp6" => host_port(text, rest).map(|(host, port)| Endpoint::Tcp { host, port })?,
+            "tcp+tls" => host_port(text, rest).map(|(host, port)| Endpoint::TcpTls { host, port })?,
             "tcp+run" => {
                 let (asked, path) = rest.split_once('=').unwrap_or((rest, ""));
                 let (host, port) = host_port(text, asked)?;
                 Endpoint::TcpRun { host, port, path: named(text, path)?.into() }
             }
-            "udp" => {
-                let (host, port) = host_port(text, rest)?;
-                Endpoint::Udp { host, port }
-            }
+            "udp" => host_port(text, rest).map(|(host, port)| Endpoint::Udp { host, port })?,
             "unix" => match rest.strip_prefix('@') {
                 Some(name) => Endpoint::Abstract(named(text, name)?.to_owned()),
                 None => Endpoint::Unix(named(text, rest)?.into()),
@@ -322,16 +301,16 @@ mod tests {
     #[test]
     fn refuses_with_a_reason() {
         for text in ["", "3306", "sctp:1.2.3.4:5", "http://x", "pipe:x"] {
-            assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::Scheme { .. })), "{text}");
+            assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::Scheme(_))), "{text}");
         }
         for text in
             ["tcp:3306", "tcp::1", "tcp:h:99999", "tcp:::1:80", "tcp:[x]:80", "tcp:[::1:80", "tcp:a b:1"]
         {
-            assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::HostPort { .. })), "{text}");
+            assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::HostPort(_))), "{text}");
         }
-        assert!(matches!("unix:".parse::<Endpoint>(), Err(EndpointError::Empty { .. })));
-        assert!(matches!("tcp+run:127.0.0.1:6379".parse::<Endpoint>(), Err(EndpointError::Empty { .. })));
-        assert!(matches!("unix:a\0b".parse::<Endpoint>(), Err(EndpointError::Nul { .. })));
+        assert!(matches!("unix:".parse::<Endpoint>(), Err(EndpointError::Empty(_))));
+        assert!(matches!("tcp+run:127.0.0.1:6379".parse::<Endpoint>(), Err(EndpointError::Empty(_))));
+        assert!(matches!("unix:a\0b".parse::<Endpoint>(), Err(EndpointError::Nul(_))));
         let fits = format!("unix:{}", "p".repeat(UNIX_PATH_MAX));
         assert!(fits.parse::<Endpoint>().is_ok());
         let long = format!("{fits}p");

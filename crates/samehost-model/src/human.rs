@@ -183,6 +183,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// Formats a number of things: `1 block`, `2 blocks`.
+#[must_use]
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Formats a size in bytes: `128 B`, `64 KiB`, `1.5 MiB`.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
@@ -191,8 +197,7 @@ pub fn format_size(bytes: u64) -> String {
     if value.fract() == 0.0 {
         format!("{} {name}", count(value as u64))
     } else {
-        let text = format!("{value:.2}");
-        format!("{} {name}", text.trim_end_matches('0').trim_end_matches('.'))
+        format!("{} {name}", trimmed(&format!("{value:.2}")))
     }
 }
 
@@ -201,10 +206,8 @@ pub fn format_size(bytes: u64) -> String {
 pub fn format_rate(per_s: f64) -> String {
     let text = format_value(per_s, "per_s");
     match text.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => {
-            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => text,
+        Some((number, unit)) => format!("{} {unit}", trimmed(number)),
+        None => text,
     }
 }
 
@@ -212,9 +215,9 @@ pub fn format_rate(per_s: f64) -> String {
 #[must_use]
 pub fn format_seconds(seconds: f64) -> String {
     if seconds < 0.1 {
-        return format!("{} ms", trim(1000.0 * seconds));
+        return format!("{} ms", trimmed(&significant(1000.0 * seconds)));
     }
-    format!("{} s", trim(seconds))
+    format!("{} s", trimmed(&significant(seconds)))
 }
 
 /// Formats a duration roughly: `40 s`, `3 min`, `2.5 h`.
@@ -229,9 +232,9 @@ pub fn rough_time(seconds: f64) -> String {
     }
 }
 
-fn trim(value: f64) -> String {
-    let text = significant(value);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+/// A number without the zeros that end its decimals.
+fn trimmed(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
 /// The text with its first letter in upper case.

@@ -30,7 +30,7 @@ mod trial;
 mod warning;
 
 pub use arm::{Arm, Placement, Point};
-pub use codes::{FindingCode, ObstacleCode, UnknownObstacle};
+pub use codes::{FindingCode, ObstacleCode};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
@@ -38,8 +38,8 @@ pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX, percent_decoded};
 pub use metric::{Better, Family, Metric, MetricInfo, metric_title, split_unit};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
-    Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
-    parse_size, parse_size_list,
+    QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list, parse_size,
+    parse_size_list,
 };
 pub use reason::{Needed, Reason, Why};
 pub use redact::{Redactor, Secret};

@@ -55,167 +55,92 @@ pub struct Metric {
     pub subject: &'static str,
     /// Unit of the value in a trial.
     pub unit: &'static str,
-    /// Kind of quantity.
-    pub family: Family,
     /// Which way is better.
     pub better: Better,
     /// Reads it from a trial.
     pub read: fn(&Trial) -> Option<f64>,
 }
 
+/// A metric of which more is better.
+const fn higher(
+    name: &'static str,
+    title: &'static str,
+    subject: &'static str,
+    unit: &'static str,
+    read: fn(&Trial) -> Option<f64>,
+) -> Metric {
+    Metric { name, title, subject, unit, better: Better::Higher, read }
+}
+
+/// A metric of which less is better.
+const fn lower(
+    name: &'static str,
+    title: &'static str,
+    subject: &'static str,
+    unit: &'static str,
+    read: fn(&Trial) -> Option<f64>,
+) -> Metric {
+    Metric { name, title, subject, unit, better: Better::Lower, read }
+}
+
 /// Completed operations per second.
-pub const THROUGHPUT: Metric = Metric {
-    name: "throughput",
-    title: "throughput",
-    subject: "",
-    unit: "per_s",
-    family: Family::Rate,
-    better: Better::Higher,
-    read: |trial| trial.throughput_per_s,
-};
+pub const THROUGHPUT: Metric =
+    higher("throughput", "throughput", "", "per_s", |trial| trial.throughput_per_s);
 /// Payload per second.
-pub const BANDWIDTH: Metric = Metric {
-    name: "bandwidth",
-    title: "bandwidth",
-    subject: "",
-    unit: "bytes_per_s",
-    family: Family::Bandwidth,
-    better: Better::Higher,
-    read: |trial| trial.bytes_per_s,
-};
+pub const BANDWIDTH: Metric = higher("bandwidth", "bandwidth", "", "bytes_per_s", |trial| trial.bytes_per_s);
 /// Mean time to the reply: from the sending in a closed loop, from when a request was due in an open one.
-pub const LATENCY_MEAN: Metric = Metric {
-    name: "latency_mean",
-    title: "mean latency",
-    subject: "a round trip takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.latency_us.as_ref()?.mean,
-};
+pub const LATENCY_MEAN: Metric = lower("latency_mean", "mean latency", "a round trip takes", "us", |trial| {
+    trial.latency_us.as_ref()?.mean
+});
 /// Its median.
-pub const LATENCY_P50: Metric = Metric {
-    name: "latency_p50",
-    title: "latency p50",
-    subject: "the median round trip takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.latency_us.as_ref()?.p50,
-};
+pub const LATENCY_P50: Metric =
+    lower("latency_p50", "latency p50", "the median round trip takes", "us", |trial| {
+        trial.latency_us.as_ref()?.p50
+    });
 /// Its 90th percentile.
-pub const LATENCY_P90: Metric = Metric {
-    name: "latency_p90",
-    title: "latency p90",
-    subject: "a round trip at the 90th percentile takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.latency_us.as_ref()?.p90,
-};
+pub const LATENCY_P90: Metric =
+    lower("latency_p90", "latency p90", "a round trip at the 90th percentile takes", "us", |trial| {
+        trial.latency_us.as_ref()?.p90
+    });
 /// Its 95th percentile.
-pub const LATENCY_P95: Metric = Metric {
-    name: "latency_p95",
-    title: "latency p95",
-    subject: "a round trip at the 95th percentile takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.latency_us.as_ref()?.p95,
-};
+pub const LATENCY_P95: Metric =
+    lower("latency_p95", "latency p95", "a round trip at the 95th percentile takes", "us", |trial| {
+        trial.latency_us.as_ref()?.p95
+    });
 /// Its 99th percentile.
-pub const LATENCY_P99: Metric = Metric {
-    name: "latency_p99",
-    title: "latency p99",
-    subject: "a round trip at the 99th percentile takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.latency_us.as_ref()?.p99,
-};
+pub const LATENCY_P99: Metric =
+    lower("latency_p99", "latency p99", "a round trip at the 99th percentile takes", "us", |trial| {
+        trial.latency_us.as_ref()?.p99
+    });
 /// Its 99.9th percentile.
-pub const LATENCY_P99_9: Metric = Metric {
-    name: "latency_p99_9",
-    title: "latency p99.9",
-    subject: "a round trip at the 99.9th percentile takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.latency_us.as_ref()?.p99_9,
-};
+pub const LATENCY_P99_9: Metric =
+    lower("latency_p99_9", "latency p99.9", "a round trip at the 99.9th percentile takes", "us", |trial| {
+        trial.latency_us.as_ref()?.p99_9
+    });
 /// Mean time from the sending to the reply in an open loop.
-pub const SERVICE_MEAN: Metric = Metric {
-    name: "service_mean",
-    title: "mean service",
-    subject: "once sent, a request takes",
-    unit: "us",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| trial.service_us.as_ref()?.mean,
-};
+pub const SERVICE_MEAN: Metric =
+    lower("service_mean", "mean service", "once sent, a request takes", "us", |trial| {
+        trial.service_us.as_ref()?.mean
+    });
 /// CPU time of the client for an operation.
-pub const CLIENT_CPU_PER_OP: Metric = Metric {
-    name: "client_cpu_per_op",
-    title: "client CPU/op",
-    subject: "the client needs",
-    unit: "us",
-    family: Family::Cpu,
-    better: Better::Lower,
-    read: |trial| trial.client_cpu_us_per_op,
-};
+pub const CLIENT_CPU_PER_OP: Metric =
+    lower("client_cpu_per_op", "client CPU/op", "the client needs", "us", |trial| trial.client_cpu_us_per_op);
 /// CPU time of the server for an operation.
-pub const SERVER_CPU_PER_OP: Metric = Metric {
-    name: "server_cpu_per_op",
-    title: "server CPU/op",
-    subject: "the server needs",
-    unit: "us",
-    family: Family::Cpu,
-    better: Better::Lower,
-    read: |trial| trial.server_cpu_us_per_op,
-};
+pub const SERVER_CPU_PER_OP: Metric =
+    lower("server_cpu_per_op", "server CPU/op", "the server needs", "us", |trial| trial.server_cpu_us_per_op);
 /// CPU time of the program between both for an operation.
-pub const PROXY_CPU_PER_OP: Metric = Metric {
-    name: "proxy_cpu_per_op",
-    title: "proxy CPU/op",
-    subject: "proxy CPU/op needs",
-    unit: "us",
-    family: Family::Cpu,
-    better: Better::Lower,
-    read: |trial| trial.proxy_cpu_us_per_op,
-};
+pub const PROXY_CPU_PER_OP: Metric =
+    lower("proxy_cpu_per_op", "proxy CPU/op", "proxy CPU/op needs", "us", |trial| trial.proxy_cpu_us_per_op);
 /// CPU time of all of them for an operation.
-pub const TOTAL_CPU_PER_OP: Metric = Metric {
-    name: "total_cpu_per_op",
-    title: "total CPU/op",
-    subject: "client and server together need",
-    unit: "us",
-    family: Family::Cpu,
-    better: Better::Lower,
-    read: |trial| {
+pub const TOTAL_CPU_PER_OP: Metric =
+    lower("total_cpu_per_op", "total CPU/op", "client and server together need", "us", |trial| {
         let proxy = trial.proxy_cpu_us_per_op.unwrap_or(0.0);
         Some(trial.client_cpu_us_per_op? + trial.server_cpu_us_per_op? + proxy)
-    },
-};
+    });
 /// Time of a whole command.
-pub const WALL_TIME: Metric = Metric {
-    name: "wall_time",
-    title: "wall time",
-    subject: "it takes",
-    unit: "s",
-    family: Family::Time,
-    better: Better::Lower,
-    read: |trial| Some(trial.seconds),
-};
+pub const WALL_TIME: Metric = lower("wall_time", "wall time", "it takes", "s", |trial| Some(trial.seconds));
 /// CPU time of a whole command.
-pub const CPU_TIME: Metric = Metric {
-    name: "cpu_time",
-    title: "CPU time",
-    subject: "it needs",
-    unit: "s",
-    family: Family::Cpu,
-    better: Better::Lower,
-    read: |trial| trial.cpu_s,
-};
+pub const CPU_TIME: Metric = lower("cpu_time", "CPU time", "it needs", "s", |trial| trial.cpu_s);
 
 impl Metric {
     /// All metrics that samehost measures.
@@ -284,12 +209,9 @@ impl MetricInfo {
         }
     }
 
-    /// Kind of quantity. For a workload's own metric it follows from the unit; for CPU time also from the name.
+    /// Kind of quantity, which follows from the unit; for CPU time from the name.
     #[must_use]
     pub fn family(&self) -> Family {
-        if let Some(metric) = Metric::named(&self.name) {
-            return metric.family;
-        }
         match self.unit.as_str() {
             _ if self.name.contains("cpu") => Family::Cpu,
             "per_s" => Family::Rate,
@@ -327,9 +249,22 @@ mod tests {
     fn metrics_are_known_by_their_names() {
         for metric in Metric::ALL {
             assert_eq!(Metric::named(metric.name).map(|found| found.title), Some(metric.title));
-            assert_eq!((metric.info().family(), metric.info().better), (metric.family, metric.better));
+            assert_eq!(metric.info().better, metric.better);
         }
         assert!(Metric::named("refused_percent").is_none());
+    }
+
+    #[test]
+    fn units_and_names_tell_the_family() {
+        let families = |wanted: Family| -> Vec<&str> {
+            Metric::ALL.iter().filter(|metric| metric.info().family() == wanted).map(|m| m.name).collect()
+        };
+        assert_eq!(families(Family::Rate), ["throughput"]);
+        assert_eq!(families(Family::Bandwidth), ["bandwidth"]);
+        let cpu =
+            ["client_cpu_per_op", "server_cpu_per_op", "proxy_cpu_per_op", "total_cpu_per_op", "cpu_time"];
+        assert_eq!(families(Family::Cpu), cpu);
+        assert_eq!(families(Family::Time).len(), Metric::ALL.len() - 2 - cpu.len());
     }
 
     #[test]

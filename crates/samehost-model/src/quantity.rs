@@ -2,39 +2,26 @@
 
 use std::time::Duration;
 
-/// The expected kind of number, for error messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// A size in bytes.
-    Size,
-    /// A whole number, at least 1.
-    Count,
-    /// Requests per second, or a percentage of capacity.
-    Rate,
-    /// A duration.
-    Duration,
-    /// A fraction, such as a margin.
-    Fraction,
-}
+// What an error says that a text is not.
+const SIZE: &str =
+    "a size in bytes; write 128, 64k, 32m, a list (128,64k) or a doubling range (64..32m); 0 is not a size";
+const COUNT: &str = "a number of connections; write 1, a list (1,64) or a doubling range (1..1024)";
+const RATE: &str =
+    "a rate; write requests per second (50000, 100k) or a percentage of the baseline's capacity (40%)";
+const DURATION: &str = "a length of time; write 500ms, 10s or 2m";
+const FRACTION: &str = "a percentage between 0 and 100; write 2% or 0.02";
 
 /// Error of parsing a quantity.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{text}` is not {}", match quantity {
-    Quantity::Size => "a size in bytes; write 128, 64k, 32m, a list (128,64k) or a doubling range (64..32m); 0 is not a size",
-    Quantity::Count => "a number of connections; write 1, a list (1,64) or a doubling range (1..1024)",
-    Quantity::Rate => "a rate; write requests per second (50000, 100k) or a percentage of the baseline's capacity (40%)",
-    Quantity::Duration => "a length of time; write 500ms, 10s or 2m",
-    Quantity::Fraction => "a percentage between 0 and 100; write 2% or 0.02",
-})]
+#[error("`{text}` is not {needed}")]
 pub struct QuantityError {
     /// The text as given.
     pub text: String,
-    /// The expected kind of number.
-    pub quantity: Quantity,
+    needed: &'static str,
 }
 
-fn wrong(quantity: Quantity, text: &str) -> QuantityError {
-    QuantityError { text: text.to_owned(), quantity }
+fn wrong(needed: &'static str, text: &str) -> QuantityError {
+    QuantityError { text: text.to_owned(), needed }
 }
 
 /// A decimal number, without sign, exponent, infinity or NaN.
@@ -65,29 +52,30 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
         Some(bytes) if (1.0..=1_099_511_627_776.0).contains(&bytes) && bytes.fract() == 0.0 => {
             Ok(bytes as u64)
         }
-        _ => Err(wrong(Quantity::Size, text)),
+        _ => Err(wrong(SIZE, text)),
     }
 }
 
-fn list<T: Copy + PartialOrd>(
+/// A list of values and doubling ranges; `one` reads a value, which is far below the largest number.
+fn list(
     text: &str,
-    quantity: Quantity,
-    one: impl Fn(&str) -> Result<T, QuantityError>,
-    double: impl Fn(T) -> Option<T>,
-) -> Result<Vec<T>, QuantityError> {
+    needed: &'static str,
+    one: fn(&str) -> Result<u64, QuantityError>,
+) -> Result<Vec<u64>, QuantityError> {
     let mut values = Vec::new();
     for item in text.split(',') {
+        // Something is missing, which the whole list shows.
+        if item.is_empty() || item.starts_with("..") || item.ends_with("..") {
+            return Err(wrong(needed, text));
+        }
         if let Some((from, to)) = item.split_once("..") {
             let (mut value, to) = (one(from)?, one(to)?);
             if value > to {
-                return Err(wrong(quantity, text));
+                return Err(wrong(needed, text));
             }
             while value < to {
                 values.push(value);
-                match double(value) {
-                    Some(next) => value = next,
-                    None => break,
-                }
+                value *= 2;
             }
             values.push(to);
         } else {
@@ -102,8 +90,7 @@ fn list<T: Copy + PartialOrd>(
 /// # Errors
 /// If an item is not a size, or a range descends.
 pub fn parse_size_list(text: &str) -> Result<Vec<u64>, QuantityError> {
-    list(text, Quantity::Size, parse_size, |v| v.checked_mul(2))
-        .map_err(|e| if e.text.is_empty() { wrong(Quantity::Size, text) } else { e })
+    list(text, SIZE, parse_size)
 }
 
 /// Parses numbers of connections: `1,64` or a doubling range `1..1024`.
@@ -111,13 +98,13 @@ pub fn parse_size_list(text: &str) -> Result<Vec<u64>, QuantityError> {
 /// # Errors
 /// If an item is not a whole number from 1 to 1,000,000, or a range descends.
 pub fn parse_count_list(text: &str) -> Result<Vec<u32>, QuantityError> {
-    list(text, Quantity::Count, parse_count, |v| v.checked_mul(2))
+    Ok(list(text, COUNT, parse_count)?.into_iter().map(|count| count as u32).collect())
 }
 
-fn parse_count(item: &str) -> Result<u32, QuantityError> {
-    match item.trim().parse::<u32>() {
+fn parse_count(item: &str) -> Result<u64, QuantityError> {
+    match item.trim().parse() {
         Ok(count) if (1..=1_000_000).contains(&count) => Ok(count),
-        _ => Err(wrong(Quantity::Count, item)),
+        _ => Err(wrong(COUNT, item)),
     }
 }
 
@@ -143,9 +130,10 @@ pub fn parse_rate_list(text: &str) -> Result<Vec<RateSpec>, QuantityError> {
                 None => scaled(item, 1000.0).map(RateSpec::PerSecond),
             };
             match rate {
-                Some(RateSpec::OfCapacity(part)) if part > 0.0 => Ok(RateSpec::OfCapacity(part)),
-                Some(RateSpec::PerSecond(rate)) if rate > 0.0 => Ok(RateSpec::PerSecond(rate)),
-                _ => Err(wrong(Quantity::Rate, item)),
+                Some(rate @ (RateSpec::OfCapacity(number) | RateSpec::PerSecond(number))) if number > 0.0 => {
+                    Ok(rate)
+                }
+                _ => Err(wrong(RATE, if item.is_empty() { text } else { item })),
             }
         })
         .collect()
@@ -164,7 +152,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         .or_else(|| decimal(trimmed));
     match seconds {
         Some(seconds) if seconds > 0.0 && seconds <= 31_536_000.0 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(wrong(Quantity::Duration, text)),
+        _ => Err(wrong(DURATION, text)),
     }
 }
 
@@ -180,7 +168,7 @@ pub fn parse_fraction(text: &str) -> Result<f64, QuantityError> {
     };
     match value {
         Some(value) if value > 0.0 && value < 1.0 => Ok(value),
-        _ => Err(wrong(Quantity::Fraction, text)),
+        _ => Err(wrong(FRACTION, text)),
     }
 }
 
@@ -201,6 +189,17 @@ mod tests {
         assert_eq!(parse_size_list("64..300").unwrap(), [64, 128, 256, 300]);
         assert_eq!(parse_size_list("1,4k").unwrap(), [1, 4096]);
         assert!(parse_size_list("4k..64").is_err());
+    }
+
+    #[test]
+    fn a_list_with_a_missing_item_is_named_whole() {
+        let texts = [
+            parse_size_list("64,").unwrap_err().text,
+            parse_count_list("1,").unwrap_err().text,
+            parse_count_list("..8").unwrap_err().text,
+            parse_rate_list("50k,").unwrap_err().text,
+        ];
+        assert_eq!(texts, ["64,", "1,", "..8", "50k,"]);
     }
 
     #[test]

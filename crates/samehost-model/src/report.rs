@@ -190,7 +190,7 @@ impl Question {
     }
 }
 
-fn is_zero(number: &u32) -> bool {
+pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
@@ -338,7 +338,7 @@ impl Evidence {
 }
 
 /// What is known before the first trial, and how measuring ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head {
     /// [`SCHEMA`].
@@ -361,23 +361,6 @@ pub struct Head {
     pub plan: Plan,
     /// What was compared, the baseline of each point first.
     pub arms: Vec<Arm>,
-}
-
-impl Default for Head {
-    fn default() -> Self {
-        Head {
-            schema: SCHEMA.into(),
-            samehost_version: String::new(),
-            started_at: String::new(),
-            command: Vec::new(),
-            seed: 0,
-            outcome: Outcome::default(),
-            host: Host::default(),
-            workload: WorkloadInfo::default(),
-            plan: Plan::default(),
-            arms: Vec::new(),
-        }
-    }
 }
 
 impl Head {
@@ -439,10 +422,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report without trials.
+    /// A report of this version's format, without trials.
     #[must_use]
     pub fn new(head: Head) -> Self {
-        Report { head, ..Report::default() }
+        Report { head: Head { schema: SCHEMA.into(), ..head }, ..Report::default() }
     }
 
     /// The arm with this id.

@@ -22,11 +22,9 @@ pub enum Mode {
 }
 
 impl fmt::Display for Mode {
+    /// As in JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Mode::Quick => "quick",
-            Mode::Full => "full",
-        })
+        self.serialize(f)
     }
 }
 

@@ -12,63 +12,45 @@ use crate::scan::{
     VERIFY_SCHEMA, Verification,
 };
 
-/// Schema of [`Report`] as pretty-printed JSON with a final newline.
+/// All schemas by the names of their files, as pretty-printed JSON with a final newline.
+#[must_use]
+pub fn all() -> [(&'static str, String); 7] {
+    [
+        stored::<Report>("report-1", crate::SCHEMA),
+        stored::<Reproduction>("reproduction-1", crate::REPRODUCTION_SCHEMA),
+        printed::<ScanView<'static>>("scan-1", SCAN_SCHEMA),
+        stored::<Inventory>("inventory-1", INVENTORY_SCHEMA),
+        printed::<ScanChanges>("scan-changes-1", SCAN_CHANGES_SCHEMA),
+        printed::<Verification>("verify-1", VERIFY_SCHEMA),
+        printed::<HowTo>("how-1", HOW_SCHEMA),
+    ]
+}
+
+/// Schema of [`Report`].
 #[must_use]
 pub fn report_schema() -> String {
-    schema::<Report>("report-1", crate::SCHEMA)
-}
-
-/// Schema of [`Reproduction`] as pretty-printed JSON with a final newline.
-#[must_use]
-pub fn reproduction_schema() -> String {
-    schema::<Reproduction>("reproduction-1", crate::REPRODUCTION_SCHEMA)
-}
-
-/// Schema of [`Scan`](crate::scan::Scan) as pretty-printed JSON with a final newline.
-#[must_use]
-pub fn scan_schema() -> String {
-    printed::<ScanView<'static>>("scan-1", SCAN_SCHEMA)
-}
-
-/// Schema of [`Inventory`] as pretty-printed JSON with a final newline.
-#[must_use]
-pub fn inventory_schema() -> String {
-    schema::<Inventory>("inventory-1", INVENTORY_SCHEMA)
-}
-
-/// Schema of [`ScanChanges`] as pretty-printed JSON with a final newline.
-#[must_use]
-pub fn scan_changes_schema() -> String {
-    printed::<ScanChanges>("scan-changes-1", SCAN_CHANGES_SCHEMA)
-}
-
-/// Schema of [`Verification`] as pretty-printed JSON with a final newline.
-#[must_use]
-pub fn verify_schema() -> String {
-    printed::<Verification>("verify-1", VERIFY_SCHEMA)
-}
-
-/// Schema of [`HowTo`] as pretty-printed JSON with a final newline.
-#[must_use]
-pub fn how_schema() -> String {
-    printed::<HowTo>("how-1", HOW_SCHEMA)
+    stored::<Report>("report-1", crate::SCHEMA).1
 }
 
 /// Schema of a stored type. Optional fields are those that reading does not require.
-fn schema<T: JsonSchema>(file: &str, title: &str) -> String {
-    text::<T>(SchemaGenerator::default(), file, title)
+fn stored<T: JsonSchema>(file: &'static str, title: &str) -> (&'static str, String) {
+    named::<T>(SchemaGenerator::default(), file, title)
 }
 
 /// Schema of a type that is only printed. Optional fields are those that printing may omit.
-fn printed<T: JsonSchema>(file: &str, title: &str) -> String {
-    text::<T>(SchemaSettings::default().for_serialize().into_generator(), file, title)
+fn printed<T: JsonSchema>(file: &'static str, title: &str) -> (&'static str, String) {
+    named::<T>(SchemaSettings::default().for_serialize().into_generator(), file, title)
 }
 
-fn text<T: JsonSchema>(generator: SchemaGenerator, file: &str, title: &str) -> String {
+fn named<T: JsonSchema>(
+    generator: SchemaGenerator,
+    file: &'static str,
+    title: &str,
+) -> (&'static str, String) {
     let mut schema = generator.into_root_schema_for::<T>();
     schema.insert("$id".into(), format!("https://samehost.invalid/schema/{file}.json").into());
     schema.insert("title".into(), title.into());
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema is plain JSON");
     text.push('\n');
-    text
+    (file, text)
 }

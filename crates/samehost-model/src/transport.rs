@@ -12,45 +12,35 @@ use serde::{Deserialize, Serialize};
 // (docs/decisions/0002).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// TCP over IPv4 loopback.
-    #[serde(rename = "tcp")]
     Tcp,
     /// TCP over IPv6 loopback.
-    #[serde(rename = "tcp6")]
     Tcp6,
     /// A Unix stream socket named by a path.
-    #[serde(rename = "unix")]
     Unix,
     /// A Unix stream socket in Linux' abstract namespace.
-    #[serde(rename = "abstract")]
     Abstract,
     /// TLS over TCP over IPv4 loopback.
     #[serde(rename = "tcp+tls")]
     TcpTls,
     /// A Unix socket that keeps message boundaries (`SOCK_SEQPACKET`), named by a path.
-    #[serde(rename = "seqpacket")]
     Seqpacket,
     /// An unnamed, already connected pair of Unix stream sockets; one end is inherited by the server.
-    #[serde(rename = "socketpair")]
     Socketpair,
     /// Two pipes, one each way, inherited by the server.
-    #[serde(rename = "pipe")]
     Pipe,
     /// UDP on loopback.
-    #[serde(rename = "udp")]
     Udp,
     /// A Unix datagram socket named by a path.
-    #[serde(rename = "unixgram")]
     Unixgram,
     /// A client that asks for TCP, connected over the Unix socket by `samehost run`.
     #[serde(rename = "tcp+run")]
     TcpRun,
     /// No transport: the harness alone.
-    #[serde(rename = "none")]
     None,
     /// Whatever an arm's own command uses; samehost neither connects nor knows.
-    #[serde(rename = "command")]
     Command,
 }
 
@@ -87,26 +77,6 @@ impl Transport {
             Transport::TcpRun => "tcp+run",
             Transport::None => "none",
             Transport::Command => "command",
-        }
-    }
-
-    /// Description in a few words.
-    #[must_use]
-    pub fn about(self) -> &'static str {
-        match self {
-            Transport::Tcp => "TCP on 127.0.0.1",
-            Transport::Tcp6 => "TCP on ::1",
-            Transport::Unix => "Unix socket with a path",
-            Transport::Abstract => "Unix socket with an abstract name",
-            Transport::TcpTls => "TLS over TCP on 127.0.0.1",
-            Transport::Seqpacket => "Unix socket that keeps message boundaries",
-            Transport::Socketpair => "unnamed pair of Unix sockets",
-            Transport::Pipe => "two pipes, one each way",
-            Transport::Udp => "UDP on 127.0.0.1",
-            Transport::Unixgram => "Unix datagram socket with a path",
-            Transport::TcpRun => "TCP asked for, Unix socket by `samehost run`",
-            Transport::None => "no transport, the harness alone",
-            Transport::Command => "what the command itself uses",
         }
     }
 

@@ -168,13 +168,8 @@ impl Runs {
     }
 
     /// Measures a part in the time that it gets of its full time, and says whether that was too little. `None` if it was
-    /// stopped before anything was measured.
-    fn measure(&mut self, part: Part, full: Duration) -> anyhow::Result<(Option<Report>, bool)> {
-        self.measure_with(part, full, LEAST)
-    }
-
-    /// The same, if at least so much of all time is left: nothing interrupts the start of its servers.
-    fn measure_with(
+    /// stopped before anything was measured, or if less than `least` of all time is left: nothing interrupts the start of its servers.
+    fn measure(
         &mut self,
         part: Part,
         full: Duration,
@@ -189,7 +184,7 @@ impl Runs {
             seed: fresh_seed(),
             interrupted: Arc::clone(&self.stop),
             quiet: self.quiet,
-            ends: self.clock.end(),
+            ends: self.clock.end,
             awake: KeepAwake::No,
         };
         let part = Part { trial: SHORT_TRIAL, ..part };
@@ -205,7 +200,7 @@ impl Runs {
         let (mut cpu, mut latency, mut hurried) = (Vec::new(), Vec::new(), false);
         for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
             let part = part(label, kind, connections, 128, Vec::new());
-            let (report, is_short) = self.measure(part, CALIBRATION_TIME)?;
+            let (report, is_short) = self.measure(part, CALIBRATION_TIME, LEAST)?;
             let Some(report) = report else { continue };
             hurried |= is_short;
             cpu.extend(Measured::in_report(&report, metric::TOTAL_CPU_PER_OP.name));
@@ -221,7 +216,7 @@ impl Runs {
         let label = "what a connection costs here";
         let part =
             Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
-        let (report, _) = self.measure(part, CALIBRATION_TIME)?;
+        let (report, _) = self.measure(part, CALIBRATION_TIME, LEAST)?;
         Ok(match report.as_ref().and_then(cpu_and_latency) {
             Some((cpu, latency)) => costs.with_connection(cpu, latency),
             None => costs,
@@ -236,7 +231,7 @@ impl Runs {
         let shape = &pair.shape;
         if let Some(part) = &pair.own {
             // A server that is installed and does not start here is imitated.
-            if let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) {
+            if let Ok((report, hurried)) = self.measure(part.clone(), OWN_TIME, OWN_LEAST) {
                 let Some((cpu, latency)) = report.as_ref().and_then(cpu_and_latency) else { return Ok(None) };
                 let costs = Costs { hurried, ..costs.of_own_program(cpu, latency) };
                 return Ok(Some(self.calibrate_own_connections(costs, pair)));
@@ -249,7 +244,7 @@ impl Runs {
         };
         let times = times_of_imitation(shape);
         let bare = part_of("what requests of this shape cost here", vec![model.clone()]);
-        let (mut report, mut hurried) = self.measure(bare, times[0])?;
+        let (mut report, mut hurried) = self.measure(bare, times[0], LEAST)?;
         if let Some(full) = times.get(1) {
             let bare = match &report {
                 Some(bare) => Measured::in_report(bare, metric::SERVER_CPU_PER_OP.name),
@@ -259,7 +254,7 @@ impl Runs {
             if work_us >= 1.0 {
                 let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
                 let part = part_of("what they cost beside the service's work", parameters);
-                (report, hurried) = self.measure(part, *full)?;
+                (report, hurried) = self.measure(part, *full, LEAST)?;
             } else {
                 self.clock.skip();
             }
@@ -271,7 +266,7 @@ impl Runs {
     /// Adds what a connection to the pair's own program costs, if that can be measured.
     fn calibrate_own_connections(&mut self, costs: Costs, pair: &Wanted) -> Costs {
         let Some(part) = &pair.own_connections else { return costs };
-        let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) else {
+        let Ok((report, hurried)) = self.measure(part.clone(), OWN_TIME, OWN_LEAST) else {
             return costs;
         };
         let Some((cpu, latency)) = report.as_ref().and_then(cpu_and_latency) else { return costs };
@@ -323,9 +318,9 @@ struct Clock {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
-    pub time: Duration,
+    time: Duration,
     /// Whether it is much less than the run's full time.
-    pub is_short: bool,
+    is_short: bool,
 }
 
 impl Clock {
@@ -337,10 +332,6 @@ impl Clock {
 
     pub fn new(time: Duration) -> Self {
         Clock { end: Some(Instant::now() + time), to_come: VecDeque::new() }
-    }
-
-    pub fn end(&self) -> Option<Instant> {
-        self.end
     }
 
     /// Announces a run, after those announced before, with its full time.

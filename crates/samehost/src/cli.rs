@@ -9,7 +9,7 @@ mod verbs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::StyledStr;
+use clap::builder::{PossibleValuesParser, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -29,8 +29,7 @@ pub use switch::{NEWEST, SwitchOptions, WatchSwitchOptions};
 pub use verbs::TopOptions;
 pub use verbs::{
     BecomeServerOptions, CompareOptions, HistoryOptions, HowOptions, Internal, PruneOptions, ReportOptions,
-    ReproduceOptions, RunOptions, ScanOptions, SendsAtOnceOptions, ServeOptions, SuperviseOptions,
-    VerifyOptions,
+    ReproduceOptions, RunOptions, ScanOptions, ServeOptions, SuperviseOptions, VerifyOptions,
 };
 
 #[cfg(not(feature = "switch"))]
@@ -66,7 +65,7 @@ pub enum Verb {
     /// What a code of scan means: when it matters, what to set, how to undo it
     Explain {
         /// The code: backlog, bbr, tls, … [default: a list of them]
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(samehost_scan::EXPLANATIONS.iter().map(|one| one.code)), hide_possible_values = true)]
+        #[arg(value_parser = PossibleValuesParser::new(samehost_scan::EXPLANATIONS.iter().map(|one| one.code)), hide_possible_values = true)]
         code: Option<String>,
     },
     /// What talks to what, live: traffic of each pair, and what could use a Unix socket
@@ -174,14 +173,6 @@ impl std::fmt::Debug for Bench {
     }
 }
 
-// Comments on variants would change the help.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Arrivals {
-    #[default]
-    Poisson,
-    Uniform,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnixOrTcp {
     Unix,
@@ -215,8 +206,8 @@ pub struct BenchOptions {
     #[arg(long, conflicts_with = "rate")]
     pub ladder: bool,
     /// How due requests are spread
-    #[arg(long, value_name = "SPACING", value_enum, default_value = "poisson")]
-    pub arrivals: Arrivals,
+    #[arg(long, value_name = "SPACING", value_parser = spacing(), default_value = "poisson")]
+    pub arrivals: Spacing,
     /// Where client and server run: free, same-core, cross-core [default: one connection to a server of ours: cross-core, a
     /// CPU for each end; else free]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
@@ -294,7 +285,7 @@ pub struct BenchOptions {
     pub seed: Option<u64>,
     /// Exit with 1 if the 95 % interval contradicts this, with 5 if it does not decide it: 'unix/tcp throughput >= 1.05' or
     /// 'unix/tcp latency_p50 is faster'; one level: 'unix/tcp/c64 …'
-    #[arg(long, value_name = "CLAIM", value_parser = parse_claim, help_heading = "Output")]
+    #[arg(long, value_name = "CLAIM", help_heading = "Output")]
     pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]
     pub output: OutputOptions,
@@ -310,8 +301,11 @@ const LONGEST_SLICE: Duration = Duration::from_secs(1);
 /// latency takes off (docs/method.md §9).
 const LADDER_TENTHS: u32 = 11;
 
-fn parse_claim(text: &str) -> Result<samehost_analysis::Claim, String> {
-    text.parse().map_err(|error: samehost_analysis::ClaimError| error.to_string())
+fn spacing() -> impl TypedValueParser<Value = Spacing> {
+    PossibleValuesParser::new(["poisson", "uniform"]).map(|name| match name.as_str() {
+        "uniform" => Spacing::Uniform,
+        _ => Spacing::Poisson,
+    })
 }
 
 fn parse_slicing(text: &str) -> Result<Slicing, String> {
@@ -343,13 +337,6 @@ impl BenchOptions {
                 .collect());
         }
         self.rate.as_deref().map_or(Ok(Vec::new()), samehost_model::parse_rate_list)
-    }
-
-    pub fn spacing(&self) -> Spacing {
-        match self.arrivals {
-            Arrivals::Poisson => Spacing::Poisson,
-            Arrivals::Uniform => Spacing::Uniform,
-        }
     }
 }
 
@@ -419,31 +406,24 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
         .about(workload.description().about)
         .after_help(format!("{ways}Example: samehost bench {}", workload.description().example));
-    let hidden = [
-        ("connections", axes.connections.is_none()),
-        ("size", axes.sizes.is_none()),
-        ("rate", !axes.rates),
-        ("ladder", !axes.rates),
-        ("arrivals", !axes.rates),
-        ("transports", axes.commands),
-        ("threads", axes.commands),
-        ("placement", axes.commands),
-        ("awake", axes.commands),
-        ("congestion", axes.commands),
-        ("own_servers", axes.commands),
-        ("profile", axes.commands),
-        ("slice", configured.most_sliced() == 0),
-        ("positional", !axes.foreign_servers && !axes.commands),
-        ("tcp", !axes.foreign_servers),
-        ("unix", !axes.foreign_servers),
-        ("ask_password", !axes.foreign_servers),
-        ("yes", !axes.foreign_servers),
-        ("arm", !axes.commands),
-        ("socket_buffer", !workload.owns_both_ends()),
-        ("trial_time", !axes.timed),
+    let of_transports =
+        ["transports", "threads", "placement", "awake", "congestion", "own_servers", "profile"];
+    let hidden: [(bool, &[&str]); 10] = [
+        (axes.connections.is_none(), &["connections"]),
+        (axes.sizes.is_none(), &["size"]),
+        (!axes.rates, &["rate", "ladder", "arrivals"]),
+        (axes.commands, &of_transports),
+        (configured.most_sliced() == 0, &["slice"]),
+        (!axes.foreign_servers && !axes.commands, &["positional"]),
+        (!axes.foreign_servers, &["tcp", "unix", "ask_password", "yes"]),
+        (!axes.commands, &["arm"]),
+        (!workload.owns_both_ends(), &["socket_buffer"]),
+        (!axes.timed, &["trial_time"]),
     ];
-    for (id, hide) in hidden {
-        command = command.mut_arg(id, |argument| argument.hide(hide));
+    for (hide, ids) in hidden {
+        for id in ids {
+            command = command.mut_arg(id, |argument| argument.hide(hide));
+        }
     }
     if axes.commands {
         command = command.mut_arg("positional", |argument| {
@@ -461,9 +441,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
 fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
     let argument = clap::Arg::new(parameter.name).long(parameter.name).help(parameter.help);
     let argument = match parameter.kind {
-        ParameterKind::Choice(words) => {
-            argument.value_parser(clap::builder::PossibleValuesParser::new(words))
-        }
+        ParameterKind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
         ParameterKind::Count => {
             argument.value_name("N").value_parser(|text: &str| match text.parse::<u32>() {
                 Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
@@ -508,16 +486,12 @@ pub fn only_near(mut error: clap::Error) -> clap::Error {
             error.remove(ContextKind::Usage);
         }
     }
-    if let Some((_, instead)) = ELSEWHERE.iter().find(|(word, _)| is_typed(&error, word)) {
+    let verb = text(&error, ContextKind::InvalidSubcommand);
+    if let Some((_, instead)) = ELSEWHERE.iter().find(|(word, _)| verb.as_deref() == Some(*word)) {
         let line = StyledStr::from(format!("to do that: {instead}"));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![line]));
     }
     error
-}
-
-/// Whether this verb was typed and is none.
-fn is_typed(error: &clap::Error, word: &str) -> bool {
-    text(error, ContextKind::InvalidSubcommand).is_some_and(|typed| typed == word)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {

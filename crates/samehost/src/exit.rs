@@ -90,7 +90,7 @@ const MISSING: u8 = 3;
 const ROLLED_BACK: u8 = 4;
 const UNDECIDED: u8 = 5;
 /// Exit status that shells give a command ended by SIGINT.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Every exit status and its meaning, for help and manual pages.
 pub const STATUSES: &[(u8, &str)] = &[
@@ -106,7 +106,6 @@ pub const STATUSES: &[(u8, &str)] = &[
     (INTERRUPTED, "interrupted"),
 ];
 
-/// The statuses of `switch`.
 pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (0, "done, or nothing to do"),
     (FINDING, "refused or declined, nothing was touched"),

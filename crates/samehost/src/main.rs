@@ -81,7 +81,7 @@ fn run_internal(verb: Internal) -> anyhow::Result<exit::Ending> {
         Internal::BecomeServer(options) => commands::become_server(&options),
         Internal::TryOwnNetwork => commands::try_own_network(),
         Internal::LogInAs => commands::log_in_as(),
-        Internal::SendsAtOnce(options) => commands::sends_at_once(&options),
+        Internal::SendsAtOnce { sockets } => commands::sends_at_once(&sockets),
         Internal::HandOver { endpoint } => commands::hand_over(&endpoint),
         #[cfg(feature = "switch")]
         Internal::WatchSwitch(options) => commands::watch_switch(&options),

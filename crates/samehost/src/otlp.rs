@@ -185,10 +185,8 @@ impl Receiver {
 /// The receiver that the environment names, else the usual one.
 fn url_of_environment() -> Result<String, WrongUse> {
     // What is set for one signal takes the place of what is set for all.
-    let mut protocol = variable("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL");
-    if protocol.is_none() {
-        protocol = variable("OTEL_EXPORTER_OTLP_PROTOCOL");
-    }
+    let protocol =
+        variable("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL").or_else(|| variable("OTEL_EXPORTER_OTLP_PROTOCOL"));
     if protocol.as_deref() == Some("grpc") {
         return Err(WrongUse(
             "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and samehost speaks OTLP over HTTP only: name that receiver, --otlp http://localhost:4318".into(),
@@ -253,10 +251,8 @@ fn below(base: &str) -> String {
 /// The pairs of a variable as `a=b,c=d`, percent-decoded. An error does not repeat them: they may be secret.
 fn pairs(variable: &str) -> Result<Vec<(String, String)>, WrongUse> {
     let text = env::var(variable).unwrap_or_default();
-    let Some(pairs) = parse_pairs(&text) else {
-        return Err(WrongUse(format!("{variable}: write NAME=VALUE,NAME=VALUE, percent-encoded")));
-    };
-    Ok(pairs)
+    parse_pairs(&text)
+        .ok_or_else(|| WrongUse(format!("{variable}: write NAME=VALUE,NAME=VALUE, percent-encoded")))
 }
 
 fn parse_pairs(text: &str) -> Option<Vec<(String, String)>> {
@@ -275,9 +271,7 @@ fn parse_pairs(text: &str) -> Option<Vec<(String, String)>> {
 /// What the metrics are of: OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME come before what is known here.
 fn resource() -> Result<Vec<(String, String)>, WrongUse> {
     let mut all = pairs("OTEL_RESOURCE_ATTRIBUTES")?;
-    if let Ok(name) = env::var("OTEL_SERVICE_NAME")
-        && !name.is_empty()
-    {
+    if let Some(name) = variable("OTEL_SERVICE_NAME") {
         all.retain(|(key, _)| key != "service.name");
         all.push(("service.name".to_owned(), name));
     }

@@ -177,18 +177,18 @@ pub fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
             let mut stdout = Stdout;
             stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output")
         }
-        Target::Direct(mut file, path) => {
-            file.write_all(bytes).with_context(|| format!("{} could not be written", path.display()))
-        }
+        Target::Direct(mut file, path) => file.write_all(bytes).with_context(|| not_written(&path)),
         Target::Whole(mut file, path) => {
             let written = file.write_all(bytes).and_then(|()| file.as_file().sync_all());
-            written.with_context(|| format!("{} could not be written", path.display()))?;
-            file.persist(&path)
-                .map_err(|error| error.error)
-                .with_context(|| format!("{} could not be written", path.display()))?;
+            written.with_context(|| not_written(&path))?;
+            file.persist(&path).map_err(|error| error.error).with_context(|| not_written(&path))?;
             Ok(())
         }
     }
+}
+
+fn not_written(path: &Path) -> String {
+    format!("{} could not be written", path.display())
 }
 
 /// Terminal renderer for this standard output: its width, and colour unless it is a pipe or NO_COLOR is set.

@@ -39,7 +39,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// Shows a bar if standard error is a terminal, else lines; nothing if `quiet`.
-    pub fn new(quiet: bool, store: Option<SamplesFile>) -> Self {
+    pub fn new(quiet: bool, store: Option<SamplesFile>, ends: Option<Instant>, consent: Consent) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal {
             ProgressBar::hidden()
@@ -60,18 +60,9 @@ impl Watcher {
             trials: 0,
             most_trials: 1,
             budget_s: None,
-            ends: None,
-            consent: Consent::Ask,
+            ends,
+            consent,
         }
-    }
-
-    /// This measurement is a part of a whole that ends then.
-    pub fn within(self, ends: Option<Instant>) -> Self {
-        Watcher { ends, ..self }
-    }
-
-    pub fn with_consent(self, consent: Consent) -> Self {
-        Watcher { consent, ..self }
     }
 
     pub fn announce(&mut self, what: &str) {
@@ -182,7 +173,6 @@ pub enum Consent {
 }
 
 impl Consent {
-    /// Reads the value of `--yes`.
     pub fn of_option(yes: Option<&str>) -> Self {
         match yes {
             None => Consent::Ask,

@@ -5,10 +5,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use samehost_bench::workload::{Servers, Workload, Written, defaults};
 use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
-use samehost_model::{Endpoint, Redactor, Secret, Stopping, Transport, parse_count_list, parse_size_list};
+use samehost_model::{
+    Endpoint, QuantityError, Redactor, Secret, Stopping, Transport, parse_count_list, parse_size_list,
+};
 use samehost_scan::{Target, TargetError};
 
 use crate::cli::{Bench, BenchOptions};
@@ -37,17 +39,13 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         (true, 1) => servers.keys().copied().collect(),
         _ => options.transports.clone(),
     };
+    let program = std::env::current_exe().context("finding this program")?;
     Ok(Request {
-        program: std::env::current_exe().context("finding this program")?,
-        command: Redactor::default().words(std::env::args()),
         transports,
-        connections: match &options.connections {
-            Some(text) => parse_count_list(text).map_err(BenchError::from)?,
-            None => Vec::new(),
-        },
+        connections: given(options.connections.as_deref(), parse_count_list)?,
         rates: options.rates().map_err(BenchError::from)?,
-        spacing: options.spacing(),
-        sizes: sizes(options.size.as_deref())?,
+        spacing: options.arrivals,
+        sizes: given(options.size.as_deref(), parse_size_list)?,
         placements: options.placement.clone(),
         awake: match options.awake.as_deref() {
             None => KeepAwake::Usual,
@@ -55,10 +53,8 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
             Some(_) => KeepAwake::Yes,
         },
         congestion: options.congestion.clone(),
-        congestion_by_routes: false,
-        socket_buffers: sizes(options.socket_buffer.as_deref())?,
+        socket_buffers: given(options.socket_buffer.as_deref(), parse_size_list)?,
         own_servers: options.own_servers,
-        most_servers: None,
         threads: options.threads,
         stop: stop_options(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
@@ -66,17 +62,16 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         parameters: bench.parameters.clone(),
         commands,
         profile: options.profile,
-        earlier: None,
-        interrupted,
+        ..Request::new(program, Redactor::default().words(std::env::args()), interrupted)
     })
 }
 
-/// A list of sizes in bytes; empty where none is given.
-fn sizes(text: Option<&str>) -> Result<Vec<u64>, BenchError> {
-    match text {
-        Some(text) => Ok(parse_size_list(text)?),
-        None => Ok(Vec::new()),
-    }
+/// A list that was given; empty where none was.
+fn given<T>(
+    text: Option<&str>,
+    parse: fn(&str) -> Result<Vec<T>, QuantityError>,
+) -> Result<Vec<T>, BenchError> {
+    Ok(text.map_or(Ok(Vec::new()), parse)?)
 }
 
 /// A random seed, short enough to type.
@@ -128,10 +123,7 @@ fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> 
             Target::Process(_) => return Err(WrongUse(format!("`{url}` is not a URL")).into()),
         };
         if texts.insert(transport, url).is_some() {
-            return Err(WrongUse(format!(
-                "two servers are given for {transport}; one of each can be compared"
-            ))
-            .into());
+            bail!(WrongUse(format!("two servers are given for {transport}; one of each can be compared")));
         }
     }
     let mut password = None;
@@ -139,10 +131,7 @@ fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> 
         if texts.is_empty() {
             return Err(WrongUse("--ask-password is for a server given with --tcp or --unix".into()).into());
         }
-        let asked = rpassword::prompt_password("Password: ").context(
-            "asking for a password needs a terminal; the environment or an option file gives one too",
-        )?;
-        password = Some(Secret::new(asked));
+        password = Some(ask_password()?);
     }
     let mut servers = Servers::new();
     for (transport, text) in texts {
@@ -150,6 +139,14 @@ fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> 
         servers.insert(transport, workload.address(&written)?);
     }
     Ok(servers)
+}
+
+/// Asks on the terminal for a server's password.
+pub fn ask_password() -> anyhow::Result<Secret> {
+    let asked = rpassword::prompt_password("Password: ");
+    asked
+        .map(Secret::new)
+        .context("asking for a password needs a terminal; the environment or an option file gives one too")
 }
 
 fn stop_options(options: &BenchOptions) -> StopOptions {
@@ -161,10 +158,8 @@ fn stop_options(options: &BenchOptions) -> StopOptions {
         max_blocks: options.max_blocks,
         trial_time: options.trial_time,
         no_control: options.no_control,
-        no_floor: false,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
-        asked: Vec::new(),
-        others: 0,
         slicing: options.slice.unwrap_or_default(),
+        ..StopOptions::default()
     }
 }

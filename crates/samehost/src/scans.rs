@@ -32,7 +32,7 @@ const LONGEST_NAMED: u64 = 256 << 20;
 
 #[derive(Debug)]
 pub struct Scans {
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 #[derive(Debug)]
@@ -47,10 +47,6 @@ impl Scans {
         let scans = Scans { directory: storage::private_directory(FOLDER)?.join(FOLDER) };
         scans.check()?;
         Ok(scans)
-    }
-
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// The error where a scan is needed and none is stored.
@@ -81,21 +77,14 @@ impl Scans {
 
     /// Reads a stored scan. One that cannot be read is left out, with a message.
     pub fn read(&self, file: &StoredFile) -> Option<Inventory> {
-        let name = file.path.display();
-        let bytes = match open::read(&file.path, LONGEST) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                output::complain(&format!("left out: {name}: {error}"));
-                return None;
-            }
+        let found = match open::read(&file.path, LONGEST) {
+            Ok(bytes) => read_inventory(&bytes).map_err(|reason| reason.to_string()),
+            Err(error) => Err(error.to_string()),
         };
-        match read_inventory(&bytes) {
-            Ok(inventory) => Some(inventory),
-            Err(reason) => {
-                output::complain(&format!("left out: {name}: {reason}"));
-                None
-            }
+        if let Err(reason) = &found {
+            output::complain(&format!("left out: {}: {reason}", file.path.display()));
         }
+        found.ok()
     }
 
     /// The newest scan of then or before, else the oldest one after it; `None` if none is stored that can be read.

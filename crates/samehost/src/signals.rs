@@ -11,9 +11,9 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
+use crate::exit::INTERRUPTED;
+
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
-/// Exit status that shells give a command ended by SIGINT.
-const INTERRUPTED: i32 = 130;
 /// Time for a command without clean-up to exit by itself; loops that poll the flag stop the programs that
 /// they started.
 const GRACE: Duration = Duration::from_millis(700);
@@ -48,7 +48,7 @@ pub fn end_at_once() -> io::Result<()> {
         for _ in signals.forever() {
             std::thread::sleep(GRACE);
             if !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst) {
-                low_level::exit(INTERRUPTED);
+                low_level::exit(INTERRUPTED.into());
             }
         }
     })?;

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -22,17 +22,9 @@ use crate::wrong_use::WrongUse;
 /// Ends the name of a samples file.
 pub const SUFFIX: &str = ".samples.jsonl";
 
-#[derive(Debug, thiserror::Error)]
-pub enum NoPlace {
-    #[error("neither XDG_STATE_HOME nor HOME is set")]
-    NoHome,
-    #[error("{}: {error}", directory.display())]
-    Failed { directory: PathBuf, error: io::Error },
-}
-
 #[derive(Debug)]
 pub struct SamplesFile {
-    path: PathBuf,
+    pub path: PathBuf,
     file: File,
     failure: Option<io::Error>,
 }
@@ -42,9 +34,9 @@ impl SamplesFile {
     ///
     /// # Errors
     /// If there is no place for it. The measurement is made all the same.
-    pub fn create(workload: &str) -> Result<Self, NoPlace> {
-        let directory = directory().ok_or(NoPlace::NoHome)?;
-        let failed = |error| NoPlace::Failed { directory: directory.clone(), error };
+    pub fn create(workload: &str) -> anyhow::Result<Self> {
+        let directory = directory().context("neither XDG_STATE_HOME nor HOME is set")?;
+        let failed = |error: io::Error| anyhow!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(failed)?;
         remove_oldest(&directory);
         let now = name_of(Timestamp::now());
@@ -53,10 +45,6 @@ impl SamplesFile {
         // While it is locked nobody prunes it. On a file system without locks it is measured all the same.
         let _ = flock(&file, FlockOperation::NonBlockingLockShared);
         Ok(SamplesFile { path, file, failure: None })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Writes the first line: the report without its trials.
@@ -108,10 +96,6 @@ pub fn all() -> Vec<PathBuf> {
     let Some(directory) = directory() else { return Vec::new() };
     let files = stored(&directory, SUFFIX).unwrap_or_default();
     files.into_iter().map(|file| file.path).collect()
-}
-
-pub fn newest() -> Option<PathBuf> {
-    all().pop()
 }
 
 /// Reads a stored result: a report (`--json`) or a samples file, which may be truncated.

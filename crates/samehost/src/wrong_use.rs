@@ -5,9 +5,6 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
-#[cfg(not(all(feature = "switch", feature = "tui")))]
-pub use verbs::*;
-
 /// Invalid usage or input: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -33,31 +30,11 @@ pub fn page_path() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// Whatever follows a verb that was left out.
 #[cfg(not(all(feature = "switch", feature = "tui")))]
-mod verbs {
-    use std::ffi::OsString;
-
-    use clap::Args;
-
-    use super::{WrongUse, left_out};
-
-    /// Whatever follows a verb that was left out.
-    #[derive(Args, Clone, Debug)]
-    #[command(disable_help_flag = true)]
-    pub struct AnyWords {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        _words: Vec<OsString>,
-    }
-
-    #[cfg(not(feature = "switch"))]
-    pub fn no_switch() -> WrongUse {
-        let instead = "By hand: `samehost how SERVICE` has what to write into which configuration.";
-        left_out("`samehost switch`", "switch", instead)
-    }
-
-    #[cfg(not(feature = "tui"))]
-    pub fn no_top() -> WrongUse {
-        let instead = "`samehost scan --observe 10s` shows the same traffic once.";
-        left_out("`samehost top`", "tui", instead)
-    }
+#[derive(clap::Args, Clone, Debug)]
+#[command(disable_help_flag = true)]
+pub struct AnyWords {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<std::ffi::OsString>,
 }

@@ -14,10 +14,10 @@ const SHORTEST: usize = 3;
 
 #[derive(Clone)]
 pub(super) struct Known {
-    text: String,
+    pub(super) text: String,
     chars: Vec<char>,
     /// Whether a coincidental match is unlikely; if not, it must match a whole word.
-    is_distinctive: bool,
+    pub(super) is_distinctive: bool,
     /// Characters that any base64 text with the secret contains, for each of its three possible alignments.
     base64: Vec<String>,
 }
@@ -41,14 +41,6 @@ impl Known {
             base64: in_base64(text.as_bytes()),
             chars,
         })
-    }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(super) fn is_distinctive(&self) -> bool {
-        self.is_distinctive
     }
 
     pub(super) fn find(&self, text: &str) -> Vec<Range<usize>> {

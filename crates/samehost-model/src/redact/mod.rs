@@ -93,25 +93,25 @@ impl Redactor {
     /// Stops searching for a secret that equals a displayed name, such as a user or a database: hiding the
     /// name would reveal the secret. It is still hidden as the value of a setting.
     pub fn spare(&mut self, name: &str) {
-        self.known.retain(|known| known.text() != name);
+        self.known.retain(|known| known.text != name);
     }
 
     /// Redacts a line of a configuration, where an unquoted value extends to the end of the line.
     #[must_use]
     pub fn line(&self, text: &str) -> String {
-        self.shown(text, Style::Line)
+        hide(text, self.ranges(text, Style::Line))
     }
 
     /// Redacts a message, our own or another program's, where an unquoted value is one word.
     #[must_use]
     pub fn message(&self, text: &str) -> String {
-        self.shown(text, Style::Message)
+        hide(text, self.ranges(text, Style::Message))
     }
 
     /// Redacts a shell command, where an unquoted value is one word.
     #[must_use]
     pub fn command(&self, text: &str) -> String {
-        self.shown(text, Style::Command)
+        hide(text, self.ranges(text, Style::Command))
     }
 
     /// Redacts the words of a command line, as many as it gets. Options are understood across words, so that `-a`, `SECRET` hides
@@ -136,10 +136,6 @@ impl Redactor {
     #[must_use]
     pub fn word(&self, word: &str) -> String {
         self.words([word]).concat()
-    }
-
-    fn shown(&self, text: &str, style: Style) -> String {
-        hide(text, self.ranges(text, style))
     }
 
     fn ranges(&self, text: &str, style: Style) -> Vec<Range<usize>> {
@@ -176,7 +172,7 @@ pub fn secrets_in(text: &str) -> Vec<Secret> {
             let Some(value) = line.get(range) else { continue };
             let value = named::unquoted(value);
             if let Some(known) = Known::new(&value)
-                && known.is_distinctive()
+                && known.is_distinctive
             {
                 secrets.push(Secret::new(value));
             }

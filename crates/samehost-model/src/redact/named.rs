@@ -46,7 +46,7 @@ pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
         return None;
     }
     let value = rest[1..].trim_start();
-    if is_harmless(value, says(name)) { None } else { Some(word.len() - value.len()..word.len()) }
+    if is_harmless(value, name) { None } else { Some(word.len() - value.len()..word.len()) }
 }
 
 /// The next name: letters, digits, `_`, `-` and `.`.
@@ -102,16 +102,14 @@ fn value_of(line: &str, name: &Range<usize>, style: Style) -> Option<Range<usize
             at.value(start, is_tight, &sign[..length])
         }
     }?;
-    if is_harmless(&line[range.clone()], says(&line[name.clone()])) { None } else { Some(range) }
+    if is_harmless(&line[range.clone()], &line[name.clone()]) { None } else { Some(range) }
 }
 
-fn says(name: &str) -> Name {
+/// Whether a name is a password's: any word can be one. Of a token, a key, a salt or an authentication setting, values such as `on`
+/// are not secrets.
+fn is_of_password(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    if ["pass", "pwd", "password", "passwd"].iter().any(|end| lower.ends_with(end)) {
-        Name::Password
-    } else {
-        Name::Other
-    }
+    ["pass", "pwd", "password", "passwd"].iter().any(|end| lower.ends_with(end))
 }
 
 /// The quote that is open at the end of a text. An apostrophe within a word does not open one.
@@ -169,7 +167,7 @@ impl At<'_> {
         }
         if self.begins_quote {
             let stop = self.quote.map_or(b'"', |quote| quote as u8);
-            return Some(start..escaped_until(line, start, stop));
+            return Some(start..closing(line.as_bytes(), start, stop).unwrap_or(line.len()));
         }
         // MySQL's `(using password: YES)`
         if self.before.trim_end().ends_with("using") && rest.trim_end_matches([')', '.']).len() <= 3 {
@@ -263,17 +261,17 @@ impl At<'_> {
     }
 }
 
-fn escaped_until(line: &str, start: usize, quote: u8) -> usize {
-    let bytes = line.as_bytes();
-    let mut at = start;
+/// Position of the next quote that no backslash escapes.
+pub(super) fn closing(bytes: &[u8], from: usize, quote: u8) -> Option<usize> {
+    let mut at = from;
     while let Some(byte) = bytes.get(at) {
         match *byte {
             b'\\' => at += 2,
-            byte if byte == quote => return at,
+            byte if byte == quote => return Some(at),
             _ => at += 1,
         }
     }
-    bytes.len()
+    None
 }
 
 // Extent of a value, quoted or not, in configurations, shells and programming languages. None of them is parsed by its own rules: a
@@ -391,9 +389,8 @@ fn next_of(line: &str, start: usize, stops: &[u8]) -> usize {
     }
 }
 
-/// Whether a value is not a secret: empty, a reference to a variable, or no value at all. With a password's
-/// name (`says_password`) even a plain word is a password.
-fn is_harmless(value: &str, says_password: Name) -> bool {
+/// Whether the value of a name is not a secret: empty, a reference to a variable, or no value at all.
+fn is_harmless(value: &str, name: &str) -> bool {
     let value = value.trim().trim_end_matches([';', ',', ')', ']', '}', '.', '"', '\'']);
     let bare = value.trim_matches(['"', '\'']);
     let nothing = ["", "***", "null", "nil", "~", "None", "NULL", "undefined"];
@@ -402,7 +399,7 @@ fn is_harmless(value: &str, says_password: Name) -> bool {
         || nothing.contains(&value)
         // A placeholder in instructions.
         || bare == "PASSWORD"
-        || (says_password == Name::Other && switches.contains(&value.to_ascii_lowercase().as_str()))
+        || (!is_of_password(name) && switches.contains(&value.to_ascii_lowercase().as_str()))
 }
 
 fn is_variable(value: &str) -> bool {
@@ -412,14 +409,6 @@ fn is_variable(value: &str) -> bool {
         None => name,
     };
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    /// A password: any word can be one.
-    Password,
-    /// A token, a key, a salt or an authentication setting: values such as `on` are not secrets.
-    Other,
 }
 
 pub(super) fn unquoted(value: &str) -> String {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use samehost_services::Protocol;
 
-use super::named::is_secret;
+use super::named::{closing, is_secret};
 
 /// Programs whose `-u` is `user:group`.
 const USER_AND_GROUP: &[&str] = &[
@@ -91,7 +91,7 @@ fn end_of_word(line: &str, start: usize) -> usize {
     while let Some(byte) = bytes.get(at) {
         match *byte {
             b'\\' => at += 2,
-            quote @ (b'\'' | b'"') if at == start || opens(bytes[at - 1]) => {
+            quote @ (b'\'' | b'"') if at == start || b"=:'\"".contains(&bytes[at - 1]) => {
                 at = match closing(bytes, at + 1, quote) {
                     Some(end) => end + 1,
                     // An apostrophe, or an unclosed quote, is an ordinary character.
@@ -106,22 +106,6 @@ fn end_of_word(line: &str, start: usize) -> usize {
         }
     }
     bytes.len()
-}
-
-fn opens(before: u8) -> bool {
-    b"=:'\"".contains(&before)
-}
-
-fn closing(bytes: &[u8], from: usize, quote: u8) -> Option<usize> {
-    let mut at = from;
-    while let Some(byte) = bytes.get(at) {
-        match *byte {
-            b'\\' => at += 2,
-            byte if byte == quote => return Some(at),
-            _ => at += 1,
-        }
-    }
-    None
 }
 
 fn strip(whole: &str, start: usize) -> Word<'_> {

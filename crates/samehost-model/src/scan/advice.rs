@@ -70,7 +70,7 @@ pub struct Advice {
     /// Connections of this pair now.
     pub connections: u32,
     /// How many of them belong to no process that can be seen: closed a moment ago, or another user's.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::report::is_zero")]
     pub unseen: u32,
     /// The socket that it could use.
     pub socket: Option<String>,
@@ -82,10 +82,6 @@ pub struct Advice {
     pub traffic: Option<Traffic>,
     /// What a switch would save, with `--observe`.
     pub saving: Option<Saving>,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// The traffic of a pair while it was observed.

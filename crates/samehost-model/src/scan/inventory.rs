@@ -178,7 +178,7 @@ pub struct ChangedService {
 }
 
 /// What changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScanChanges {
     /// Always [`SCAN_CHANGES_SCHEMA`].
@@ -221,16 +221,7 @@ impl ScanChanges {
             samehost_version: samehost_version.to_owned(),
             since,
             now,
-            is_changed: false,
-            new_hops: Vec::new(),
-            changed_hops: Vec::new(),
-            returned_hops: Vec::new(),
-            gone_hops: Vec::new(),
-            new_services: Vec::new(),
-            changed_services: Vec::new(),
-            gone_services: Vec::new(),
-            new_findings: Vec::new(),
-            gone_findings: Vec::new(),
+            ..ScanChanges::default()
         }
     }
 

@@ -82,14 +82,6 @@ pub struct Hidden {
     pub in_pid_namespace: bool,
 }
 
-impl Hidden {
-    /// Whether anything was hidden.
-    #[must_use]
-    pub fn any(&self) -> bool {
-        self.processes > 0 || self.network_namespaces > 0
-    }
-}
-
 /// Results of a scan: plain data, like a report.
 /// Services, connections, advice and obstacles are types of the model, because `samehost-report` renders
 /// them. A report crate that depends on scan was rejected: a renderer would then depend on netlink and

@@ -13,7 +13,7 @@ use samehost_model::{Question, Report, Stopping};
 use super::parts::Part;
 use super::race::Leg;
 use crate::exit::in_full;
-use crate::progress::Watcher;
+use crate::progress::{Consent, Watcher};
 
 const MOST_BLOCKS: u32 = 400;
 /// Server starts of a database part, so that the variation between starts is in the interval: ten blocks have each twice. With three
@@ -95,7 +95,7 @@ impl Bench {
 
     pub fn measure(&self, part: &Part, spend: Spend) -> anyhow::Result<Report> {
         let (workload, request) = self.request(part, spend)?;
-        let mut watcher = Watcher::new(self.quiet, None).within(self.ends);
+        let mut watcher = Watcher::new(self.quiet, None, self.ends, Consent::Ask);
         // What the remedy of a slow loopback brings has no line in the table.
         watcher.announce(part.lines.first().map_or("another congestion control", |line| line.label.as_str()));
         let benched = samehost_bench::bench(workload, &request, &mut watcher);
@@ -136,18 +136,11 @@ impl Bench {
 }
 
 fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>) {
+    let all = StopOptions { min_blocks: Some(8), ..StopOptions::default() };
     let (time, others, earlier) = match spend {
-        Spend::All(time) => {
-            return (StopOptions { budget: Some(time), min_blocks: Some(8), ..StopOptions::default() }, None);
-        }
+        Spend::All(time) => return (StopOptions { budget: Some(time), ..all }, None),
         Spend::Hastily(time) => {
-            let stop = StopOptions {
-                budget: Some(time),
-                min_blocks: Some(8),
-                trial_time: Some(part.trial),
-                ..StopOptions::default()
-            };
-            return (stop, None);
+            return (StopOptions { budget: Some(time), trial_time: Some(part.trial), ..all }, None);
         }
         Spend::Until { time, others, earlier } => (time, others, earlier),
     };

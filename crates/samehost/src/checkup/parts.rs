@@ -14,7 +14,7 @@ use samehost_report::FindingKind;
 use samehost_services::{Kind, Protocol};
 
 /// What is measured in one go, and the lines of the table that it provides.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Part {
     pub workload: &'static str,
     pub parameters: Vec<(&'static str, String)>,
@@ -44,21 +44,7 @@ pub struct Part {
 impl Part {
     /// A workload with its defaults and no line of the table.
     pub fn new(workload: &'static str) -> Self {
-        Part {
-            workload,
-            parameters: Vec::new(),
-            connections: Vec::new(),
-            size: None,
-            placement: None,
-            transports: Vec::new(),
-            congestion: Vec::new(),
-            lines: Vec::new(),
-            installed: false,
-            starts_slowly: false,
-            is_undivided: false,
-            control: false,
-            trial: CHECKUP_TRIAL,
-        }
+        Part { workload, trial: CHECKUP_TRIAL, ..Part::default() }
     }
 
     /// Own parameters, and defaults for all others.

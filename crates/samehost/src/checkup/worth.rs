@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use samehost_analysis::compare_arms;
+use samehost_model::human::counted;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_model::{Arm, Comparison, Report, Transport, Verdict, metric};
 use samehost_report::{part_in_percent, saving_in_short, undecided_in_words};
@@ -43,10 +44,6 @@ pub fn here(scan: &Scan) -> String {
         counted(over_unix, "connection"),
         counted(known, "known service")
     )
-}
-
-fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Recommended actions, the largest saving first. `can_switch` tells whether the switch of a service has a plan, so that

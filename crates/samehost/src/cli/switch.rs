@@ -120,7 +120,7 @@ fn days(text: &str) -> Result<u32, String> {
 /// The codes that a person may pass.
 fn acceptable() -> impl TypedValueParser<Value = ObstacleCode> {
     let names = ObstacleCode::ACCEPTABLE.map(ObstacleCode::name);
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<ObstacleCode>())
+    PossibleValuesParser::new(names).try_map(|name| ObstacleCode::named(&name).ok_or("no such code"))
 }
 
 /// Reads a duration, or `0`.

@@ -14,7 +14,7 @@ use samehost_run::{Map, Share};
 
 #[cfg(feature = "switch")]
 use super::WatchSwitchOptions;
-use super::{AtSignal, UnixOrTcp, parse_claim};
+use super::{AtSignal, UnixOrTcp};
 use crate::exit;
 use crate::output::OutputOptions;
 use crate::scans::{Since, parse_length};
@@ -137,7 +137,7 @@ pub struct ReportOptions {
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Exit with 1 if the 95 % interval contradicts this, with 5 if it does not decide it
-    #[arg(long, value_name = "CLAIM", value_parser = parse_claim)]
+    #[arg(long, value_name = "CLAIM")]
     pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]
     pub output: OutputOptions,
@@ -196,8 +196,6 @@ fn parse_age(text: &str) -> Result<SignedDuration, String> {
     parse_length(text).ok_or_else(|| "write a length of time: 30d, 2w or 12h".into())
 }
 
-// Options of `reproduce`.
-
 #[derive(Args, Clone, Debug)]
 pub struct ReproduceOptions {
     /// Experiments: W P1 P2 P3 P4 D G1 G2 G3 N B [default: all]
@@ -231,8 +229,6 @@ pub struct ReproduceOptions {
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
-
-// Options of run.
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = exit::in_help(exit::STATUSES_OF_RUN))]
@@ -296,8 +292,6 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
 }
 
-// Options of `serve`.
-
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
     /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
@@ -359,7 +353,10 @@ pub enum Internal {
     #[command(hide = true)]
     LogInAs,
     #[command(hide = true)]
-    SendsAtOnce(SendsAtOnceOptions),
+    SendsAtOnce {
+        /// Process and inode of each socket
+        sockets: Vec<u64>,
+    },
     #[command(hide = true)]
     HandOver { endpoint: Endpoint },
     #[cfg(feature = "switch")]
@@ -374,17 +371,11 @@ impl Internal {
             | Internal::BecomeServer(_)
             | Internal::TryOwnNetwork
             | Internal::LogInAs => AtSignal::HandlesItself,
-            Internal::SendsAtOnce(_) | Internal::HandOver { .. } => AtSignal::Ends,
+            Internal::SendsAtOnce { .. } | Internal::HandOver { .. } => AtSignal::Ends,
             #[cfg(feature = "switch")]
             Internal::WatchSwitch(_) => AtSignal::Ends,
         }
     }
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct SendsAtOnceOptions {
-    /// Process and inode of each socket
-    pub sockets: Vec<u64>,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -29,14 +29,14 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
         Err(reason) => (None, Some(reason)),
     };
     let consent = Consent::of_option(options.yes.as_deref());
-    let mut watcher = Watcher::new(options.output.quiet, store).with_consent(consent);
+    let mut watcher = Watcher::new(options.output.quiet, store, None, consent);
     watcher.announce(&format!("bench {}", bench.workload.name()));
     let result = samehost_bench::bench(bench.workload, &request, &mut watcher);
     let store = watcher.finish();
     let BenchOutcome { mut report, failure } = result.inspect_err(|_| {
         if let Some(store) = &store {
             // Nothing was measured, so the empty file is removed.
-            let _ = std::fs::remove_file(store.path());
+            let _ = std::fs::remove_file(&store.path);
         }
     })?;
     if let Some(reason) = not_stored {

@@ -12,7 +12,6 @@ use samehost_report::{Around, Finding, FindingKind, Running};
 use serde_json::json;
 
 use crate::checkup::measure::Bench;
-use crate::checkup::parts::Neighbour;
 use crate::checkup::{self, BUDGETS, Checkup, Deadlines, Rows, findings};
 use crate::cli::CheckupOptions;
 use crate::exit::{Ending, NoReader};
@@ -46,7 +45,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
         ends: Some(deadlines.last),
         awake: KeepAwake::Usual,
     };
-    let mut table = Table::new(!is_stdout_taken);
+    let mut table = Table { is_shown: !is_stdout_taken, is_begun: false, shown: 0 };
     let done = checkup::run(&bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
 
     let reports = done.reports();
@@ -55,7 +54,9 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     }
     let worth: Vec<Running<'_>> =
         done.worth.iter().map(|one| Running { about: &one.about, line: &one.command }).collect();
-    let around = Around { here: &done.here, running: &running(&done.neighbours), worth: &worth };
+    let running: Vec<Running<'_>> =
+        done.neighbours.iter().map(|found| Running { about: &found.about, line: &found.line }).collect();
+    let around = Around { here: &done.here, running: &running, worth: &worth };
     let findings = findings(&done.legs);
     #[cfg(feature = "html")]
     if let Some(path) = &options.html {
@@ -91,10 +92,6 @@ struct Table {
 }
 
 impl Table {
-    fn new(is_shown: bool) -> Self {
-        Table { is_shown, is_begun: false, shown: 0 }
-    }
-
     fn show(&mut self, findings: &[Finding<'_>], rows: Rows) -> anyhow::Result<()> {
         if !self.is_shown {
             return Ok(());
@@ -116,10 +113,6 @@ impl Table {
         }
         Ok(())
     }
-}
-
-fn running(neighbours: &[Neighbour]) -> Vec<Running<'_>> {
-    neighbours.iter().map(|found| Running { about: &found.about, line: &found.line }).collect()
 }
 
 fn as_json(done: &Checkup, reports: &[(&str, &Report)]) -> anyhow::Result<Vec<u8>> {

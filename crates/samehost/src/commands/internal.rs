@@ -14,7 +14,7 @@ use samehost_scan::Sender;
 use samehost_system::nowhere;
 use samehost_system::proc::descriptors::sends_at_once as asked;
 
-use crate::cli::{BecomeServerOptions, SendsAtOnceOptions, SuperviseOptions};
+use crate::cli::{BecomeServerOptions, SuperviseOptions};
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
 
@@ -66,8 +66,8 @@ const MOST: usize = 8;
 /// Asks sockets of other processes for TCP_NODELAY, and writes a line for each: whether it sends small pieces at once. It is a
 /// process of its own because a process that changes its files meanwhile can make it wait for ever; nobody waits for it then. See
 /// `samehost_system::proc::descriptors`.
-pub fn sends_at_once(options: &SendsAtOnceOptions) -> anyhow::Result<Ending> {
-    for pair in options.sockets.chunks_exact(2) {
+pub fn sends_at_once(sockets: &[u64]) -> anyhow::Result<Ending> {
+    for pair in sockets.chunks_exact(2) {
         let (Ok(pid), inode) = (u32::try_from(pair[0]), pair[1]) else { continue };
         asked(pid, inode, |answer| {
             let mut out = std::io::stdout();

@@ -42,10 +42,12 @@ pub use verify::verify;
 
 #[cfg(not(feature = "switch"))]
 pub fn switch(_: &crate::wrong_use::AnyWords) -> anyhow::Result<crate::exit::Ending> {
-    Err(crate::wrong_use::no_switch().into())
+    let instead = "By hand: `samehost how SERVICE` has what to write into which configuration.";
+    Err(crate::wrong_use::left_out("`samehost switch`", "switch", instead).into())
 }
 
 #[cfg(not(feature = "tui"))]
 pub fn top(_: &crate::wrong_use::AnyWords) -> anyhow::Result<crate::exit::Ending> {
-    Err(crate::wrong_use::no_top().into())
+    let instead = "`samehost scan --observe 10s` shows the same traffic once.";
+    Err(crate::wrong_use::left_out("`samehost top`", "tui", instead).into())
 }

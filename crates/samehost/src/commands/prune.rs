@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
-use samehost_model::human::format_value;
+use samehost_model::human::{counted, format_value};
 use samehost_system::private;
 
 use crate::cli::PruneOptions;
@@ -35,25 +35,22 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
     for one in &all {
         let verb = if options.dry_run { "would go" } else { "gone" };
         let bytes: u64 = one.go.iter().map(|file| file.bytes).sum();
-        let number = kept_words(one.go.len(), one.kind);
-        writeln!(out, "{number} {verb}, {}; {} stay in {}", size(bytes), one.stay, one.directory.display())?;
+        let (number, directory) = (counted(one.go.len(), one.kind.one), one.directory.display());
+        writeln!(out, "{number} {verb}, {}; {} stay in {directory}", size(bytes), one.stay)?;
         for (at, file) in one.go.iter().enumerate() {
             if at < MOST_LISTED {
                 writeln!(out, "    {}", file.path.file_name().unwrap_or_default().display())?;
             }
             if !options.dry_run {
-                match storage::remove(&file.path) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        is_left = true;
-                        output::complain(&format!("{} stays: it is being written", file.path.display()));
-                        continue;
-                    }
-                    Err(error) => {
-                        is_left = true;
-                        output::complain(&format!("{} stays: {error}", file.path.display()));
-                        continue;
-                    }
+                let why = match storage::remove(&file.path) {
+                    Ok(true) => None,
+                    Ok(false) => Some("it is being written".to_owned()),
+                    Err(error) => Some(error.to_string()),
+                };
+                if let Some(why) = why {
+                    is_left = true;
+                    output::complain(&format!("{} stays: {why}", file.path.display()));
+                    continue;
                 }
             }
             freed += file.bytes;
@@ -69,11 +66,6 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
     Ok(if is_left { Ending::Finding } else { Ending::Done })
 }
 
-fn kept_words(number: usize, kind: Kind) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {}{ending}", kind.one)
-}
-
 fn size(bytes: u64) -> String {
     format_value(bytes as f64, "bytes")
 }
@@ -86,7 +78,7 @@ fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
         let parts = fs::read_dir(directory.join(REPRODUCE)).into_iter().flatten().flatten();
         places.extend(parts.map(|part| (EXPERIMENTS, part.path(), ".json")));
     }
-    places.push((SCANS, Scans::open()?.directory().to_owned(), ".json"));
+    places.push((SCANS, Scans::open()?.directory, ".json"));
     let mut all = Vec::new();
     for (kind, directory, suffix) in places {
         if let Err(reason) = private(&directory) {

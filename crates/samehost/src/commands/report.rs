@@ -7,7 +7,7 @@ use crate::wrong_use::WrongUse;
 
 pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
     let files = if options.files.is_empty() {
-        vec![storage::newest().ok_or_else(|| WrongUse("nothing is stored yet; name a file".into()))?]
+        vec![storage::all().pop().ok_or_else(|| WrongUse("nothing is stored yet; name a file".into()))?]
     } else {
         options.files.clone()
     };

@@ -2,11 +2,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
 use samehost_bench::machine::host;
+use samehost_model::human::counted;
 use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
 use samehost_system::clock;
 
@@ -38,9 +40,9 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     if !options.quiet {
         announce(&ahead, &kept, mode, budget_s);
     }
-    let mut reproducer =
-        Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted))
-            .on(options.server.clone());
+    let stop = Arc::clone(&interrupted);
+    let server = options.server.clone();
+    let mut reproducer = Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, server, stop);
     // Must precede the first thread.
     prepare_network(&reproducer, &ahead)?;
     let mut order: Vec<usize> = (0..published.len()).filter(|place| made[*place].is_none()).collect();
@@ -112,11 +114,8 @@ fn keep(store: &Store, experiment: &Experiment) {
     if experiment.state == ExperimentState::Measured
         && let Err(error) = store.keep(experiment)
     {
-        output::complain(&format!(
-            "{} is not kept, should this be interrupted: {}",
-            experiment.id,
-            in_full(&error)
-        ));
+        let (id, error) = (&experiment.id, in_full(&error));
+        output::complain(&format!("{id} is not kept, should this be interrupted: {error}"));
     }
 }
 
@@ -135,10 +134,9 @@ fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Opt
         } else {
             format!("{:.0} minutes", (seconds / 60.0).ceil())
         };
-        let s = if ahead.len() == 1 { "" } else { "s" };
         output::complain(&format!(
-            "{} experiment{s}, at most about {time}; Ctrl-C keeps those that are done, and the same command continues",
-            ahead.len()
+            "{}, at most about {time}; Ctrl-C keeps those that are done, and the same command continues",
+            counted(ahead.len(), "experiment")
         ));
     }
 }

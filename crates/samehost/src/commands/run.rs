@@ -140,17 +140,13 @@ fn check(options: &RunOptions) -> Result<(), WrongUse> {
     }
     for map in &options.listen {
         let Some(path) = map.socket.path() else { continue };
-        let place = path.parent().unwrap_or(Path::new("/"));
+        let (map, place) = (map.as_of_server(), path.parent().unwrap_or(Path::new("/")));
         if !place.is_dir() {
-            return Err(WrongUse(format!(
-                "--listen {}: {} is not a directory",
-                map.as_of_server(),
-                place.display()
-            )));
+            return Err(WrongUse(format!("--listen {map}: {} is not a directory", place.display())));
         }
         if path.symlink_metadata().is_ok_and(|about| !about.file_type().is_socket()) {
             let what = "is there already, and is not a socket: remove it, or name another";
-            return Err(WrongUse(format!("--listen {}: the file {what}", map.as_of_server())));
+            return Err(WrongUse(format!("--listen {map}: the file {what}")));
         }
     }
     Ok(())

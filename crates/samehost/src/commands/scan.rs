@@ -235,12 +235,8 @@ impl Baseline {
     /// What changed since then. Hops that a scan before it saw are not new.
     pub(super) fn changes(&self, new: &Inventory) -> anyhow::Result<ScanChanges> {
         let Some(earlier) = &self.earlier else {
-            let (taken_at, as_root) = (new.taken_at.clone(), new.as_root);
-            return Ok(ScanChanges::none(
-                &new.samehost_version,
-                None,
-                Compared { taken_at, as_root, file: None },
-            ));
+            let now = Compared { taken_at: new.taken_at.clone(), as_root: new.as_root, file: None };
+            return Ok(ScanChanges::none(&new.samehost_version, None, now));
         };
         let mut found = changes(&earlier.inventory, new, Some(&earlier.file.display().to_string()));
         if let Some(history) = &self.history {

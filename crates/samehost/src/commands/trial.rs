@@ -41,7 +41,6 @@ pub struct Planned {
     outputs: Vec<(&'static str, Target)>,
 }
 
-/// What was asked for, when, and where.
 #[derive(Clone)]
 pub struct Asked {
     pub terms: Terms,
@@ -277,7 +276,7 @@ fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
         notes.push(Warning::new(Code::Note, "smallest", message));
     }
     notes.extend(left_out(tried));
-    if ends_on_a_decision(report) && !is_answered(report) {
+    if report.head.plan.stopping == Stopping::Decision && !is_answered(report) {
         let message = "the exchange time was not decided when the trial ended: its interval may be looked at all the time, and is wider \
                        than that of a trial of a fixed length";
         notes.push(Warning::new(Code::Note, "undecided", message));
@@ -297,10 +296,6 @@ fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
 /// looked at once: with it 10 % of equal arms were called different.
 fn is_decided(comparison: &Comparison) -> bool {
     comparison.verdict != Verdict::Inconclusive && comparison.blocks as usize >= FIRST_LOOK
-}
-
-fn ends_on_a_decision(report: &Report) -> bool {
-    report.head.plan.stopping == Stopping::Decision
 }
 
 fn is_answered(report: &Report) -> bool {

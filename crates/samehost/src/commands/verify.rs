@@ -7,24 +7,30 @@ use std::path::Path;
 #[cfg(feature = "switch")]
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use samehost_login::{Credentials, Expected};
+use samehost_model::Redactor;
 use samehost_model::scan::Verification;
-use samehost_model::{Redactor, Secret};
 use samehost_scan::{Target, TargetError, Trusted};
 use samehost_system::lookup;
 
 use crate::cli::VerifyOptions;
 use crate::exit::{Ending, in_full};
 use crate::output;
+use crate::request::ask_password;
 use crate::wrong_use::WrongUse;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     check_options(options)?;
-    let found = match is_configuration(&options.target) {
+    let mut found = match is_configuration(&options.target) {
         true => configuration(options)?,
         false => target_or_service(options)?,
     };
+    if let Some(expected) = options.expect {
+        for one in &mut found {
+            samehost_scan::expect(one, expected.name());
+        }
+    }
     if options.json {
         // A single result is an object. A configuration may name several connections, which become an array.
         match found.as_slice() {
@@ -126,9 +132,6 @@ fn verify_target(target: &Target, name: &str, options: &VerifyOptions) -> anyhow
     let (credentials, note) = credentials(target, options)?;
     let mut found = look(target, name, &credentials, None, options)?;
     found.notes.extend(note);
-    if let Some(expected) = options.expect {
-        samehost_scan::expect(&mut found, expected.name());
-    }
     Ok(found)
 }
 
@@ -150,11 +153,6 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
         all.push(look(&target, &name, &credentials, owner, options)?);
     }
     see_the_application(options, &mut all)?;
-    for found in &mut all {
-        if let Some(expected) = options.expect {
-            samehost_scan::expect(found, expected.name());
-        }
-    }
     if all.is_empty() {
         let text = format!("{} names no connection to a server", options.target);
         return Err(WrongUse(text).into());
@@ -222,10 +220,7 @@ fn credentials(target: &Target, options: &VerifyOptions) -> anyhow::Result<(Cred
         Err(error) => (Credentials::default(), Some(error.to_string())),
     };
     if options.ask_password {
-        let password = rpassword::prompt_password("Password: ").context(
-            "asking for a password needs a terminal; the environment or an option file gives one too",
-        )?;
-        credentials.password = Some(Secret::new(password));
+        credentials.password = Some(ask_password()?);
     }
     Ok((credentials, note))
 }

@@ -29,7 +29,6 @@ pub fn not_measured(claim: &Claim) -> ClaimOutcome {
 pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let outcome = match claim.find {
         Find::Works => Some(works(claim, reports)),
-        Find::Busy => reports.first().and_then(|report| judge_busy(claim, report)),
         _ => reports.iter().find_map(|report| by_figure(claim, report)),
     };
     outcome.unwrap_or_else(|| ClaimOutcome {
@@ -40,7 +39,7 @@ pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 }
 
 fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
-    match claim.find {
+    match &claim.find {
         Find::Transports { metric, at } => {
             let found = transports(report, metric).into_iter().find(|found| at.is(&found.point))?;
             Some(answer(claim, found, report))
@@ -48,15 +47,16 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
         Find::Peak { metric } => Some(answer(claim, peak(report, metric)?, report)),
         Find::EveryPoint { metric } => every_point(claim, report, metric),
         Find::Points { metric, transport, from, to } => {
-            let found = points(report, metric, (transport, from), (transport, to))?;
+            let found = points(report, metric, (*transport, from), (*transport, to))?;
             Some(answer(claim, &found, report))
         }
         Find::Between { metric, from, to, at } => {
-            let found = points(report, metric, (from, at), (to, at))?;
+            let found = points(report, metric, (*from, at), (*to, at))?;
             Some(answer(claim, &found, report))
         }
-        Find::Share { part, whole, transport } => judge_share(claim, report, part, whole, transport),
-        Find::Works | Find::Busy => None,
+        Find::Share { part, whole, transport } => judge_share(claim, report, part, whole, *transport),
+        Find::Busy => judge_busy(claim, report),
+        Find::Works => None,
     }
 }
 
@@ -68,7 +68,7 @@ impl At {
         if self.size.is_some_and(|size| point.size_bytes != Some(size)) {
             return false;
         }
-        for (name, value) in self.parameters {
+        for (name, value) in &self.parameters {
             if point.parameters.get(*name).is_none_or(|found| found != value) {
                 return false;
             }
@@ -105,12 +105,12 @@ fn product(found: &Comparison) -> f64 {
     found.baseline_value * found.candidate_value
 }
 
-fn points(report: &Report, metric: &str, from: (Transport, At), to: (Transport, At)) -> Option<Comparison> {
+fn points(report: &Report, metric: &str, from: (Transport, &At), to: (Transport, &At)) -> Option<Comparison> {
     let metric = metric_of(report, metric)?;
     compare_arms(report, metric, arm_at(report, from)?, arm_at(report, to)?)
 }
 
-fn arm_at(report: &Report, (transport, at): (Transport, At)) -> Option<&Arm> {
+fn arm_at<'a>(report: &'a Report, (transport, at): (Transport, &At)) -> Option<&'a Arm> {
     report.head.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point))
 }
 
@@ -405,8 +405,8 @@ pub mod tests {
     }
 
     const UP_TO: Expected = Expected::Ratio { low: 1.0, high: 1.5 };
-    const ONE: At = At { connections: Some(1), size: None, parameters: &[] };
-    const EIGHT: At = At { connections: Some(8), size: None, parameters: &[] };
+    const ONE: At = At { connections: Some(1), size: None, parameters: BTreeMap::new() };
+    const EIGHT: At = At { connections: Some(8), size: None, parameters: BTreeMap::new() };
 
     #[test]
     fn a_claim_is_answered_at_its_point() {
@@ -446,7 +446,7 @@ pub mod tests {
     fn points_are_held_against_each_other() {
         let report = report(&[(1, 1.0), (8, 1.0)]);
         let find = Find::Points { metric: "throughput", transport: Transport::Unix, from: ONE, to: EIGHT };
-        let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &[&report]);
+        let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find.clone()), &[&report]);
         assert_eq!(more.judgement, Judgement::Holds, "{more:?}");
         assert_eq!(judge(&claim(Expected::Below, find), &[&report]).judgement, Judgement::DoesNotHold);
     }
@@ -478,7 +478,7 @@ pub mod tests {
             trial.measurements.insert("page_us".into(), 100_000.0);
         }
         let find = Find::Share { part: "query_ms", whole: "page_us", transport: Transport::Tcp };
-        let judged = |low, high| judge(&claim(Expected::Value { low, high }, find), &[&report]);
+        let judged = |low, high| judge(&claim(Expected::Value { low, high }, find.clone()), &[&report]);
         let found = judged(3.0, 6.0);
         assert_eq!(found.judgement, Judgement::Holds, "{found:?}");
         let here = found.here.unwrap();

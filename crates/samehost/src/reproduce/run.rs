@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use samehost_bench::{BenchError, Request, StopOptions};
+use samehost_model::human::format_value;
 use samehost_model::{
-    Arm, ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Measurement, Mode,
-    Question, Report, Stopping, Transport,
+    ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Measurement, Mode, Question,
+    Report, Stopping, Transport,
 };
 use samehost_services::Kind;
 use samehost_system::clock;
@@ -22,7 +23,7 @@ use super::{claims, congestion};
 use crate::checkup::race::{AROUND, least_s};
 use crate::cli::{Bench, Cli, Verb};
 use crate::exit::in_full;
-use crate::progress::Watcher;
+use crate::progress::{Consent, Watcher};
 use crate::request::request as bench_request;
 
 /// Time for server starts and for waiting until the machine is idle, as a fraction of the measuring time.
@@ -68,7 +69,7 @@ pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
 
 /// Measuring time of the experiments as planned, in seconds.
 fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
-    experiments.iter().flat_map(|one| one.measurements).map(|planned| planned.command(mode).seconds).sum()
+    experiments.iter().flat_map(|one| &one.measurements).map(|planned| planned.command(mode).seconds).sum()
 }
 
 pub struct Reproducer {
@@ -94,6 +95,7 @@ impl Reproducer {
         budget_s: Option<f64>,
         seed: u64,
         quiet: bool,
+        server: Option<String>,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
         let whole_s = budget_s.unwrap_or_else(|| planned(experiments, mode));
@@ -101,19 +103,13 @@ impl Reproducer {
             mode,
             seed,
             quiet,
-            server: None,
+            server,
             interrupted,
             begun: Instant::now(),
             whole_s,
             scale: whole_s / planned(experiments, mode),
             ahead_s: measuring(experiments, mode),
         }
-    }
-
-    /// The same with another private server for the experiments on MySQL.
-    #[must_use]
-    pub fn on(self, server: Option<String>) -> Self {
-        Reproducer { server, ..self }
     }
 
     fn line(&self, command: Command) -> String {
@@ -128,7 +124,7 @@ impl Reproducer {
     /// Whether any of these needs a private network for its servers. Fails only on an invalid command line in
     /// the registry.
     pub fn needs_own_network(&self, experiments: &[&Published]) -> anyhow::Result<bool> {
-        for planned in experiments.iter().flat_map(|one| one.measurements) {
+        for planned in experiments.iter().flat_map(|one| &one.measurements) {
             let Some(bench) = parse(&self.line(planned.command(self.mode)))? else { continue };
             let request = bench_request(&bench, Arc::clone(&self.interrupted))?;
             let request = congestion::as_then(bench.workload, request);
@@ -144,7 +140,7 @@ impl Reproducer {
     pub fn make(&mut self, published: &Published) -> anyhow::Result<Experiment> {
         let mut experiment = blank(published);
         let mut reports = Vec::new();
-        for planned in published.measurements {
+        for planned in &published.measurements {
             let command = planned.command(self.mode);
             let share = self.share(command);
             self.ahead_s -= command.seconds;
@@ -220,7 +216,6 @@ impl Reproducer {
         Ok(())
     }
 
-    /// Seconds until the end of the total time.
     pub fn left_s(&self) -> f64 {
         (self.whole_s - self.begun.elapsed().as_secs_f64()).max(0.0)
     }
@@ -245,7 +240,7 @@ impl Reproducer {
             budget: Some(Duration::from_secs_f64(spend.seconds)),
             trial_time: spend.trial_time,
             stopping: Stopping::Decision,
-            asked: questions(published.claims),
+            asked: questions(&published.claims),
             max_blocks: Some(MOST_BLOCKS),
             ..request.stop
         };
@@ -257,7 +252,7 @@ impl Reproducer {
         let request = Request { command, seed: self.seed, stop, earlier, ..request };
         let request = congestion::as_then(bench.workload, request);
         let ends = Duration::try_from_secs_f64(self.whole_s).ok().map(|whole| self.begun + whole);
-        let mut watcher = Watcher::new(self.quiet, None).within(ends);
+        let mut watcher = Watcher::new(self.quiet, None, ends, Consent::Ask);
         watcher.announce(&format!("{} {}", published.id, planned.label));
         let mut benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
         if let Err(error) = &benched
@@ -333,7 +328,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
     // The comparisons behind the claims form one family.
     let mut family = Vec::new();
     for (place, (_, report)) in reports.iter().enumerate() {
-        family.extend(rows(published.claims, report).into_iter().map(|row| (place, row)));
+        family.extend(rows(&published.claims, report).into_iter().map(|row| (place, row)));
     }
     let mut judged: Vec<&mut Report> = reports.iter_mut().map(|(_, report)| report).collect();
     samehost_analysis::judge_rows(&mut judged, &family, 0);
@@ -362,23 +357,15 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
 fn scaled(report: &Report) -> Vec<String> {
     let mut scaled = Vec::new();
     for arm in report.head.arms.iter().filter(|arm| arm.transport == Transport::Tcp) {
-        let Some((per_s, capacity)) = rate(arm) else { continue };
+        let (Some(per_s), Some(capacity)) = (arm.point.rate_per_s, arm.capacity_per_s) else { continue };
         scaled.push(format!(
             "The rate is scaled: {} here, {:.0} % of the {} that TCP does on this machine.",
-            text(per_s),
+            format_value(per_s, "per_s"),
             100.0 * per_s / capacity,
-            text(capacity)
+            format_value(capacity, "per_s")
         ));
     }
     scaled
-}
-
-fn text(per_s: f64) -> String {
-    samehost_model::human::format_value(per_s, "per_s")
-}
-
-fn rate(arm: &Arm) -> Option<(f64, f64)> {
-    Some((arm.point.rate_per_s?, arm.capacity_per_s?))
 }
 
 /// Remark on the server that stood for the publication's.
@@ -402,7 +389,6 @@ fn cores(published: &Published, report: &Report) -> Option<String> {
     ))
 }
 
-/// Maximum turns of an experiment.
 pub const MOST_TURNS: u32 = 5;
 /// Shortest and longest turn in seconds, without server starts.
 const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
@@ -428,18 +414,17 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
     Some((place, seconds.min(left_s)))
 }
 
-/// Questions that the claims ask of a measurement.
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
     let mut questions = Vec::new();
     for claim in claims {
-        let (metric, connections) = match claim.find {
+        let (metric, connections) = match &claim.find {
             Find::Transports { metric, at } | Find::Between { metric, at, .. } => (metric, at.connections),
             Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
                 (metric, None)
             }
             Find::Share { .. } | Find::Works | Find::Busy => continue,
         };
-        questions.push(Question { metric: metric.to_owned(), connections });
+        questions.push(Question { metric: (*metric).to_owned(), connections });
     }
     questions
 }
@@ -457,9 +442,9 @@ pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
 
 /// Whether a claim about both transports is about the metric and the point of a comparison.
 fn asks(claim: &Claim, found: &Comparison) -> bool {
-    match claim.find {
-        Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
-        Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
+    match &claim.find {
+        Find::Transports { metric, at } => found.metric == *metric && at.is(&found.point),
+        Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == *metric,
         Find::Between { .. } | Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => false,
     }
 }
@@ -469,20 +454,19 @@ fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
     if experiment.state != ExperimentState::Measured || !experiment.claims.iter().any(is_open) {
         return None;
     }
-    let mut least: Option<f64> = None;
+    let mut needed: Vec<f64> = Vec::new();
     let mut measured_s = 0.0;
     for measurement in &experiment.measurements {
         let report = &measurement.report;
         measured_s += report.trials.iter().map(|trial| trial.seconds).sum::<f64>();
-        let rows = rows(published.claims, report);
-        let needed = least_s(rows.into_iter().map(|row| &report.analysis.comparisons[row]));
-        least = shorter(least, needed);
+        let rows = rows(&published.claims, report);
+        needed.extend(least_s(rows.into_iter().map(|row| &report.analysis.comparisons[row])));
     }
     // A claim about a size may be open although its comparisons are decided; it gets half as much time again.
     if experiment.claims.iter().any(|claim| is_open(claim) && is_about_size(claim)) {
-        least = shorter(least, Some(0.5 * AROUND * measured_s));
+        needed.push(0.5 * AROUND * measured_s);
     }
-    least
+    needed.into_iter().min_by(f64::total_cmp)
 }
 
 fn is_open(claim: &ClaimOutcome) -> bool {
@@ -491,14 +475,6 @@ fn is_open(claim: &ClaimOutcome) -> bool {
 
 fn is_about_size(claim: &ClaimOutcome) -> bool {
     matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. })
-}
-
-/// The shorter of two times, either of which may be unknown.
-fn shorter(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (known, None) | (None, known) => known,
-    }
 }
 
 #[cfg(test)]
@@ -522,7 +498,7 @@ mod tests {
             for text in [one.title, one.source, one.setup] {
                 assert!(!text.is_empty(), "{}", one.id);
             }
-            for claim in one.claims {
+            for claim in &one.claims {
                 assert!(claim.text.chars().count() <= 28, "{}: `{}` is too wide", one.id, claim.text);
                 assert!(claim.published.chars().count() <= 9, "{}: `{}`", one.id, claim.published);
                 if let Expected::Ratio { low, high } = claim.expected {
@@ -567,7 +543,7 @@ mod tests {
     #[test]
     fn who_takes_long_leaves_less_to_the_others() {
         let all: Vec<&Published> = EXPERIMENTS.iter().collect();
-        let new = |budget| Reproducer::new(&all, Mode::Quick, budget, 1, true, Arc::default());
+        let new = |budget| Reproducer::new(&all, Mode::Quick, budget, 1, true, None, Arc::default());
         let command = all[1].measurements[0].quick;
         assert!((new(None).share(command) - command.seconds).abs() < 0.1, "all of what is planned");
         let short = new(Some(20.0)).share(command);

@@ -171,7 +171,9 @@ fn meaning(pressed: KeyEvent) -> Option<Key> {
 }
 
 /// State of the measurement of a request's cost.
+#[derive(Default)]
 enum Calibration {
+    #[default]
     NotRequested,
     /// In progress; setting the flag stops it.
     Measuring(JoinHandle<anyhow::Result<Option<Costs>>>, Arc<AtomicBool>),
@@ -191,23 +193,18 @@ impl Live {
     /// With `is_exact` it is known when each request begins, also where that takes a stamp at every system call.
     pub fn new(is_exact: bool) -> Self {
         let timed = if is_exact { Timed::Exactly } else { Timed::Cheaply };
-        Live { observer: Observer::new(timed), calibration: Calibration::NotRequested }
+        Live { observer: Observer::new(timed), calibration: Calibration::default() }
     }
 
     fn collect_costs(&mut self) {
-        if !matches!(&self.calibration, Calibration::Measuring(thread, _) if thread.is_finished()) {
-            return;
-        }
-        let Calibration::Measuring(thread, _) =
-            std::mem::replace(&mut self.calibration, Calibration::NotRequested)
-        else {
-            return;
-        };
-        self.calibration = match thread.join() {
-            Ok(Ok(Some(costs))) => Calibration::Known(costs),
-            Ok(Ok(None)) => Calibration::Failed("no interval was reached".to_owned()),
-            Ok(Err(error)) => Calibration::Failed(in_full(&error)),
-            Err(_) => Calibration::Failed("the measurement broke off".to_owned()),
+        self.calibration = match std::mem::take(&mut self.calibration) {
+            Calibration::Measuring(thread, _) if thread.is_finished() => match thread.join() {
+                Ok(Ok(Some(costs))) => Calibration::Known(costs),
+                Ok(Ok(None)) => Calibration::Failed("no interval was reached".to_owned()),
+                Ok(Err(error)) => Calibration::Failed(in_full(&error)),
+                Err(_) => Calibration::Failed("the measurement broke off".to_owned()),
+            },
+            other => other,
         };
     }
 }
@@ -249,9 +246,7 @@ impl Source for Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Calibration::Measuring(thread, stop) =
-            std::mem::replace(&mut self.calibration, Calibration::NotRequested)
-        {
+        if let Calibration::Measuring(thread, stop) = std::mem::take(&mut self.calibration) {
             stop.store(true, Ordering::Relaxed);
             // Waits until the private servers are stopped; the result is not needed.
             let _ = thread.join();

@@ -49,14 +49,13 @@ fn bytes(row: &Row) -> f64 {
     row.bytes_per_s().unwrap_or(-1.0)
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     pub color: bool,
     pub interval_s: f64,
     pub status: Option<String>,
     pub scan: Scan,
     pub order: Order,
-    /// Whether pairs over Unix sockets are shown.
     pub with_unix: bool,
     /// How far the details are scrolled; `None` if they are closed.
     pub details: Option<usize>,
@@ -71,19 +70,7 @@ pub struct State {
 
 impl State {
     pub fn new(interval_s: f64, color: bool) -> Self {
-        State {
-            color,
-            interval_s,
-            status: None,
-            scan: Scan::default(),
-            order: Order::default(),
-            with_unix: false,
-            details: None,
-            room: 1,
-            rows: Vec::new(),
-            selected: None,
-            at: 0,
-        }
+        State { color, interval_s, room: 1, ..State::default() }
     }
 
     pub fn show(&mut self, scan: Scan) {

@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
-use samehost_model::human::format_value;
+use samehost_model::human::{counted, format_value};
 use samehost_model::printable::clean;
 use samehost_model::scan::ExchangeMode;
 use samehost_report::{Terminal, missing_for_exchanges, saving_in_short};
@@ -53,18 +53,14 @@ fn summary(state: &State) -> Line<'static> {
     let unix = state.scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
     let mut text = format!(
         "{} over TCP, {} over Unix sockets, each {} s",
-        count(tcp, "pair"),
-        count(unix, "connection"),
+        counted(tcp, "pair"),
+        counted(unix, "connection"),
         trimmed(state.interval_s)
     );
     if !state.scan.as_root {
         text.push_str(", as an ordinary user");
     }
     Line::from(vec![Span::styled("samehost top  ", Modifier::BOLD), Span::raw(text)])
-}
-
-fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 fn trimmed(seconds: f64) -> String {
@@ -104,11 +100,12 @@ fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     let header = TableRow::new(columns.iter().map(|column| {
         let is_sorted = column.order() == Some(state.order);
         let mark = if is_sorted { Modifier::UNDERLINED } else { Modifier::empty() };
-        let title = if is_sorted { format!("{}↓", column.title()) } else { column.title().to_owned() };
+        let (title, _) = column.title_and_width();
+        let title = if is_sorted { format!("{title}↓") } else { title.to_owned() };
         column.aligned(Span::styled(title, Modifier::BOLD | mark))
     }));
-    let widths = columns.iter().map(|column| column.width());
-    let rows: Vec<TableRow<'_>> = state.rows().iter().map(|row| line(row, state, columns)).collect();
+    let widths = columns.iter().map(|column| column.title_and_width().1);
+    let rows: Vec<TableRow<'_>> = state.rows().iter().map(|row| line(row, state, &columns)).collect();
     let table = Table::new(rows, widths)
         .header(header)
         .column_spacing(1)
@@ -135,48 +132,46 @@ enum Column {
 
 use Column::{Bytes, Client, Connections, Hop, Over, P50, P99, Requests, Saving, Segments, Service};
 
-/// Columns where requests are not timed.
-const UNTIMED: &[Column] = &[Service, Client, Over, Connections, Bytes, Segments, Saving];
-/// Where they are. On 80 columns there is room for either bytes or the saving beside two names; without a beginning of each
-/// request there is no hop.
-const TIMED: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Bytes];
-const TIMED_SAVING: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Saving];
-const ARRIVALS: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Bytes];
-const ARRIVALS_SAVING: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Saving];
-const WIDE: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Bytes, Saving];
-const WIDE_ARRIVALS: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Bytes, Saving];
 /// Columns of a terminal that has room for all.
 const ROOM_FOR_ALL: u16 = 100;
 
-/// The columns that are shown, in a list so wide.
-fn columns(state: &State, width: u16) -> &'static [Column] {
-    let mode = state.scan.exchanges.as_ref().and_then(|exchanges| exchanges.mode);
-    let is_saving = state.order == Order::Saving || state.rows().iter().any(|row| row.saving.is_some());
-    match mode {
-        None => UNTIMED,
-        Some(ExchangeMode::Arrivals) if width >= ROOM_FOR_ALL => WIDE_ARRIVALS,
-        Some(_) if width >= ROOM_FOR_ALL => WIDE,
-        Some(ExchangeMode::Arrivals) if is_saving => ARRIVALS_SAVING,
-        Some(ExchangeMode::Arrivals) => ARRIVALS,
-        Some(_) if is_saving => TIMED_SAVING,
-        Some(_) => TIMED,
+/// The columns that are shown, in a list so wide. On 80 columns there is room for either bytes or the saving beside two names and the
+/// times of requests; without a beginning of each request there is no hop.
+fn columns(state: &State, width: u16) -> Vec<Column> {
+    let mut columns = vec![Service, Client, Over, Connections];
+    let Some(mode) = state.scan.exchanges.as_ref().and_then(|exchanges| exchanges.mode) else {
+        columns.extend([Bytes, Segments, Saving]);
+        return columns;
+    };
+    columns.extend([Requests, P50, P99]);
+    if mode != ExchangeMode::Arrivals {
+        columns.push(Hop);
     }
+    let is_wide = width >= ROOM_FOR_ALL;
+    let is_saving = state.order == Order::Saving || state.rows().iter().any(|row| row.saving.is_some());
+    if is_wide || !is_saving {
+        columns.push(Bytes);
+    }
+    if is_wide || is_saving {
+        columns.push(Saving);
+    }
+    columns
 }
 
 impl Column {
-    fn title(self) -> &'static str {
+    fn title_and_width(self) -> (&'static str, Constraint) {
         match self {
-            Service => "SERVICE",
-            Client => "CLIENT",
-            Over => "OVER",
-            Connections => "CONNS",
-            Bytes => "BYTES/S",
-            Segments => "SEGMENTS/S",
-            Requests => "REQS/S",
-            P50 => "P50",
-            P99 => "P99",
-            Hop => "HOP",
-            Saving => "CPU SAVED A DAY",
+            Service => ("SERVICE", Constraint::Fill(3)),
+            Client => ("CLIENT", Constraint::Fill(3)),
+            Over => ("OVER", Constraint::Length(5)),
+            Connections => ("CONNS", Constraint::Length(6)),
+            Bytes => ("BYTES/S", Constraint::Length(11)),
+            Segments => ("SEGMENTS/S", Constraint::Length(11)),
+            Requests => ("REQS/S", Constraint::Length(8)),
+            P50 => ("P50", Constraint::Length(8)),
+            P99 => ("P99", Constraint::Length(8)),
+            Hop => ("HOP", Constraint::Length(8)),
+            Saving => ("CPU SAVED A DAY", Constraint::Length(16)),
         }
     }
 
@@ -188,17 +183,6 @@ impl Column {
             Bytes => Some(Order::Bytes),
             Saving => Some(Order::Saving),
             Client | Over | Segments | Requests | P50 | P99 | Hop => None,
-        }
-    }
-
-    fn width(self) -> Constraint {
-        match self {
-            Service | Client => Constraint::Fill(3),
-            Over => Constraint::Length(5),
-            Connections => Constraint::Length(6),
-            Bytes | Segments => Constraint::Length(11),
-            Requests | P50 | P99 | Hop => Constraint::Length(8),
-            Saving => Constraint::Length(16),
         }
     }
 
@@ -270,7 +254,7 @@ fn in_words(state: &State, width: usize) -> Vec<String> {
             clean(&row.service),
             row.transport,
             clean(&row.address),
-            count(row.connections as usize, "connection"),
+            counted(row.connections as usize, "connection"),
             if row.exchanges.is_some() { "" } else { "; the kernel counts no bytes on those" },
         );
         bytes.extend(about.into_bytes());
