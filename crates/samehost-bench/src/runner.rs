@@ -213,7 +213,7 @@ impl<'a> TrialRunner<'a> {
         if !is_floor {
             self.set_congestion(arm)?;
         }
-        let job = if is_floor { noop::job(1) } else { self.running.of_mut(arm).job(arm)? };
+        let job = if is_floor { noop::job(1)? } else { self.running.of_mut(arm).job(arm)? };
         if !is_floor {
             self.look_around(arm);
         }

@@ -177,13 +177,15 @@ impl Instance for RunningConnect {
                 patience: self.patience,
             }));
         }
-        let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
-        let seen = first.seen();
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
-            callers.push(Box::new(Cycle::again(&endpoint, REQUEST, seen.clone())));
-        }
-        Ok(Job::Callers { callers, endpoint: endpoint.to_string() })
+        let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
+        // Whether a server answers, and over which transport, is checked on one connection alone.
+        let first = connect(&endpoint, &options)?;
+        prove(&first, arm.transport)?;
+        let seen = Seen::of_socket(&first);
+        Job::callers(&endpoint, Some(seen), arm.point.connections, |_| {
+            let (endpoint, options) = (endpoint.clone(), options.clone());
+            Ok(Cycle { endpoint, options, reply: vec![0; REQUEST.len()] })
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -223,45 +225,21 @@ fn has_port(address: &Address, port: u16) -> bool {
 struct Cycle {
     endpoint: Endpoint,
     options: ConnectOptions,
-    request: &'static [u8],
     reply: Vec<u8>,
-    seen: Option<Seen>,
-}
-
-impl Cycle {
-    /// Opens one connection at once. Whether a server answers, and over which transport, is checked on this one alone: a
-    /// look at each would be a part of what is measured.
-    fn new(endpoint: &Endpoint, asked: Transport, request: &'static [u8]) -> Result<Self, BenchError> {
-        let mut cycle = Cycle::again(endpoint, request, None);
-        let stream = connect(&cycle.endpoint, &cycle.options)?;
-        prove(&stream, asked)?;
-        cycle.seen = Some(Seen::of_socket(&stream));
-        Ok(cycle)
-    }
-
-    /// A caller of an endpoint that was checked before; `seen` is the evidence of that check.
-    fn again(endpoint: &Endpoint, request: &'static [u8], seen: Option<Seen>) -> Self {
-        let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
-        Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], seen }
-    }
 }
 
 impl Caller for Cycle {
     fn call(&mut self) -> Result<(), Bad> {
         let mut stream = connect(&self.endpoint, &self.options)
             .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
-        stream.write_all(self.request).map_err(|error| Bad::new("write failed", error.to_string()))?;
+        stream.write_all(REQUEST).map_err(|error| Bad::new("write failed", error.to_string()))?;
         stream.flush().map_err(|error| Bad::new("write failed", error.to_string()))?;
         stream.read_exact(&mut self.reply).map_err(|error| Bad::new("read failed", error.to_string()))?;
-        if self.reply == self.request {
+        if self.reply == REQUEST {
             Ok(())
         } else {
             Err(Bad::new("wrong echo", "the reply differs from the request"))
         }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 

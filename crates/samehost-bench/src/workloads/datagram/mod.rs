@@ -224,20 +224,19 @@ impl Instance for RunningDatagrams {
         let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
         let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
         let mut senders: Vec<Arc<Sent>> = Vec::new();
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
+        let job = Job::callers(&endpoint, None, arm.point.connections, |_| {
             let sent: Arc<Sent> = Arc::default();
             senders.push(Arc::clone(&sent));
-            callers.push(Box::new(Sender::new(&endpoint, sending, naming, Arc::clone(&metric), sent)?));
-        }
+            Sender::new(&endpoint, sending, naming, Arc::clone(&metric), sent)
+        })?;
         self.current = Some(Current {
             is_closed: arm.point.rate_per_s.is_none(),
             senders,
             before: self.receiver.count(&endpoint)?,
             dropped_before: dropped(&endpoint),
-            endpoint: endpoint.clone(),
+            endpoint,
         });
-        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+        Ok(job)
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

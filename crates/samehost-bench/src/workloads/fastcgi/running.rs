@@ -14,7 +14,7 @@ use super::session::{FastCgiSession, PerRequest, Reply, whole_reply};
 use super::{Settings, advise, explain, somaxconn};
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
-use crate::engine::session::{Caller, Connector, Seen, Session};
+use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, Pools, READY};
 use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer};
@@ -374,12 +374,10 @@ impl Instance for RunningFastCgi {
             });
         }
         let request = self.request(&query, Ending::Closed);
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
+        Job::callers(&endpoint, seen, arm.point.connections, |_| {
             let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
-            callers.push(Box::new(PerRequest::new(&endpoint, session, seen.clone())));
-        }
-        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+            Ok(PerRequest::new(&endpoint, session))
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

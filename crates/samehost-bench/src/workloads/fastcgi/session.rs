@@ -8,7 +8,7 @@ use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, connect};
 
 use super::record::{Piece, RecordReader};
-use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
+use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::workloads::http::{Expected, refusal};
 use crate::workloads::requests::connect_failure;
 
@@ -197,19 +197,16 @@ pub(super) struct PerRequest {
     endpoint: Endpoint,
     options: ConnectOptions,
     session: FastCgiSession,
-    seen: Option<Seen>,
     out: Vec<u8>,
     input: Vec<u8>,
 }
 
 impl PerRequest {
-    /// `seen` is what the kernel reported about the connection that learned the reply before the trial.
-    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, seen: Option<Seen>) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession) -> Self {
         PerRequest {
             endpoint: endpoint.clone(),
             options: ConnectOptions::default(),
             session,
-            seen,
             out: Vec::with_capacity(1024),
             input: vec![0; BUFFER],
         }
@@ -244,10 +241,6 @@ impl Caller for PerRequest {
                 }
             }
         }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 

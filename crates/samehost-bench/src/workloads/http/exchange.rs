@@ -9,6 +9,7 @@ use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 
 use super::reply::{Got, Head, ReplyReader, refusal};
+use crate::engine::Job;
 use crate::engine::session::{Bad, Caller, Connector, Progress, Seen, Session};
 use crate::error::BenchError;
 use crate::parameters::{Word, words};
@@ -244,12 +245,10 @@ pub(crate) struct OneShot {
     request: Arc<[u8]>,
     check: BodyCheck,
     pending: Vec<u8>,
-    seen: Option<Seen>,
 }
 
 impl OneShot {
-    /// Makes `number` callers, after one connection that checks the transport. The evidence of that one stands for the
-    /// connections of all, as a look at each would be a part of what is measured.
+    /// Callers for so many connections, after one that checks the transport.
     ///
     /// # Errors
     /// When the server does not answer, or over another transport.
@@ -258,23 +257,19 @@ impl OneShot {
         endpoint: &Endpoint,
         request: &Arc<[u8]>,
         expected: &Expected,
-    ) -> Result<Vec<Box<dyn Caller>>, BenchError> {
+    ) -> Result<Job, BenchError> {
         let stream = connect(endpoint, &options())?;
         prove(&stream, endpoint.transport())?;
-        let seen = Some(Seen::of_socket(&stream));
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..number {
-            callers.push(Box::new(OneShot {
+        Job::callers(endpoint, Some(Seen::of_socket(&stream)), number, |_| {
+            Ok(OneShot {
                 endpoint: endpoint.clone(),
                 // A time limit would cost each connection two more system calls.
                 options: ConnectOptions { timeout: None, ..options() },
                 request: Arc::clone(request),
                 check: BodyCheck::new(expected.clone()),
                 pending: Vec::new(),
-                seen: seen.clone(),
-            }));
-        }
-        Ok(callers)
+            })
+        })
     }
 }
 
@@ -293,10 +288,6 @@ impl Caller for OneShot {
             None => Ok(()),
             Some(kind) => Err(Bad::new(kind, "refused")),
         }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 
@@ -492,7 +483,9 @@ mod tests {
         });
         let request: Arc<[u8]> = b"GET / HTTP/1.1\r\n\r\n".as_slice().into();
         let expected = Expected::Bytes(b"abc".as_slice().into());
-        let mut caller = OneShot::several(1, &endpoint, &request, &expected).unwrap().remove(0);
+        let job = OneShot::several(1, &endpoint, &request, &expected).unwrap();
+        let Job::Callers { mut callers, .. } = job else { unreachable!("callers were asked for") };
+        let caller = &mut callers[0];
         assert_ne!(caller.call().unwrap_err().kind, "wrong body");
         assert_eq!(caller.call(), Ok(()));
         server.join().unwrap();

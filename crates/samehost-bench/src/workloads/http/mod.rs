@@ -396,8 +396,7 @@ impl Instance for RunningHttp {
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;
         if self.settings.per_request {
-            let callers = OneShot::several(arm.point.connections, &endpoint, &request, &expected)?;
-            return Ok(Job::Callers { endpoint: endpoint.to_string(), callers });
+            return OneShot::several(arm.point.connections, &endpoint, &request, &expected);
         }
         let pipeline = self.settings.pipeline.at(&arm.point);
         let small = request.len() * pipeline as usize <= 16 * 1024;

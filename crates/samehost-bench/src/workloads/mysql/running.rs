@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
@@ -16,7 +18,7 @@ use super::session::{DumpSession, MySqlCaller, MySqlSession};
 use super::statement::{Command, Ids, Known, Protocol, Statement, Table};
 use super::{Settings, login};
 use crate::engine::Job;
-use crate::engine::session::{Caller, Connector, Seen, Session};
+use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::Word;
@@ -168,18 +170,15 @@ impl Instance for RunningMySql {
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
-            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-            for number in 0..arm.point.connections {
-                callers.push(Box::new(MySqlCaller::new(
-                    address.clone(),
+            return Job::callers(&address.server.endpoint, Some(seen), arm.point.connections, |number| {
+                Ok(MySqlCaller {
+                    address: address.clone(),
                     statement,
-                    table.clone(),
-                    ids.clone(),
-                    u64::from(number),
-                    Some(seen.clone()),
-                )));
-            }
-            return Ok(Job::Callers { endpoint: address.server.endpoint.to_string(), callers });
+                    table: table.clone(),
+                    ids: ids.clone(),
+                    random: Xoshiro256PlusPlus::seed_from_u64(u64::from(number)),
+                })
+            });
         }
         let connector = Arc::new(MySqlConnector {
             address,

@@ -14,7 +14,7 @@ use super::dialogue::{Address, QUERY, Reply};
 use super::statement::{
     C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
 };
-use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
+use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
 
 #[derive(Clone, Debug)]
@@ -205,26 +205,14 @@ impl Session for MySqlSession {
 /// Opens a new connection for each statement. As the handshake is a part of what is measured, it has a thread of its
 /// own instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(super) struct MySqlCaller {
-    address: Address,
-    statement: Statement,
-    table: Table,
-    ids: Ids,
-    random: Xoshiro256PlusPlus,
-    seen: Option<Seen>,
+    pub(super) address: Address,
+    pub(super) statement: Statement,
+    pub(super) table: Table,
+    pub(super) ids: Ids,
+    pub(super) random: Xoshiro256PlusPlus,
 }
 
 impl MySqlCaller {
-    pub(super) fn new(
-        address: Address,
-        statement: Statement,
-        table: Table,
-        ids: Ids,
-        seed: u64,
-        seen: Option<Seen>,
-    ) -> Self {
-        MySqlCaller { address, statement, table, ids, random: Xoshiro256PlusPlus::seed_from_u64(seed), seen }
-    }
-
     /// Judges the reply to a statement; the error is its kind, for the error counts. In a table that is not ours rows may
     /// change and go meanwhile, so any one row is right, and none.
     fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
@@ -264,10 +252,6 @@ impl Caller for MySqlCaller {
         let reply = dialogue.ask(&sql).map_err(bad)?;
         self.is_right(id, &reply).map_err(|kind| Bad::new(kind, sql))?;
         dialogue.quit().map_err(bad)
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 

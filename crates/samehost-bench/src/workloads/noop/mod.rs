@@ -22,12 +22,8 @@ impl Caller for Nothing {
     }
 }
 
-pub(crate) fn job(threads: u32) -> Job {
-    let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-    for _ in 0..threads.max(1) {
-        callers.push(Box::new(Nothing));
-    }
-    Job::Callers { endpoint: "nothing".into(), callers }
+pub(crate) fn job(threads: u32) -> Result<Job, BenchError> {
+    Job::callers(&"nothing", None, threads.max(1), |_| Ok(Nothing))
 }
 
 impl Workload for Noop {
@@ -72,6 +68,6 @@ impl Instance for Noop {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        Ok(job(arm.point.connections))
+        job(arm.point.connections)
     }
 }

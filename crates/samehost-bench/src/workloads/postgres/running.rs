@@ -18,7 +18,7 @@ use super::dialogue::{
 use super::session::{CopySession, QueryCaller, RowSession};
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use crate::engine::Job;
-use crate::engine::session::{Caller, Connector, Seen, Session};
+use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::parameters::{Axis, Word, words};
 use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
@@ -224,13 +224,10 @@ impl Instance for RunningPostgres {
             let _ = view.set(dialogue.seen().ok().map(says));
             let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&dialogue.link.into_stream()?).saying(&cipher);
-            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-            for number in 0..arm.point.connections {
+            return Job::callers(&address.endpoint, Some(seen), arm.point.connections, |number| {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
-                let (address, seen) = (address.clone(), Some(seen.clone()));
-                callers.push(Box::new(QueryCaller::new(address, session, self.read_only, seen)));
-            }
-            return Ok(Job::Callers { callers, endpoint: address.endpoint.to_string() });
+                Ok(QueryCaller { address: address.clone(), session, read_only: self.read_only })
+            });
         }
         let whole = matches!(asked, Asked::Copy { .. });
         let connector = Arc::new(PostgresConnector {

@@ -9,7 +9,7 @@ use samehost_login::{LoginError, ServerAddress};
 
 use super::dialogue::{Refusal, exchange_once, first, is_aside, measured, parse, query};
 use super::statement::{Exchange, ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
-use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
+use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
 use crate::workloads::requests::connect_failure;
 
@@ -120,22 +120,9 @@ impl Session for RowSession {
 
 /// Opens a new connection for each statement: login and handshake are a part of what is measured.
 pub(super) struct QueryCaller {
-    address: ServerAddress,
-    session: RowSession,
-    read_only: bool,
-    seen: Option<Seen>,
-}
-
-impl QueryCaller {
-    /// `seen` is the evidence about the first connection, which was made to check that the server answers.
-    pub(super) fn new(
-        address: ServerAddress,
-        session: RowSession,
-        read_only: bool,
-        seen: Option<Seen>,
-    ) -> Self {
-        QueryCaller { address, session, read_only, seen }
-    }
+    pub(super) address: ServerAddress,
+    pub(super) session: RowSession,
+    pub(super) read_only: bool,
 }
 
 impl Caller for QueryCaller {
@@ -143,10 +130,6 @@ impl Caller for QueryCaller {
         let mut dialogue = measured(&self.address, self.read_only).map_err(bad)?;
         exchange_once(&mut dialogue, &mut self.session).map_err(bad)??;
         dialogue.end().map_err(bad)
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 

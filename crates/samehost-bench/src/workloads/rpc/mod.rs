@@ -13,7 +13,7 @@ use samehost_transport::{ConnectOptions, Stream, connect};
 use crate::builtin_servers::rpc::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
-use crate::engine::session::{Caller, Connector, Session};
+use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::go::{self, GoCodec, GoProgram};
@@ -178,11 +178,9 @@ impl Instance for Grpc {
             return Err(BenchError::nobody_on(arm.transport, "RPC server"));
         };
         let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
-            callers.push(Box::new(clients::GrpcCaller::connect(&endpoint, &asked)?));
-        }
-        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+        Job::callers(&endpoint, None, arm.point.connections, |_| {
+            clients::GrpcCaller::connect(&endpoint, &asked)
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
