@@ -319,7 +319,7 @@ impl Measurer for TrialRunner<'_> {
         let ours = self.ours();
         self.others.look_again(&ours);
         // A server that was already running is not restarted.
-        let usual = self.configured.starts().at_most(self.request.most_servers);
+        let usual = self.configured.axes().starts.at_most(self.request.most_servers);
         let starts = if self.start.servers.is_empty() { usual } else { Starts::Once };
         let due = starts.of_block(block);
         if due == self.start_in_use {

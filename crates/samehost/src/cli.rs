@@ -432,7 +432,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("congestion", axes.commands),
         ("own_servers", axes.commands),
         ("profile", axes.commands),
-        ("slice", configured.most_sliced() == 0),
+        ("slice", axes.most_sliced == 0),
         ("positional", !axes.foreign_servers && !axes.commands),
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),

@@ -176,11 +176,12 @@ impl Configured for Settings {
         Capabilities {
             transports: &[Transport::Command],
             connections: None,
-            sizes: None,
             rates: false,
             timed: false,
             foreign_servers: false,
             commands: true,
+            starts: Starts::Once,
+            ..Capabilities::REQUESTS
         }
     }
 
@@ -199,10 +200,6 @@ impl Configured for Settings {
         }
         metrics.extend([metric::WALL_TIME.info(), metric::CPU_TIME.info()]);
         metrics
-    }
-
-    fn starts(&self) -> Starts {
-        Starts::Once
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

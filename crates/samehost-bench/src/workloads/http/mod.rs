@@ -115,12 +115,9 @@ impl Configured for Settings {
                 Transport::TcpRun,
             ],
             sizes: Some("4096"),
+            most_sliced: if self.per_request { 0 } else { MOST_SLICED },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.per_request { 0 } else { MOST_SLICED }
     }
 
     fn title(&self) -> String {

@@ -75,11 +75,7 @@ impl Workload for Memcached {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: Some("128"), ..Capabilities::REQUESTS }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        MOST_SLICED
+        Capabilities { sizes: Some("128"), most_sliced: MOST_SLICED, ..Capabilities::REQUESTS }
     }
 
     fn title(&self) -> String {

@@ -128,12 +128,11 @@ impl Configured for Settings {
             connections: if dump { None } else { Some("1") },
             rates: !dump,
             timed: !dump,
+            most_sliced: if self.per_query || dump { 0 } else { MOST_SLICED },
+            // Making a data directory and filling a table takes seconds.
+            starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.per_query || self.statement == Statement::Dump { 0 } else { MOST_SLICED }
     }
 
     fn title(&self) -> String {
@@ -178,11 +177,6 @@ impl Configured for Settings {
             );
         }
         Ok(())
-    }
-
-    fn starts(&self) -> Starts {
-        // Making a data directory and filling a table takes seconds.
-        Starts::InTurn(DATABASES)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {

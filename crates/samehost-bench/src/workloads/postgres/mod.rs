@@ -186,12 +186,11 @@ impl Configured for Settings {
             connections: requests.then_some("1"),
             rates: requests,
             timed: requests,
+            most_sliced: if self.per_query || !requests { 0 } else { MOST_SLICED },
+            // Making a cluster and filling a table takes about a second each time.
+            starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.per_query || self.statement == Statement::Copy { 0 } else { MOST_SLICED }
     }
 
     fn title(&self) -> String {
@@ -262,11 +261,6 @@ impl Configured for Settings {
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         self::look(self, look)
-    }
-
-    fn starts(&self) -> Starts {
-        // Making a cluster and filling a table takes about a second each time.
-        Starts::InTurn(DATABASES)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -98,11 +98,15 @@ impl Workload for Proxy {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: Some("4096"), foreign_servers: false, ..Capabilities::REQUESTS }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        MOST_SLICED
+        Capabilities {
+            sizes: Some("4096"),
+            foreign_servers: false,
+            most_sliced: MOST_SLICED,
+            // Two processes of the same program differ by more than the transports do, so several are used. Half a dozen
+            // Ruby, Python or Java programs take seconds to start, so their blocks take turns on a few starts.
+            starts: if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) },
+            ..Capabilities::REQUESTS
+        }
     }
 
     fn title(&self) -> String {
@@ -131,12 +135,6 @@ impl Configured for Settings {
             )));
         }
         require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
-    }
-
-    /// Two processes of the same program differ by more than the transports do, so several are used. Half a dozen Ruby,
-    /// Python or Java programs take seconds to start, so their blocks take turns on a few starts.
-    fn starts(&self) -> Starts {
-        if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) }
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -159,16 +159,10 @@ impl Configured for Settings {
             connections: if self.bulk { None } else { Some("1") },
             sizes: Some(if self.bulk { "512k" } else { "128" }),
             rates: !self.bulk,
+            most_sliced: if self.bulk { 1 } else { MOST_SLICED },
+            least_slice: if self.bulk { LEAST_BULK } else { Duration::ZERO },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.bulk { 1 } else { MOST_SLICED }
-    }
-
-    fn least_slice(&self) -> Duration {
-        if self.bulk { LEAST_BULK } else { Duration::ZERO }
     }
 
     fn title(&self) -> String {

@@ -137,12 +137,11 @@ impl Configured for Settings {
             transports: if self.in_containers() { &[Transport::Tcp, Transport::Unix] } else { WAYS },
             sizes: if self.command.has_value() { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
+            most_sliced: MOST_SLICED,
+            // A container takes a second to start.
+            starts: if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        MOST_SLICED
     }
 
     fn title(&self) -> String {
@@ -181,11 +180,6 @@ impl Configured for Settings {
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         dialogue::look(self.command, look)
-    }
-
-    /// A container takes a second to start.
-    fn starts(&self) -> Starts {
-        if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock }
     }
 
     fn network(&self, wanted: Wanted<'_>) -> Network {

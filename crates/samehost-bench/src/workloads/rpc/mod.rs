@@ -85,12 +85,9 @@ impl Configured for Settings {
             // The Go client generates its own load, in a closed loop.
             rates: protocol != Protocol::GoGob,
             foreign_servers: protocol == Protocol::Grpc,
+            most_sliced: if protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 }
     }
 
     fn title(&self) -> String {

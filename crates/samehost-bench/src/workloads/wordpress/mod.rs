@@ -89,7 +89,9 @@ impl Workload for WordPress {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { rates: false, foreign_servers: false, ..Capabilities::REQUESTS }
+        // Making a site takes seconds, and both arms are served by the same processes.
+        let starts = Starts::Once;
+        Capabilities { rates: false, foreign_servers: false, starts, ..Capabilities::REQUESTS }
     }
 
     fn title(&self) -> String {
@@ -169,11 +171,6 @@ impl Configured for Settings {
         }
         let instead = Instead("leave --fpm at unix, where only the web server reaches it");
         if self.site.is_none() { Network::Own(instead) } else { Network::OwnBehind(instead) }
-    }
-
-    fn starts(&self) -> Starts {
-        // Making a site takes seconds, and both arms are served by the same processes.
-        Starts::Once
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
