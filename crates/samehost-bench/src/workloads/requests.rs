@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use samehost_login::{Expected, Link};
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Protocol, Transport, metric};
-use samehost_transport::{ConnectError, Stream};
+use samehost_transport::{ConnectError, ConnectOptions, Stream, TlsTrust, connect};
 
+use crate::engine::Job;
+use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 
 pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
@@ -83,6 +85,50 @@ pub(crate) fn says(seen: impl std::fmt::Display) -> String {
 /// [`BenchError::WrongTransport`] when the kernel names another one.
 pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
     Ok(samehost_login::prove(stream, asked)?)
+}
+
+/// Most bytes that one blocking connection may send before it reads: they fit into every transport's buffers, so that
+/// client and server cannot deadlock, each waiting for the other to read.
+pub(crate) const SMALL: usize = 16 * 1024;
+
+/// Opens connections to a server that needs no login, and proves the transport of each.
+pub(crate) struct Opener {
+    endpoint: Endpoint,
+    session: Box<dyn Fn() -> Box<dyn Session> + Send + Sync>,
+}
+
+impl Opener {
+    /// A job whose connections stay, each with a session of its own.
+    pub(crate) fn job<S: Session + 'static>(
+        endpoint: Endpoint,
+        small: bool,
+        session: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Job {
+        let session = Box::new(move || -> Box<dyn Session> { Box::new(session()) });
+        Job::Sessions { connector: Arc::new(Opener { endpoint, session }), small }
+    }
+
+    /// Any certificate is accepted: verifying them is not what is measured.
+    pub(crate) fn options() -> ConnectOptions {
+        let timeout = Some(Duration::from_secs(10));
+        ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout, ..ConnectOptions::default() }
+    }
+
+    pub(crate) fn open(endpoint: &Endpoint) -> Result<Stream, BenchError> {
+        let stream = connect(endpoint, &Opener::options())?;
+        prove(&stream, endpoint.transport())?;
+        Ok(stream)
+    }
+}
+
+impl Connector for Opener {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        Ok((Opener::open(&self.endpoint)?, (self.session)()))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
 }
 
 /// Refuses a transport whose connections another process makes, where connecting is measured.

@@ -27,7 +27,7 @@ use crate::workloads::foreign::{Forms, foreign_pids, needs_private};
 use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads, value};
 use exchange::OneShot;
 
-pub(crate) use exchange::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, Version, fetch};
+pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
 pub use page::PageLook;
 pub(crate) use reply::refusal;
 
@@ -331,9 +331,8 @@ impl RunningHttp {
         parts.bytes()
     }
 
-    /// How replies of a trial are checked. The body of our server is known. Of another server two replies are fetched
-    /// before anything is measured: if their bodies are equal, all others must be too, and if not, as with a page that
-    /// shows the time, only their status and length are checked. `judged` then says which it was.
+    /// How replies of a trial are checked, which `judged` then says. The body of our server is known; of another server
+    /// two replies are fetched before anything is measured.
     ///
     /// # Errors
     /// When the first reply is not a success: its fast repetition would be taken for the page's speed.
@@ -352,21 +351,16 @@ impl RunningHttp {
                     .into(),
             });
         }
-        if !first.is_whole() {
-            self.judged = format!(
-                "bodies of {} bytes are too long to be compared: their status and length are checked",
-                first.length
-            );
-            return Ok(Expected::Anything);
-        }
-        let second = fetch(endpoint, request)?;
-        if second.is_whole() && first.body == second.body {
-            self.judged = format!("bodies of {} bytes compared byte for byte", first.length);
-            Ok(Expected::Bytes(first.body.into()))
-        } else {
-            self.judged = "bodies differ from reply to reply: their status and length are checked".into();
-            Ok(Expected::Anything)
-        }
+        let (length, is_whole) = (first.body.length, first.body.is_whole());
+        let expected = Expected::learned(first.body, || Ok(fetch(endpoint, request)?.body))?;
+        self.judged = match &expected {
+            Expected::Bytes(_) => format!("bodies of {length} bytes compared byte for byte"),
+            _ if is_whole => "bodies differ from reply to reply: their status and length are checked".into(),
+            _ => format!(
+                "bodies of {length} bytes are too long to be compared: their status and length are checked"
+            ),
+        };
+        Ok(expected)
     }
 }
 
@@ -396,9 +390,7 @@ impl Instance for RunningHttp {
             return OneShot::several(arm.point.connections, &endpoint, &request, &expected);
         }
         let pipeline = self.settings.pipeline.at(&arm.point);
-        let small = request.len() * pipeline as usize <= 16 * 1024;
-        let connector = Arc::new(HttpConnector { endpoint, request, pipeline, expected });
-        Ok(Job::Sessions { connector, small })
+        Ok(HttpSession::job(endpoint, request, pipeline, expected))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

@@ -20,7 +20,7 @@ use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
     StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
 };
-use crate::workloads::http::{Expected, Fetched, HttpConnector, RequestParts, Version, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpSession, RequestParts, Version, fetch, refusal};
 use crate::workloads::requests::{MOST_SLICED, require_size};
 
 /// Most backends of a condition: each is a process.
@@ -373,7 +373,7 @@ fn start_backend(
 fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
     let Fetched { head, body, .. } = fetch(endpoint, &request("/bytes/64", host))?;
     match refusal(head.status) {
-        None if body == http_body(64) => Ok(()),
+        None if body.begins == http_body(64) => Ok(()),
         None => Err(BenchError::lost(endpoint, "another server answers there")),
         Some(kind) => Err(BenchError::lost(endpoint, kind)),
     }
@@ -464,13 +464,8 @@ impl Instance for RunningProxy {
         self.asked = asked;
         self.current_condition = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
-        let connector = Arc::new(HttpConnector {
-            endpoint,
-            request: request(&format!("/bytes/{size}"), &host),
-            pipeline: 1,
-            expected: Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()),
-        });
-        Ok(Job::Sessions { connector, small: true })
+        let expected = Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into());
+        Ok(HttpSession::job(endpoint, request(&format!("/bytes/{size}"), &host), 1, expected))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

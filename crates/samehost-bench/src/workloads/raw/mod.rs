@@ -23,11 +23,8 @@ use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
 use crate::workloads::foreign::Given;
-use crate::workloads::requests::{MOST_SLICED, prove, value};
+use crate::workloads::requests::{MOST_SLICED, SMALL, prove, value};
 
-/// Largest message that one blocking connection may echo: it fits into every transport's buffers, so that
-/// client and server cannot deadlock, each waiting for the other to read.
-const SMALL: u64 = 16 * 1024;
 /// Shortest message whose last byte is not part of its number.
 const LEAST_MARKED: u64 = 9;
 /// Shortest slice of a stream: a transfer of its own, from the first byte to the acknowledgement of the
@@ -328,7 +325,7 @@ impl Instance for RunningRaw {
             Some(bytes) => size <= bytes / 2,
             None => true,
         };
-        let small = size <= SMALL && fits || arm.transport == Transport::Pipe;
+        let small = size <= SMALL as u64 && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
 

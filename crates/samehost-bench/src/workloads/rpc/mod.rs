@@ -8,19 +8,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, parse_size};
-use samehost_transport::{ConnectOptions, Stream, connect};
 
 use crate::builtin_servers::rpc::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
-use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::requests::{MOST_SLICED, prove, require_size, require_threads, size_of};
+use crate::workloads::requests::{MOST_SLICED, Opener, SMALL, require_size, require_threads, size_of};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Value of `--reply` for a reply equal to the request's payload.
@@ -147,9 +145,6 @@ fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
 }
 
-/// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
-const SMALL: usize = 16 * 1024;
-
 struct Grpc {
     server: BuiltIn,
     given: Given,
@@ -242,8 +237,7 @@ impl Instance for Go {
         let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
         let small = payload.len().max(awaited.len()) <= SMALL;
         let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);
-        let connector = JsonConnector { endpoint, transport: arm.transport, asked };
-        Ok(Job::Sessions { connector: Arc::new(connector), small })
+        Ok(Opener::job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -252,24 +246,6 @@ impl Instance for Go {
 
     fn stderr_tail(&self) -> String {
         self.server.stderr_tail()
-    }
-}
-
-struct JsonConnector {
-    endpoint: Endpoint,
-    transport: Transport,
-    asked: clients::JsonAsked,
-}
-
-impl Connector for JsonConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let stream = connect(&self.endpoint, &ConnectOptions::default())?;
-        prove(&stream, self.transport)?;
-        Ok((stream, Box::new(clients::JsonSession::new(self.asked.clone()))))
-    }
-
-    fn endpoint(&self) -> String {
-        self.endpoint.to_string()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::workload::{
     Wanted, Workload, request_metrics,
 };
 use crate::workloads::foreign::foreign_pids;
-use crate::workloads::http::{Expected, Fetched, HttpConnector, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpSession, fetch, refusal};
 use pages::{Page, PageLog, summarise};
 use site::{Database, Site, private};
 use web::Web;
@@ -310,7 +310,7 @@ impl RunningWordPress {
         };
         let status = page.head.status;
         if (200..300).contains(&status) {
-            if self.server.is_some() && !page.body.windows(MARK.len()).any(|part| part == MARK) {
+            if self.server.is_some() && !page.body.begins.windows(MARK.len()).any(|part| part == MARK) {
                 return Err(self.refused(endpoint, "it is not the page of the private site", ""));
             }
             return Ok(page);
@@ -441,20 +441,18 @@ impl Instance for RunningWordPress {
         let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
         let warm = pages::page(&self.path(), &self.site.host, "between", self.web.key());
         let second = self.page(&endpoint, &warm)?;
-        let (expected, judged) = if first.is_whole() && second.is_whole() && first.body == second.body {
-            let judged = format!("pages of {} bytes compared byte for byte", first.length);
-            (Expected::Bytes(first.body.into()), judged)
-        } else {
-            let judged = "pages differ from one another: their status and length are checked";
-            (Expected::Anything, judged.to_owned())
+        let length = first.body.length;
+        let expected = Expected::learned(first.body, || Ok(second.body))?;
+        let judged = match &expected {
+            Expected::Bytes(_) => format!("pages of {length} bytes compared byte for byte"),
+            Expected::Anything => "pages differ from one another: their status and length are checked".into(),
         };
         let name = format!("trial-{}", self.trials);
         let request = pages::page(&self.path(), &self.site.host, &name, self.web.key());
         let observed = format!("{}; {} to PHP-FPM over {fpm}; {judged}", seen.observed(), via.title());
         self.current =
             Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
-        let connector = Arc::new(HttpConnector { endpoint, request, pipeline: 1, expected });
-        Ok(Job::Sessions { connector, small: true })
+        Ok(HttpSession::job(endpoint, request, 1, expected))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

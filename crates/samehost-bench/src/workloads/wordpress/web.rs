@@ -215,7 +215,7 @@ fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, Bench
         return Err(server.failure("it has no listener"));
     };
     let Fetched { head, body, .. } = fetch(endpoint, &pages::page(target, "localhost", "", key))?;
-    let text = String::from_utf8_lossy(&body).into_owned();
+    let text = String::from_utf8_lossy(&body.begins).into_owned();
     match refusal(head.status) {
         None => Ok(text),
         Some(kind) => Err(BenchError::Refused {
