@@ -263,9 +263,7 @@ struct RunningHttp {
     server: Option<BuiltIn>,
     addresses: Servers,
     settings: Settings,
-    pids: Vec<u32>,
-    /// Version of the built-in server; empty for others.
-    version: String,
+    info: ServerInfo,
     /// How bodies of the current trial are compared, for the report.
     judged: String,
 }
@@ -291,13 +289,21 @@ impl RunningHttp {
             }
             server = Some(started);
         }
-        let pids = match &server {
-            Some(server) => server.pids(),
-            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
+        let info = match &server {
+            Some(server) => ServerInfo {
+                kind: "samehost serve http".into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                managed: true,
+                pids: server.pids(),
+            },
+            None => {
+                let pids = foreign_pids(addresses.values().map(|address| &address.endpoint));
+                let several = if pids.len() > 1 { ", in several processes" } else { "" };
+                let kind = format!("an HTTP server that already runs{several}");
+                ServerInfo { kind, pids, ..ServerInfo::default() }
+            }
         };
-        let version = if server.is_some() { env!("CARGO_PKG_VERSION").into() } else { String::new() };
-        let settings = settings.clone();
-        Ok(RunningHttp { server, addresses, settings, pids, version, judged: String::new() })
+        Ok(RunningHttp { server, addresses, settings: settings.clone(), info, judged: String::new() })
     }
 
     fn request(&self, address: &ServerAddress, arm: &Arm) -> Arc<[u8]> {
@@ -366,17 +372,7 @@ impl RunningHttp {
 
 impl Instance for RunningHttp {
     fn server(&self) -> ServerInfo {
-        let differ = self.server.is_none() && self.pids.len() > 1;
-        ServerInfo {
-            kind: match &self.server {
-                Some(_) => "samehost serve http".into(),
-                None if differ => "an HTTP server that already runs, in several processes".into(),
-                None => "an HTTP server that already runs".into(),
-            },
-            version: self.version.clone(),
-            managed: self.server.is_some(),
-            pids: self.pids.clone(),
-        }
+        self.info.clone()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {

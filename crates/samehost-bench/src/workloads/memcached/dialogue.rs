@@ -11,7 +11,7 @@ use samehost_login::memcached::{self, line, listing};
 use super::{Command, Settings};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::parameters::words;
 use crate::private_servers::PrivateServer;
 use crate::workload::Look;
@@ -97,11 +97,8 @@ fn numbers(stats: &str) -> BTreeMap<&str, u64> {
 
 fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
     // Our own connection is not counted.
-    if let (Some(&open), Some(&most)) = (stats.get("curr_connections"), stats.get("max_connections")) {
-        let ours = u64::from(look.connections);
-        let connections = Connections { ours, open: open.saturating_sub(1), most };
-        impact.connections(connections, "its option -c");
-    }
+    let open = stats.get("curr_connections").map(|open| open.saturating_sub(1));
+    impact.connections(look.connections, open, stats.get("max_connections").copied(), "its option -c");
     impact.does.push(format!(
         "sets one key samehost:… with up to {}, which is deleted at the end",
         in_words(look.sizes)

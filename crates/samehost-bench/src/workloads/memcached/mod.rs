@@ -117,7 +117,8 @@ struct RunningMemcached {
     touched: Vec<Endpoint>,
     /// Transport of the current trial: only its process counts as the server then.
     current: Option<Transport>,
-    connector: Option<Arc<MemcachedConnector>>,
+    /// The server's view of the first connection of the current trial.
+    view: Arc<OnceLock<Option<String>>>,
 }
 
 impl RunningMemcached {
@@ -132,7 +133,7 @@ impl RunningMemcached {
             key: format!("samehost:{}", random_hex(8)?),
             touched: Vec::new(),
             current: None,
-            connector: None,
+            view: Arc::default(),
         };
         for transport in given.missing {
             let most = start.most_connections;
@@ -199,10 +200,10 @@ impl Instance for RunningMemcached {
             Command::Set => set,
             Command::Get => Exchange::get(protocol, &self.key, &value),
         };
-        let connector = Arc::new(MemcachedConnector { endpoint, exchange, view: OnceLock::new() });
-        self.connector = Some(Arc::clone(&connector));
+        self.view = Arc::default();
         self.current = Some(arm.transport);
-        Ok(Job::Sessions { connector, small: true })
+        let connector = MemcachedConnector { endpoint, exchange, view: Arc::clone(&self.view) };
+        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -218,7 +219,7 @@ impl Instance for RunningMemcached {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.connector.as_ref()?.view.get().cloned().flatten()
+        self.view.get().cloned().flatten()
     }
 }
 
@@ -226,7 +227,7 @@ struct MemcachedConnector {
     endpoint: Endpoint,
     exchange: Exchange,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: OnceLock<Option<String>>,
+    view: Arc<OnceLock<Option<String>>>,
 }
 
 impl Connector for MemcachedConnector {

@@ -20,7 +20,7 @@ use super::{Settings, login};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::parameters::Word;
 use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb, random_hex};
@@ -35,11 +35,9 @@ pub(super) struct RunningMySql {
     private: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
-    kind: String,
-    version: String,
-    pids: Vec<u32>,
-    connector: Option<Arc<MySqlConnector>>,
-    view: Option<String>,
+    info: ServerInfo,
+    /// The server's view of the first connection of the current trial.
+    view: Arc<OnceLock<String>>,
 }
 
 impl RunningMySql {
@@ -79,14 +77,16 @@ impl RunningMySql {
         let first = identities.into_iter().next().unwrap_or_default();
         Ok(RunningMySql {
             tables,
+            info: ServerInfo {
+                kind: kind(&first, differ),
+                version: first.version,
+                managed: server.is_some(),
+                pids,
+            },
             private: server,
             addresses,
             settings: settings.clone(),
-            kind: kind(&first, differ),
-            version: first.version,
-            pids,
-            connector: None,
-            view: None,
+            view: Arc::default(),
         })
     }
 
@@ -148,12 +148,7 @@ fn kind(identity: &Identity, differ: bool) -> String {
 
 impl Instance for RunningMySql {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: self.kind.clone(),
-            version: self.version.clone(),
-            managed: self.private.is_some(),
-            pids: self.pids.clone(),
-        }
+        self.info.clone()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -163,10 +158,12 @@ impl Instance for RunningMySql {
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
-        let (table, ids) = (tables.table.clone(), tables.ids.clone());
+        let (table, ids, rows) = (tables.table.clone(), tables.ids.clone(), tables.rows);
+        let view = Arc::default();
+        self.view = Arc::clone(&view);
         if self.settings.per_query {
             let mut first = address.begin()?;
-            self.view = Some(says(first.seen()?));
+            let _ = view.set(says(first.seen()?));
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
@@ -180,17 +177,9 @@ impl Instance for RunningMySql {
                 })
             });
         }
-        let connector = Arc::new(MySqlConnector {
-            address,
-            statement,
-            protocol,
-            table,
-            ids,
-            rows: tables.rows,
-            next: AtomicU64::new(0),
-            view: OnceLock::new(),
-        });
-        self.connector = Some(Arc::clone(&connector));
+        let next = AtomicU64::new(0);
+        let connector =
+            Arc::new(MySqlConnector { address, statement, protocol, table, ids, rows, next, view });
         Ok(match statement {
             Statement::Dump => Job::Whole { connector },
             _ => Job::Sessions { connector, small: true },
@@ -206,11 +195,7 @@ impl Instance for RunningMySql {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        let connector = self.connector.take();
-        if self.view.is_some() {
-            return self.view.take();
-        }
-        connector?.view.get().cloned()
+        self.view.get().cloned()
     }
 }
 
@@ -224,7 +209,7 @@ struct MySqlConnector {
     /// Connections opened so far: the seed of each one's ids, the same in every trial.
     next: AtomicU64,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: OnceLock<String>,
+    view: Arc<OnceLock<String>>,
 }
 
 impl Connector for MySqlConnector {
@@ -256,10 +241,10 @@ impl Connector for MySqlConnector {
         let answer = dialogue.raw(first.payload())?;
         match MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number) {
             Ok(session) => Ok((dialogue.into_stream()?, Box::new(session))),
-            Err(error) => Err(BenchError::Refused {
-                endpoint: self.address.server.endpoint.to_string(),
+            Err(answer) => Err(BenchError::Refused {
+                endpoint: self.endpoint(),
                 what: "the first statement".into(),
-                answer: error.to_string(),
+                answer,
                 try_next: String::new(),
             }),
         }
@@ -300,14 +285,11 @@ fn look_at(
     let statement = settings.statement;
     let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
     let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
-    // Our own connection is not counted.
     let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?;
     let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
-    if let (Some(open), Some(most)) = (open, most) {
-        let ours = u64::from(look.connections);
-        let connections = Connections { ours, open: open.saturating_sub(1), most };
-        impact.connections(connections, "max_connections");
-    }
+    // Our own connection is not counted.
+    let open = open.map(|open| open.saturating_sub(1));
+    impact.connections(look.connections, open, most, "max_connections");
     if settings.read_only || statement == Statement::SelectOne {
         return Ok(impact);
     }

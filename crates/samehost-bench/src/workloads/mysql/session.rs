@@ -50,7 +50,7 @@ impl MySqlSession {
     /// queried: with the same one, every trial asks for the same rows in the same order.
     ///
     /// # Errors
-    /// When that reply is not one to compare others with.
+    /// Why that reply is not one to compare others with.
     pub(super) fn new(
         statement: Statement,
         protocol: Protocol,
@@ -58,7 +58,7 @@ impl MySqlSession {
         first_answer: &[u8],
         ids: Ids,
         seed: u64,
-    ) -> Result<Self, FirstReplyError> {
+    ) -> Result<Self, String> {
         let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
         Ok(MySqlSession {
             command,
@@ -117,29 +117,14 @@ impl MySqlSession {
     }
 }
 
-/// Why the first reply of a connection cannot be the pattern of the others.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FirstReplyError {
-    #[error("{0}")]
-    Malformed(&'static str),
-    #[error("SELECT 1 is not 1")]
-    NotOne,
-    #[error("the row with id 1 is not the one that was written")]
-    OtherRow,
-    #[error("{0}")]
-    Refused(SqlError),
-    #[error("the first statement was not answered with one row")]
-    NotOneRow,
-}
-
 /// Derives from the first reply how replies are judged, and the position of the digits that change with the id, if any.
 fn learn(
     statement: Statement,
     protocol: Protocol,
     answer: &[u8],
     ids: &Ids,
-) -> Result<(Judge, Option<usize>), FirstReplyError> {
-    match (packet::answer(answer).map_err(FirstReplyError::Malformed)?, statement.writes()) {
+) -> Result<(Judge, Option<usize>), String> {
+    match (packet::answer(answer)?, statement.writes()) {
         (Some((Answer::Rows(rows), _)), false) if matches!(ids, Ids::Known(_)) && rows.len() <= 1 => {
             Ok((Judge::Live, None))
         }
@@ -150,19 +135,19 @@ fn learn(
             let judge = Judge::Row { from, to: from + row.len() };
             if statement == Statement::SelectOne {
                 let right = if protocol == Protocol::Text { row == b"\x011" } else { row.get(2) == Some(&1) };
-                return if right { Ok((judge, None)) } else { Err(FirstReplyError::NotOne) };
+                return if right { Ok((judge, None)) } else { Err("SELECT 1 is not 1".into()) };
             }
             // A binary row starts with 0 and the NULL bitmap, (columns + 7 + 2) / 8 bytes.
             let head = if protocol == Protocol::Prepared { 2 } else { 0 };
             let mut column = row.get(head..).unwrap_or_default();
             let text = take_text(&mut column).flatten().unwrap_or_default();
             if text != digits(1).repeat(C_REPEATS).as_bytes() || !column.is_empty() {
-                return Err(FirstReplyError::OtherRow);
+                return Err("the row with id 1 is not the one that was written".into());
             }
             Ok((judge, Some(from + row.len() - text.len())))
         }
-        (Some((Answer::Refused(error), _)), _) => Err(FirstReplyError::Refused(error)),
-        _ => Err(FirstReplyError::NotOneRow),
+        (Some((Answer::Refused(error), _)), _) => Err(error.to_string()),
+        _ => Err("the first statement was not answered with one row".into()),
     }
 }
 
@@ -404,11 +389,7 @@ mod tests {
         frames(&[&[1], b"\x03def column", END, &row, END])
     }
 
-    fn session(
-        statement: Statement,
-        protocol: Protocol,
-        first: &[u8],
-    ) -> Result<MySqlSession, FirstReplyError> {
+    fn session(statement: Statement, protocol: Protocol, first: &[u8]) -> Result<MySqlSession, String> {
         let table = Table::own("s.", 1000);
         let command = match protocol {
             Protocol::Text => Command::query(statement, &table),

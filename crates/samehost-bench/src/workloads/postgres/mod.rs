@@ -16,7 +16,7 @@ use samehost_login::{ServerAddress, SslMode};
 use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::POSTGRES;
 use crate::workload::{
@@ -279,9 +279,10 @@ struct Settings {
 }
 
 impl Settings {
-    /// Whether a connection prepares its statement once, and then only binds and executes it.
+    /// Whether a connection prepares its statement once, and then only binds and executes it. In a pool of transactions
+    /// another connection to the server may serve the next request.
     fn prepares_once(&self) -> bool {
-        !self.per_query && self.pooled.as_ref().is_none_or(Pooled::keeps_prepared)
+        !self.per_query && self.pooled.as_ref().is_none_or(|pooled| pooled.pool == Pool::Session)
     }
 }
 
@@ -363,17 +364,14 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     let statement = settings.statement;
     let database = address.credentials.database.as_deref().unwrap_or_default();
     let mut impact = Impact::of(format!("the PostgreSQL at {} database {database}", address.endpoint));
-    // Our own connection is not counted.
     let open = number(
         dialogue,
         "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()",
     );
     let kept = number(dialogue, "SHOW superuser_reserved_connections").unwrap_or(0)
         + number(dialogue, "SHOW reserved_connections").unwrap_or(0);
-    if let (Some(open), Some(most)) = (open, number(dialogue, "SHOW max_connections")) {
-        let ours = u64::from(look.connections);
-        impact.connections(Connections { ours, open, most: most.saturating_sub(kept) }, "max_connections");
-    }
+    let most = number(dialogue, "SHOW max_connections").map(|most| most.saturating_sub(kept));
+    impact.connections(look.connections, open, most, "max_connections");
     if settings.read_only || !statement.has_table() {
         return impact;
     }

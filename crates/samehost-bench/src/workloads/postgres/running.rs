@@ -44,7 +44,7 @@ pub(super) struct RunningPostgres {
     table: String,
     /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
-    view: Option<Arc<OnceLock<Option<String>>>>,
+    view: Arc<OnceLock<Option<String>>>,
     /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<PostgresConnector>>,
 }
@@ -71,7 +71,7 @@ impl RunningPostgres {
             pids: Vec::new(),
             table: format!("samehost_{}", random_hex(8)?),
             tables: Vec::new(),
-            view: None,
+            view: Arc::default(),
             open: Vec::new(),
         };
         running.look_around()?;
@@ -180,7 +180,7 @@ impl Instance for RunningPostgres {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: if let Some(pooler) = &self.pooler {
-                format!("{} and postgresql", pooler.word())
+                format!("{} and postgresql", pooler.settings.kind.word())
             } else if self.are_different_servers() {
                 format!("postgresql, {}", apart("server"))
             } else {
@@ -196,12 +196,12 @@ impl Instance for RunningPostgres {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        self.pooler.iter().map(Pooler::pid).collect()
+        self.pooler.iter().map(|pooler| pooler.server.pid()).collect()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let address = match &self.pooler {
-            Some(pooler) => pooler.address(arm),
+            Some(pooler) => pooler.address(pooler.settings.front.at(&arm.point), arm.transport),
             None => self.addresses.get(&arm.transport).cloned(),
         };
         let address = address.ok_or_else(|| BenchError::nobody_on(arm.transport, "PostgreSQL"))?;
@@ -215,8 +215,8 @@ impl Instance for RunningPostgres {
             None => {}
         }
         let asked = self.asked(&mut dialogue)?;
-        let view = Arc::new(OnceLock::new());
-        self.view = Some(Arc::clone(&view));
+        let view = Arc::default();
+        self.view = Arc::clone(&view);
         if self.settings.per_query {
             let Asked::Rows { exchange, .. } = asked else {
                 return Err(BenchError::Usage("--connect per-query is for statements of one row".into()));
@@ -248,7 +248,7 @@ impl Instance for RunningPostgres {
     fn stderr_tail(&self) -> String {
         let mut tails = Vec::new();
         if let Some(pooler) = &self.pooler {
-            tails.push(pooler.stderr_tail());
+            tails.push(pooler.server.stderr_tail());
         }
         if let Some(server) = &self.private {
             tails.push(server.stderr_tail());
@@ -264,7 +264,7 @@ impl Instance for RunningPostgres {
             observed.push_str(&format!("; {view}"));
             return;
         };
-        *observed = format!("in front {observed}; behind {} {view}", pooler.title());
+        *observed = format!("in front {observed}; behind {} {view}", pooler.settings.kind.title());
         // The kernel's evidence is about the connection in front, which is the same in both arms.
         trial.connection = None;
         // PgBouncer has one thread, and Odyssey is started with one worker.
@@ -272,7 +272,7 @@ impl Instance for RunningPostgres {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.view.as_ref()?.get().cloned().flatten()
+        self.view.get().cloned().flatten()
     }
 }
 
@@ -374,14 +374,6 @@ pub(super) struct Pooled {
     pub(super) front: Axis<Transport>,
 }
 
-impl Pooled {
-    /// Whether a statement that was prepared is there for the next request. In a pool of transactions another connection
-    /// to the server may serve that.
-    pub(super) fn keeps_prepared(&self) -> bool {
-        self.pool == Pool::Session
-    }
-}
-
 /// A pooler between the client and the private server. An arm is the transport behind it; the transport in front is a
 /// factor of its own.
 struct Pooler {
@@ -405,13 +397,8 @@ impl Pooler {
         Ok(Pooler { server: pooler, settings: settings.clone() })
     }
 
-    /// Where an arm connects to: at the transport in front that its point has, to the database that the pooler reaches
-    /// over the arm's transport.
-    fn address(&self, arm: &Arm) -> Option<ServerAddress> {
-        self.address_of(self.settings.front.at(&arm.point), arm.transport)
-    }
-
-    fn address_of(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
+    /// Where to connect to: at the transport in front, to the database that the pooler reaches over that behind.
+    fn address(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
         let endpoint = self.server.endpoint(front)?;
         Some(ServerAddress::new(endpoint.clone(), login(&self.server, &database(behind))))
     }
@@ -420,10 +407,10 @@ impl Pooler {
     /// pay for their login. A client that waits inside a transaction keeps its connection, so the pooler has to open
     /// another one for the next client.
     fn fill(&self, connections: u32, statement: Statement, table: &str) -> Result<(), BenchError> {
-        let sql =
-            if statement.has_table() { Statement::PointSelect } else { statement }.sql(table, "1000000001");
+        let statement = if statement.has_table() { Statement::PointSelect } else { statement };
+        let sql = statement.sql(table, "1000000001");
         for behind in [Transport::Tcp, Transport::Unix] {
-            let Some(address) = self.address_of(Transport::Unix, behind) else { continue };
+            let Some(address) = self.address(Transport::Unix, behind) else { continue };
             let mut open = Vec::new();
             for _ in 0..connections.min(MOST_OPENED) {
                 let mut dialogue = begin(&address, false)?;
@@ -448,21 +435,5 @@ impl Pooler {
             return Ok(());
         }
         Err(BenchError::WrongTransport { asked: arm.transport, observed: says(seen) })
-    }
-
-    fn title(&self) -> &'static str {
-        self.settings.kind.title()
-    }
-
-    fn word(&self) -> &'static str {
-        self.settings.kind.word()
-    }
-
-    fn pid(&self) -> u32 {
-        self.server.pid()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
     }
 }

@@ -8,7 +8,7 @@ use samehost_model::{Protocol, Secret};
 
 use super::Command;
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::private_servers::PrivateServer;
 use crate::private_servers::podman::Place;
 use crate::workload::Look;
@@ -152,11 +152,8 @@ fn look_at(
         most = value.parse().ok();
     }
     // Our own connection is not counted.
-    if let (Some(open), Some(most)) = (number(info, "connected_clients"), most) {
-        let connections =
-            Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
-        impact.connections(connections, "maxclients");
-    }
+    let open = number(info, "connected_clients").map(|open| open.saturating_sub(1));
+    impact.connections(look.connections, open, most, "maxclients");
     if command == Command::Ping {
         return Ok(());
     }

@@ -227,7 +227,8 @@ struct RunningRedis {
     prefix: String,
     /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
-    connector: Option<Arc<RedisConnector>>,
+    /// The server's view of the first connection of the current trial.
+    view: Arc<OnceLock<Option<String>>>,
     /// Number of counters in use, one for each connection that counts.
     counters: Arc<AtomicU32>,
     /// The most counters that were in use at once, which all have to be deleted.
@@ -266,7 +267,7 @@ impl RunningRedis {
             settings: settings.clone(),
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
-            connector: None,
+            view: Arc::default(),
             counters: Arc::default(),
             most_counters: 0,
             open: Vec::new(),
@@ -313,7 +314,6 @@ impl RunningRedis {
 
     /// Frees counters whose connections are closed. Those of a round's arms are in use at the same time.
     fn free_counters(&mut self) {
-        self.connector = None;
         self.open.retain(|connector| connector.strong_count() > 0);
         if self.open.is_empty() {
             self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
@@ -394,9 +394,9 @@ impl Instance for RunningRedis {
         let mut dialogue = begin(&address)?;
         self.free_counters();
         let asked = self.asked(arm, &mut dialogue)?;
-        let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
+        self.view = Arc::default();
+        let connector = Arc::new(RedisConnector { address, asked, view: Arc::clone(&self.view) });
         self.open.push(Arc::downgrade(&connector));
-        self.connector = Some(Arc::clone(&connector));
         Ok(Job::Sessions { connector, small: true })
     }
 
@@ -410,7 +410,7 @@ impl Instance for RunningRedis {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.connector.as_ref()?.view.get().cloned().flatten()
+        self.view.get().cloned().flatten()
     }
 }
 
@@ -471,7 +471,7 @@ struct RedisConnector {
     address: ServerAddress,
     asked: Asked,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: OnceLock<Option<String>>,
+    view: Arc<OnceLock<Option<String>>>,
 }
 
 impl Connector for RedisConnector {

@@ -226,9 +226,7 @@ struct RunningWordPress {
     site: Site,
     settings: Settings,
     log: PageLog,
-    kind: String,
-    version: String,
-    pids: Vec<u32>,
+    info: ServerInfo,
     /// Number of trials, which gives each its name in PHP's log.
     trials: u64,
     current: Option<CurrentTrial>,
@@ -274,16 +272,13 @@ impl RunningWordPress {
             None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
         };
         pids.push(web.fpm_pid());
-        let log = PageLog::new(&web.log());
         Ok(RunningWordPress {
+            log: PageLog::new(&web.log()),
             web,
+            info: ServerInfo { kind, version, managed: server.is_some(), pids },
             server,
             site,
             settings: settings.clone(),
-            log,
-            kind,
-            version,
-            pids,
             trials: 0,
             current: None,
             current_via: None,
@@ -407,12 +402,7 @@ fn installed(line: &str) -> Option<(&str, &str)> {
 
 impl Instance for RunningWordPress {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: self.kind.clone(),
-            version: self.version.clone(),
-            managed: self.server.is_some(),
-            pids: self.pids.clone(),
-        }
+        self.info.clone()
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
