@@ -12,7 +12,7 @@ use crate::engine::Job;
 use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
 use crate::parameters::{OWN_PARAMETER, distinct};
-use crate::parameters::{Parameter, ParameterKind, Parameters, Swept, Values, words};
+use crate::parameters::{Parameter, Parameters, Swept, Values, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Starts, Workload,
 };
@@ -114,12 +114,7 @@ const PARAMETERS: &[Parameter] = &[
         OWN_PARAMETER,
         "Run the commands with each of these values, NAME=VALUES: connections=1,16,256 replaces {connections}. Several times: every combination",
     ),
-    Parameter {
-        name: "warmup",
-        help: "Run each command that often before it counts",
-        default: "",
-        kind: ParameterKind::Count,
-    },
+    Parameter::count("warmup", "", "Run each command that often before it counts"),
     Parameter::text("prepare", "A command to run before each run; its time does not count"),
 ];
 

@@ -17,7 +17,7 @@ use crate::engine::burst::BurstJob;
 use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
+use crate::parameters::{Parameter, Parameters, Values, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Workload,
@@ -44,24 +44,17 @@ words! {
 
 const PARAMETERS: &[Parameter] = &[
     Parameter::word::<Pattern>("pattern", "Connect–request–reply–close in a loop, or many connects at once"),
-    Parameter {
-        name: "backlog",
-        help: "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
-        default: "4096",
-        kind: ParameterKind::Count,
-    },
-    Parameter {
-        name: "accept-delay",
-        help: "burst: the server's pause after each accept",
-        default: "1ms",
-        kind: ParameterKind::Duration,
-    },
-    Parameter {
-        name: "patience",
-        help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
-        default: "3500ms",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::count(
+        "backlog",
+        "4096",
+        "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
+    ),
+    Parameter::duration("accept-delay", "1ms", "burst: the server's pause after each accept"),
+    Parameter::duration(
+        "patience",
+        "3500ms",
+        "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
+    ),
 ];
 
 impl Workload for Connect {

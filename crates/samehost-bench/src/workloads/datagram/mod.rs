@@ -27,7 +27,7 @@ use samehost_transport::{ConnectOptions, Stream, connect};
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
 };
@@ -66,28 +66,25 @@ const SEND: &str = "send";
 const SOCKET: &str = "socket";
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: SEND,
-        help: "What a sender does when the receiver's queue is full: wait, or be refused (EAGAIN) and go on",
-        default: Sending::WORDS[0],
-        kind: ParameterKind::Choices(Sending::WORDS),
-    },
-    Parameter {
-        name: SOCKET,
-        help: "Connect the sender's socket once, or name the receiver in each sendto, as many clients do",
-        default: Naming::WORDS[0],
-        kind: ParameterKind::Choices(Naming::WORDS),
-    },
+    Parameter::choices(
+        SEND,
+        Sending::WORDS,
+        "What a sender does when the receiver's queue is full: wait, or be refused (EAGAIN) and go on",
+    ),
+    Parameter::choices(
+        SOCKET,
+        Naming::WORDS,
+        "Connect the sender's socket once, or name the receiver in each sendto, as many clients do",
+    ),
     Parameter::word::<ServerName>(
         "server",
         "Who receives: a built-in counter, or a private rsyslog that parses, queues and writes a byte a message",
     ),
-    Parameter {
-        name: "work",
-        help: "CPU time that the receiver spends on each datagram, to play one that parses and counts (2us)",
-        default: "",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::duration(
+        "work",
+        "",
+        "CPU time that the receiver spends on each datagram, to play one that parses and counts (2us)",
+    ),
 ];
 
 impl Workload for Datagram {

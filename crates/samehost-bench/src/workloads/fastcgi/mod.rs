@@ -123,18 +123,12 @@ const PARAMETERS: &[Parameter] = &[
         "connect",
         "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
     ),
-    Parameter {
-        name: "via",
-        help: "Straight to PHP-FPM, or through a private web server; the transports compared are those to PHP-FPM",
-        default: VIA[0],
-        kind: ParameterKind::Choice(VIA),
-    },
-    Parameter {
-        name: "front",
-        help: "The transport in front of that server, the same for all arms",
-        default: "tcp",
-        kind: ParameterKind::Choice(FRONTS),
-    },
+    Parameter::choice(
+        "via",
+        VIA,
+        "Straight to PHP-FPM, or through a private web server; the transports compared are those to PHP-FPM",
+    ),
+    Parameter::choice("front", FRONTS, "The transport in front of that server, the same for all arms"),
     Parameter::text(
         "script",
         "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
@@ -146,24 +140,17 @@ const PARAMETERS: &[Parameter] = &[
         default: "auto",
         kind: ParameterKind::Text,
     },
-    Parameter {
-        name: "backlog",
-        help: "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
-        default: BACKLOG,
-        kind: ParameterKind::Counts,
-    },
-    Parameter {
-        name: "nap",
-        help: "burst: how long our script sleeps in each request",
-        default: "20ms",
-        kind: ParameterKind::Duration,
-    },
-    Parameter {
-        name: "patience",
-        help: "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
-        default: "10s",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::counts(
+        "backlog",
+        BACKLOG,
+        "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
+    ),
+    Parameter::duration("nap", "20ms", "burst: how long our script sleeps in each request"),
+    Parameter::duration(
+        "patience",
+        "10s",
+        "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
+    ),
 ];
 
 impl Workload for FastCgi {

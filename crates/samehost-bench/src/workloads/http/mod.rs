@@ -18,7 +18,7 @@ use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, Look, Servers, StartOptions, Workload, Written,
@@ -46,23 +46,17 @@ pub struct Http;
 
 const PARAMETERS: &[Parameter] = &[
     Parameter::word::<Method>("method", "Method of the request"),
-    Parameter {
-        name: "post-size",
-        help: "post: bytes of the request's body",
-        default: "128",
-        kind: ParameterKind::Count,
-    },
+    Parameter::count("post-size", "128", "post: bytes of the request's body"),
     Parameter::word::<Version>("http", "Version of HTTP in the request"),
     Parameter::word::<Connect>(
         "connect",
         "keep: connections stay open; per-request: connect, ask, read, close for each request",
     ),
-    Parameter {
-        name: "pipeline",
-        help: "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
-        default: "1",
-        kind: ParameterKind::Counts,
-    },
+    Parameter::counts(
+        "pipeline",
+        "1",
+        "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
+    ),
     Parameter::text(
         "path",
         "Path and query that are asked for, where --tcp and --unix name a plain endpoint [default: /]",

@@ -65,22 +65,16 @@ const PARAMETERS: &[Parameter] = &[
         "connect",
         "once: connections stay; per-query: connect, log in, ask and close for each statement",
     ),
-    Parameter {
-        name: "rows",
-        help: "Rows of the table, 1 to 1,000,000 (about 150 bytes each)",
-        default: "10000",
-        kind: ParameterKind::Count,
-    },
+    Parameter::count("rows", "10000", "Rows of the table, 1 to 1,000,000 (about 150 bytes each)"),
     Parameter::word::<YesOrNo>(
         "read-only",
         "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
     ),
-    Parameter {
-        name: "via",
-        help: "A private PgBouncer or Odyssey in front of a private server; the arms are the transports behind it",
-        default: VIA[0],
-        kind: ParameterKind::Choice(VIA),
-    },
+    Parameter::choice(
+        "via",
+        VIA,
+        "A private PgBouncer or Odyssey in front of a private server; the arms are the transports behind it",
+    ),
     Parameter {
         name: "pool",
         help: "--via: a connection to the server for each transaction (extended statements are then parsed each time) or for each session [default: transaction]",

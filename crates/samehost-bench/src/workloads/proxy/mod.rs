@@ -29,50 +29,44 @@ const MOST_SIZE: u64 = 16 << 20;
 
 pub struct Proxy;
 
+const PARAMETERS: &[Parameter] = &[
+    Parameter::choice("backend", BACKEND_NAMES, "The application server behind"),
+    Parameter::counts(
+        "backends",
+        "1,4",
+        "How many of them: a number, a list (1,4) or a doubling range (1..4)",
+    ),
+    Parameter {
+        name: "http",
+        help: "HTTP version to the backends: 1.0 with a connection for each request (1.1 and closed after it by HAProxy, Caddy and Envoy), 1.1 with connections that are kept, or both (1.0,1.1)",
+        default: "1.0,1.1",
+        kind: ParameterKind::Choices(VERSIONS),
+    },
+    Parameter::choices(
+        "via",
+        FrontKind::WORDS,
+        "The server in front, or several as a factor of their own (nginx,apache)",
+    ),
+    Parameter {
+        name: "front",
+        help: "Transport in front of that server: unix, tcp, or both as a factor of their own [default: unix; tcp with Apache, which listens on ports only]",
+        default: "",
+        kind: ParameterKind::Choices(FRONTS),
+    },
+    Parameter::count(
+        "workers",
+        "1",
+        "Workers of that server: processes of nginx and Apache, threads of HAProxy and Envoy, CPUs of Caddy",
+    ),
+];
+
 impl Workload for Proxy {
     fn description(&self) -> Description {
         Description {
             name: "proxy",
             about: "Thin, Puma, gunicorn, uvicorn, Node, Tomcat or the built-in server behind a proxy",
             example: "proxy --backend built-in --connections 1,64",
-            parameters: &[
-                Parameter {
-                    name: "backend",
-                    help: "The application server behind",
-                    default: "thin",
-                    kind: ParameterKind::Choice(BACKEND_NAMES),
-                },
-                Parameter {
-                    name: "backends",
-                    help: "How many of them: a number, a list (1,4) or a doubling range (1..4)",
-                    default: "1,4",
-                    kind: ParameterKind::Counts,
-                },
-                Parameter {
-                    name: "http",
-                    help: "HTTP version to the backends: 1.0 with a connection for each request (1.1 and closed after it by HAProxy, Caddy and Envoy), 1.1 with connections that are kept, or both (1.0,1.1)",
-                    default: "1.0,1.1",
-                    kind: ParameterKind::Choices(VERSIONS),
-                },
-                Parameter {
-                    name: "via",
-                    help: "The server in front, or several as a factor of their own (nginx,apache)",
-                    default: "nginx",
-                    kind: ParameterKind::Choices(FrontKind::WORDS),
-                },
-                Parameter {
-                    name: "front",
-                    help: "Transport in front of that server: unix, tcp, or both as a factor of their own [default: unix; tcp with Apache, which listens on ports only]",
-                    default: "",
-                    kind: ParameterKind::Choices(FRONTS),
-                },
-                Parameter {
-                    name: "workers",
-                    help: "Workers of that server: processes of nginx and Apache, threads of HAProxy and Envoy, CPUs of Caddy",
-                    default: "1",
-                    kind: ParameterKind::Count,
-                },
-            ],
+            parameters: PARAMETERS,
         }
     }
 

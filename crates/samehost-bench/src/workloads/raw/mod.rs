@@ -16,7 +16,7 @@ use crate::engine::Job;
 use crate::engine::bulk::Writer;
 use crate::engine::session::{Bad, Connector, Progress, Session, Wait};
 use crate::error::BenchError;
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
@@ -94,12 +94,11 @@ const PARAMETERS: &[Parameter] = &[
         "wait",
         "Where a thread with one connection sleeps until its reply is there: poll, as most clients do, or read, as a plain C loop does (then --server auto is blocking)",
     ),
-    Parameter {
-        name: "work",
-        help: "CPU time that the server spends on each message, to play one with work to do (20us)",
-        default: "",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::duration(
+        "work",
+        "",
+        "CPU time that the server spends on each message, to play one with work to do (20us)",
+    ),
     Parameter::text(
         "longer",
         "A known difference, to see whether it is found: the second of two arms of one transport (--transports unix,unix) has so much more --work (3%)",

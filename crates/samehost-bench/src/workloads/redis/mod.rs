@@ -23,7 +23,7 @@ use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::Network;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::podman::{Inside, Place};
 use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
@@ -58,18 +58,16 @@ const PARAMETERS: &[Parameter] = &[
         "command",
         "What is asked. get, set and incr use keys `samehost:…`, set before the first trial and deleted after the last; ping writes nothing",
     ),
-    Parameter {
-        name: "pipeline",
-        help: "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
-        default: "1",
-        kind: ParameterKind::Counts,
-    },
-    Parameter {
-        name: "in",
-        help: "Where the private server runs: on this machine, or in a podman container (root only) whose port is published by a bridge, by the proxy rootlesskit or by slirp4netns, or that has the machine's network; its socket is in a volume. Several (machine,podman-bridge) are points of their own",
-        default: Place::WORDS[0],
-        kind: ParameterKind::Choices(Place::WORDS),
-    },
+    Parameter::counts(
+        "pipeline",
+        "1",
+        "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
+    ),
+    Parameter::choices(
+        "in",
+        Place::WORDS,
+        "Where the private server runs: on this machine, or in a podman container (root only) whose port is published by a bridge, by the proxy rootlesskit or by slirp4netns, or that has the machine's network; its socket is in a volume. Several (machine,podman-bridge) are points of their own",
+    ),
 ];
 
 impl Workload for Redis {

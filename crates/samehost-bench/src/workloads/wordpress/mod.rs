@@ -19,7 +19,7 @@ use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
+use crate::parameters::{Axis, Parameter, Parameters, Values};
 use crate::private_servers::{FrontKind, MARIADB, PhpFpm, PrivateServer};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Starts,
@@ -37,18 +37,16 @@ const MOST_CONNECTIONS: u32 = 64;
 pub struct WordPress;
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "via",
-        help: "The web server in front: nginx, apache, or both as a factor of their own",
-        default: VIA[0],
-        kind: ParameterKind::Choices(VIA),
-    },
-    Parameter {
-        name: "fpm",
-        help: "How the web server reaches PHP-FPM: unix, tcp, or both as a factor of their own",
-        default: "unix",
-        kind: ParameterKind::Choices(FPM),
-    },
+    Parameter::choices(
+        "via",
+        VIA,
+        "The web server in front: nginx, apache, or both as a factor of their own",
+    ),
+    Parameter::choices(
+        "fpm",
+        FPM,
+        "How the web server reaches PHP-FPM: unix, tcp, or both as a factor of their own",
+    ),
     Parameter::text(
         "site",
         "Directory of a site that is there already; no file of it is changed [default: a private site]",
