@@ -171,8 +171,13 @@ pub enum CheckupEntry {
 
 impl CheckupEntry {
     /// The entry of a workload that measures `kind` with default parameters.
-    pub(crate) const fn server(kind: &'static ServerKind, workload: &'static str) -> Self {
-        CheckupEntry::Server { kind, parameters: &[], running: workload, trial: CHECKUP_TRIAL, many: MANY }
+    pub(crate) const fn server(
+        kind: &'static ServerKind,
+        running: &'static str,
+        trial: Duration,
+        many: u32,
+    ) -> Self {
+        CheckupEntry::Server { kind, parameters: &[], running, trial, many }
     }
 }
 

@@ -10,6 +10,7 @@ use samehost_transport::{ConnectError, ConnectOptions, Stream, TlsTrust, connect
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
+use crate::parameters::words;
 
 pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
     let mut metrics = vec![
@@ -50,6 +51,11 @@ pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Re
         return Ok(());
     }
     BenchError::refuse(format!("{option} {size} is too large for {what}: at most {most} bytes here"))
+}
+
+words! {
+    /// Whether a database's connections stay, or each statement has one of its own.
+    pub(crate) enum Connect { Once = "once", PerQuery = "per-query" }
 }
 
 const MOST_THREADS: u32 = 1024;
@@ -139,9 +145,9 @@ pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchErro
     if transport != Transport::TcpRun {
         return Ok(());
     }
-    Err(BenchError::Usage(
-        "tcp+run is for connections that stay: a client under `samehost run` makes them and hands them over, which would be measured too; docs/run.md says what a connect costs".into(),
-    ))
+    BenchError::refuse(
+        "tcp+run is for connections that stay: a client under `samehost run` makes them and hands them over, which would be measured too; docs/run.md says what a connect costs",
+    )
 }
 
 /// Bytes of the correct reply, learned from the first one and filled in with what is known of each row.
@@ -200,6 +206,15 @@ impl Awaited {
             *received += length;
             Seen::Partly { consumed: length }
         }
+    }
+}
+
+/// Fills a place with the last digits of an id, from the left with zeros.
+#[inline]
+pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (id % 10) as u8;
+        id /= 10;
     }
 }
 

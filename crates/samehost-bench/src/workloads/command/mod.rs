@@ -64,9 +64,9 @@ impl Value {
             None => ("value", usual, text),
         };
         if !is_word(metric) || Metric::named(metric).is_some() {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
-            )));
+            ));
         }
         match Regex::new(pattern) {
             Ok(pattern) => Ok(Value { metric: metric.to_owned(), better: direction.better(), pattern }),
@@ -201,10 +201,10 @@ impl Configured for Settings {
         for swept in &self.swept {
             let place = format!("{{{}}}", swept.name);
             if !start.commands.iter().any(|(_, script)| script.contains(&place)) {
-                return Err(BenchError::Usage(format!(
+                return BenchError::refuse(format!(
                     "--parameter {}: no command has {place} in it",
                     swept.name
-                )));
+                ));
             }
         }
         let values: Vec<_> =

@@ -102,9 +102,7 @@ impl Workload for Datagram {
         let server = parameters.word("server")?;
         let work = parameters.given("work");
         if work.is_some() && server != ServerName::BuiltIn {
-            return Err(BenchError::Usage(
-                "--work is for --server built-in: a real one does its own work".into(),
-            ));
+            return BenchError::refuse("--work is for --server built-in: a real one does its own work");
         }
         Ok(Arc::new(Settings {
             server,
@@ -158,19 +156,20 @@ impl Configured for Settings {
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         match point.size_bytes {
-            Some(size) if !(LEAST_SIZE..=MOST_SIZE).contains(&size) => Err(BenchError::Usage(format!(
+            Some(size) if !(LEAST_SIZE..=MOST_SIZE).contains(&size) => BenchError::refuse(format!(
                 "--size {size}: a metric has {LEAST_SIZE} to {MOST_SIZE} bytes, which is what fits into a UDP datagram"
-            ))),
-            _ if point.connections > MOST_SENDERS => Err(BenchError::Usage(format!(
+            )),
+            _ if point.connections > MOST_SENDERS => BenchError::refuse(format!(
                 "--connections {}: each sender is a thread; at most {MOST_SENDERS} of them",
                 point.connections
-            ))),
+            )),
             _ => Ok(()),
         }
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningDatagrams::start(self, start)?))
+        let receiver = Receiver::start(self, start)?;
+        Ok(Box::new(RunningDatagrams { settings: self.clone(), receiver, current: None }))
     }
 }
 
@@ -200,13 +199,6 @@ struct Current {
     before: u64,
     /// Datagrams that the kernel had dropped before; `None` where it does not count them.
     dropped_before: Option<u32>,
-}
-
-impl RunningDatagrams {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let receiver = Receiver::start(settings, start)?;
-        Ok(RunningDatagrams { settings: settings.clone(), receiver, current: None })
-    }
 }
 
 impl Instance for RunningDatagrams {
@@ -245,18 +237,12 @@ impl Instance for RunningDatagrams {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        Some(match self.current.as_ref()?.endpoint.transport() {
-            Transport::Udp => {
-                format!(
-                    "its receive buffer: {} bytes (net.core.rmem_default)",
-                    network_setting("core/rmem_default")?
-                )
-            }
-            _ => format!(
-                "its queue: {} datagrams (net.unix.max_dgram_qlen)",
-                network_setting("unix/max_dgram_qlen")?
-            ),
-        })
+        if self.current.as_ref()?.endpoint.transport() == Transport::Udp {
+            let bytes = network_setting("core/rmem_default")?;
+            return Some(format!("its receive buffer: {bytes} bytes (net.core.rmem_default)"));
+        }
+        let datagrams = network_setting("unix/max_dgram_qlen")?;
+        Some(format!("its queue: {datagrams} datagrams (net.unix.max_dgram_qlen)"))
     }
 
     fn finish_trial(&mut self, trial: &mut Trial) {

@@ -113,7 +113,7 @@ fn children(text: &str) -> Result<Option<u32>, BenchError> {
     match text.parse() {
         _ if text == "auto" => Ok(None),
         Ok(count) if (1..=MOST_CHILDREN).contains(&count) => Ok(Some(count)),
-        _ => Err(BenchError::Usage(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}"))),
+        _ => BenchError::refuse(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}")),
     }
 }
 
@@ -189,13 +189,7 @@ impl Workload for FastCgi {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server {
-            kind: &PHP_FPM,
-            parameters: &[],
-            running: self.name(),
-            trial: TRIAL,
-            many: MANY,
-        })
+        Some(CheckupEntry::server(&PHP_FPM, self.name(), TRIAL, MANY))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -246,24 +240,23 @@ impl Configured for Settings {
         if let Some(via) = self.via {
             via.check_listens(self.front)?;
             if self.kept && !via.descriptor().keeps_fastcgi {
-                return Err(BenchError::Usage(format!(
+                return BenchError::refuse(format!(
                     "{} makes a connection to PHP-FPM for each request: leave out --connect keep",
                     via.title()
-                )));
+                ));
             }
         }
         let connections = point.connections;
         if self.kept && connections > self.children(connections) {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
-            )));
+            ));
         }
         let threads = !self.burst && !self.kept && self.via.is_none();
         if threads && connections > 1024 {
-            return Err(BenchError::Usage(
-                "a connection for each request has a thread for each of --connections; at most 1024 of them"
-                    .into(),
-            ));
+            return BenchError::refuse(
+                "a connection for each request has a thread for each of --connections; at most 1024 of them",
+            );
         }
         Ok(())
     }

@@ -308,9 +308,9 @@ fn check_script(path: &str) -> Result<(), BenchError> {
 /// Refuses a PHP-FPM that is already running without `--script`: our own script is not there.
 fn check_given(settings: &Settings) -> Result<(), BenchError> {
     if settings.script.is_none() {
-        return Err(BenchError::Usage(
-            "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over".into(),
-        ));
+        return BenchError::refuse(
+            "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over",
+        );
     }
     Ok(())
 }

@@ -126,36 +126,34 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
+        let pipeline = self.pipeline.at(point);
         if self.per_request {
             require_own_connects(transport)?;
-        }
-        let pipeline = self.pipeline.at(point);
-        if self.per_request && pipeline > 1 {
-            return Err(BenchError::Usage(
-                "--pipeline needs connections that stay: leave --connect per-request out".into(),
-            ));
-        }
-        if self.per_request {
             require_threads("--connect per-request", point.connections)?;
+        }
+        if self.per_request && pipeline > 1 {
+            return BenchError::refuse(
+                "--pipeline needs connections that stay: leave --connect per-request out",
+            );
         }
         let largest = point.size_bytes.unwrap_or(0).max(u64::from(self.post_size));
         if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size, --post-size or --pipeline"
-            )));
+            ));
         }
         if let Some(path) = &self.path
             && (!path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()))
         {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
                 path.escape_debug()
-            )));
+            ));
         }
         if let Some(host) = &self.host
             && !host.bytes().all(|byte| byte.is_ascii_graphic())
         {
-            return Err(BenchError::Usage("--host: a host name has no blanks".into()));
+            return BenchError::refuse("--host: a host name has no blanks");
         }
         Ok(())
     }
@@ -268,9 +266,9 @@ impl RunningHttp {
         let mut server = None;
         if needs_private(start)? {
             if settings.path.is_some() {
-                return Err(BenchError::Usage(
-                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes".into(),
-                ));
+                return BenchError::refuse(
+                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes",
+                );
             }
             // One thread for all connections: a thread for each would cost more than the transport.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];

@@ -19,7 +19,8 @@ use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{MEMCACHED, PrivateServer, memcached, random_hex};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload, Written,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, StartOptions,
+    Workload, Written,
 };
 use crate::workloads::foreign::{Forms, Given};
 use crate::workloads::requests::{MOST_SLICED, apart, link_to, require_size, size_of, value};
@@ -62,7 +63,7 @@ impl Workload for Memcached {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&MEMCACHED, self.name()))
+        Some(CheckupEntry::server(&MEMCACHED, self.name(), CHECKUP_TRIAL, MANY))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

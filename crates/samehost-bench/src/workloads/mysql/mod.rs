@@ -9,7 +9,7 @@ mod statement;
 use std::sync::Arc;
 
 use samehost_login::{Credentials, MYSQL_SOCKET_OPTIONS, ServerAddress};
-use samehost_model::{Metric, MetricInfo, Point, RateSpec, Secret, Transport, metric};
+use samehost_model::{Endpoint, Metric, MetricInfo, Point, RateSpec, Secret, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -20,8 +20,8 @@ use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look,
     OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, request_metrics,
 };
-use crate::workloads::foreign::{Forms, OtherHalf, complete};
-use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
+use crate::workloads::foreign::{Forms, complete, lacking};
+use crate::workloads::requests::{Connect, MOST_SLICED, require_own_connects, require_threads};
 use dialogue::begin;
 use running::RunningMySql;
 use statement::{Protocol, Statement};
@@ -96,13 +96,7 @@ impl Workload for MySql {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server {
-            kind: &MARIADB,
-            parameters: &[],
-            running: self.name(),
-            trial: CHECKUP_TRIAL,
-            many: CHECKUP_CONNECTIONS,
-        })
+        Some(CheckupEntry::server(&MARIADB, self.name(), CHECKUP_TRIAL, CHECKUP_CONNECTIONS))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -190,7 +184,7 @@ impl Configured for Settings {
 
 /// Asks a server how it is reached over the other transport, by its variable `socket` or `port`. A port counts only
 /// where the server listens there (`skip_networking`); the address is taken to be 127.0.0.1.
-fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let variable = if known.endpoint.path().is_some() { "port" } else { "socket" };
     let mut dialogue = begin(known)?;
     let mut value = dialogue.variable(variable)?.filter(|value| !value.is_empty() && value != "0");
@@ -198,13 +192,16 @@ fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
         value = None;
     }
     dialogue.quit()?;
-    Ok(match value {
-        Some(path) if variable == "socket" => OtherHalf::At(format!("unix:{path}").parse()?),
-        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => OtherHalf::Lacking(format!(
-            "does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix"
+    match value {
+        Some(path) if variable == "socket" => Ok(format!("unix:{path}").parse()?),
+        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => Err(lacking(
+            known,
+            &format!(
+                "does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix"
+            ),
         )),
-    })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -221,8 +218,6 @@ struct Settings {
 }
 
 words! {
-    enum Connect { Once = "once", PerQuery = "per-query" }
-
     enum ThreadHandling {
         OneThreadPerConnection = "one-thread-per-connection",
         PoolOfThreads = "pool-of-threads",

@@ -417,9 +417,9 @@ impl Tables {
         }
         let mut dialogue = address.begin()?;
         let Some(database) = &address.server.credentials.database else {
-            return Err(BenchError::Usage(
-                "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1".into(),
-            ));
+            return BenchError::refuse(
+                "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1",
+            );
         };
         let (name, key) = keyed_table(&mut dialogue, database, settings.table.as_deref())?;
         table.points = format!("{}.{}", quoted(database), quoted(&name));
@@ -493,10 +493,10 @@ fn keyed_table(
     let row = dialogue.rows("looking for a table", &sql)?.into_iter().next().unwrap_or_default();
     match row.as_slice() {
         [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
-        _ => Err(BenchError::Usage(format!(
+        _ => BenchError::refuse(format!(
             "the database `{}` has no such table whose primary key is one integer; name one with --table, or use --statement select-1",
             database.escape_debug()
-        ))),
+        )),
     }
 }
 
@@ -511,7 +511,7 @@ fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<K
         ids.push(id);
     }
     if ids.is_empty() {
-        return Err(BenchError::Usage(format!("{points} has no row to ask for; name another --table")));
+        return BenchError::refuse(format!("{points} has no row to ask for; name another --table"));
     }
     let mut command = if protocol == Protocol::Text {
         Command::query(Statement::PointSelect, table)

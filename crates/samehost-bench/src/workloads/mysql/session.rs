@@ -11,11 +11,10 @@ use samehost_login::mysql::packet::{
 };
 
 use super::dialogue::{Address, QUERY, Reply};
-use super::statement::{
-    C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
-};
+use super::statement::{C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits};
 use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
+use crate::workloads::requests::write_digits;
 
 #[derive(Clone, Debug)]
 enum Judge {

@@ -8,6 +8,7 @@ use samehost_login::mysql::packet::frame;
 
 use super::dialogue::QUERY;
 use crate::parameters::words;
+use crate::workloads::requests::write_digits;
 
 const COM_STMT_EXECUTE: u8 = 0x17;
 /// `MYSQL_TYPE_LONG` with the flag for unsigned.
@@ -130,14 +131,6 @@ fn row(id: &str) -> String {
 /// An id with leading zeros, so that all are of one length in SQL and in rows.
 pub(super) fn digits(id: u32) -> String {
     format!("{id:0DIGITS$}")
-}
-
-#[inline]
-pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
-    for digit in place.iter_mut().rev() {
-        *digit = b'0' + (id % 10) as u8;
-        id /= 10;
-    }
 }
 
 /// Some ids of a table that is not ours, and the reply to each.

@@ -9,13 +9,13 @@ use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use samehost_login::postgres::unsaid;
 use samehost_login::{Credentials, LoginError, ServerAddress};
-use samehost_model::{Protocol, Secret};
+use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
 use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
-use crate::workloads::foreign::OtherHalf;
+use crate::workloads::foreign::lacking;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
 pub(super) use samehost_login::postgres::LoggedIn as Dialogue;
@@ -143,7 +143,7 @@ pub(super) fn identity(dialogue: &mut Dialogue) -> Result<Identity, BenchError> 
 }
 
 /// Asks a server how it is reached over the other transport, by its settings.
-pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+pub(super) fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let mut dialogue = begin(known, true)?;
     let is_tcp = known.endpoint.path().is_none();
     let port = dialogue.value("its port", "SHOW port")?;
@@ -152,12 +152,15 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError>
     // A user who may not read the directories gets an empty value or a refusal.
     let value = dialogue.value(setting, &format!("SHOW {setting}")).unwrap_or_default();
     let found = if is_tcp { socket(&value, &port) } else { tcp(&value, &port) };
-    Ok(match found {
-        Some(endpoint) => OtherHalf::At(endpoint.parse()?),
-        None => OtherHalf::Lacking(format!(
-            "does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}"
+    match found {
+        Some(endpoint) => Ok(endpoint.parse()?),
+        None => Err(lacking(
+            known,
+            &format!(
+                "does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}"
+            ),
         )),
-    })
+    }
 }
 
 /// The endpoint of the first socket that is there, in the directories of `unix_socket_directories`; `None` if all are

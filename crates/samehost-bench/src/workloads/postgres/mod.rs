@@ -17,14 +17,14 @@ use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::POSTGRES;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
     StartOptions, Starts, Workload, Written, add_proxy_metric, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::{MOST_SLICED, require_threads};
+use crate::workloads::requests::{Connect, MOST_SLICED, require_threads};
 use dialogue::{Dialogue, Identity, begin, identity};
 use running::{FRONTS, Pool, Pooled, RunningPostgres, VIA};
 use statement::{Protocol, Statement};
@@ -128,9 +128,9 @@ impl Workload for Postgres {
                     parameters.insert(name.to_owned(), default);
                 }
                 (true, Some(_)) => {
-                    return Err(BenchError::Usage(format!(
+                    return BenchError::refuse(format!(
                         "--{name} is an option of --via pgbouncer and --via odyssey"
-                    )));
+                    ));
                 }
                 _ => {}
             }
@@ -139,13 +139,7 @@ impl Workload for Postgres {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server {
-            kind: &POSTGRES,
-            parameters: &[],
-            running: self.name(),
-            trial: CHECKUP_LENGTH,
-            many: CHECKUP_CONNECTIONS,
-        })
+        Some(CheckupEntry::server(&POSTGRES, self.name(), CHECKUP_LENGTH, CHECKUP_CONNECTIONS))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -232,23 +226,21 @@ impl Configured for Settings {
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if self.pooled.is_some() && self.statement == Statement::Copy {
-            return Err(BenchError::Usage(
-                "--via is for statements of one row; leave it out to measure a COPY".into(),
-            ));
+            return BenchError::refuse("--via is for statements of one row; leave it out to measure a COPY");
         }
         if self.per_query && self.statement == Statement::Copy {
-            return Err(BenchError::Usage(
-                "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
-            ));
+            return BenchError::refuse(
+                "a COPY has a connection of its own anyway; leave --connect per-query out",
+            );
         }
         if self.per_query {
             require_threads("--connect per-query", point.connections)?;
         }
         if self.read_only && self.statement.has_table() {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--read-only yes writes nothing, and --statement {} needs a table of ours; use --statement select-1, or leave --read-only out: the table is dropped at the end",
                 self.statement.word()
-            )));
+            ));
         }
         Ok(())
     }
@@ -327,10 +319,6 @@ fn is_direct(parameters: &Parameters) -> bool {
 
 const TO_THE_SERVER: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
 const BEHIND_A_POOLER: &[Transport] = &[Transport::Tcp, Transport::Unix];
-
-words! {
-    enum Connect { Once = "once", PerQuery = "per-query" }
-}
 
 /// Bytes of a row with half of each page free, including its part of the index.
 const ROW: u64 = 400;

@@ -219,7 +219,7 @@ impl Instance for RunningPostgres {
         self.view = Arc::clone(&view);
         if self.settings.per_query {
             let Asked::Rows { exchange, .. } = asked else {
-                return Err(BenchError::Usage("--connect per-query is for statements of one row".into()));
+                return BenchError::refuse("--connect per-query is for statements of one row");
             };
             let _ = view.set(dialogue.seen().ok().map(says));
             let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();

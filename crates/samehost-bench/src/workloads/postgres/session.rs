@@ -8,7 +8,7 @@ use samehost_login::postgres::unsaid;
 use samehost_login::{LoginError, ServerAddress};
 
 use super::dialogue::{Refusal, exchange_once, first, is_aside, measured, parse, query};
-use super::statement::{Exchange, ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
+use super::statement::{DIGITS, Exchange, Statement, copy_end, copy_head, copy_row, increment};
 use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
 use crate::workloads::requests::connect_failure;
@@ -203,7 +203,7 @@ impl CopySession {
             at += self.row.len();
             self.left -= 1;
             for place in self.places {
-                increment(&mut self.row[place..place + ID_DIGITS]);
+                increment(&mut self.row[place..place + DIGITS]);
             }
         }
         if self.left == 0 {
@@ -376,7 +376,7 @@ mod tests {
         for _ in 0..rows {
             all.extend_from_slice(&row);
             for place in places {
-                increment(&mut row[place..place + ID_DIGITS]);
+                increment(&mut row[place..place + DIGITS]);
             }
         }
         [all, copy_end(rows)].concat()

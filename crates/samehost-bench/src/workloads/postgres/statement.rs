@@ -8,10 +8,11 @@ use samehost_login::postgres::unsaid;
 
 use super::dialogue::{bind_execute_sync, message, parse_statement, query};
 use crate::parameters::words;
+use crate::workloads::requests::write_digits;
 
 /// The id before the first: all have ten digits.
 const BASE: u32 = 1_000_000_000;
-const DIGITS: usize = 10;
+pub(super) const DIGITS: usize = 10;
 /// What follows the id's digits in a row's content, which is 120 bytes as in sysbench.
 const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF";
 pub(super) const PREPARED: &str = "s";
@@ -146,7 +147,8 @@ impl Exchange {
     #[inline]
     pub(super) fn ask_for(&mut self, row: u32) {
         let id = BASE + 1 + row;
-        let digits = digits(id);
+        let mut digits = [0; DIGITS];
+        write_digits(id, &mut digits);
         match self.id {
             IdPlace::Nowhere => {}
             IdPlace::Binary(at) => self.request[at..at + 4].copy_from_slice(&id.to_be_bytes()),
@@ -161,17 +163,6 @@ impl Exchange {
 fn row(value: &[u8]) -> Vec<u8> {
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     message(b'D', &[&[0, 1], length.to_be_bytes().as_slice(), value].concat())
-}
-
-#[inline]
-fn digits(id: u32) -> [u8; DIGITS] {
-    let mut digits = [b'0'; DIGITS];
-    let mut rest = id;
-    for digit in digits.iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    digits
 }
 
 /// The message before the rows of a COPY: text format, three columns.
@@ -202,8 +193,6 @@ pub(super) fn increment(digits: &mut [u8]) {
         *digit = b'0';
     }
 }
-
-pub(super) const ID_DIGITS: usize = DIGITS;
 
 #[cfg(test)]
 mod tests {

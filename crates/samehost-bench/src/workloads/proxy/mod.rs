@@ -124,9 +124,9 @@ impl Configured for Settings {
         self.via.at(point).check_listens(self.front.at(point))?;
         let backends = self.backends.at(point);
         if backends > MOST_BACKENDS {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--backends {backends}: each is a process; at most {MOST_BACKENDS}"
-            )));
+            ));
         }
         require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
     }
@@ -219,12 +219,6 @@ impl Condition {
     fn host(number: usize) -> String {
         format!("condition{number:02}")
     }
-
-    /// The virtual host in the configuration of the server in front.
-    fn described<'a>(&self, number: usize, servers: Vec<&'a Endpoint>) -> Host<'a> {
-        let kept = if self.http == Version::V11 { Some(KEPT) } else { None };
-        Host { name: Condition::host(number), servers, kept }
-    }
 }
 
 /// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
@@ -266,7 +260,9 @@ impl RunningProxy {
             let conditions = Condition::all(*via, &start.transports, settings);
             let mut hosts: Vec<Host<'_>> = Vec::new();
             for (number, condition) in conditions.iter().enumerate() {
-                hosts.push(condition.described(number, behind(&backends, condition)));
+                let kept = if condition.http == Version::V11 { Some(KEPT) } else { None };
+                let servers = behind(&backends, condition);
+                hosts.push(Host { name: Condition::host(number), servers, kept });
             }
             let spec = FrontSpec {
                 listens: &settings.front.values,

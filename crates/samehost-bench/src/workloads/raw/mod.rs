@@ -186,28 +186,28 @@ impl Configured for Settings {
             _ => 1024 * 1024 * 1024,
         };
         if size > most {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--size {size} is too large for {transport}: at most {most} bytes there"
-            )));
+            ));
         }
         let inherited = matches!(transport, Transport::Socketpair | Transport::Pipe);
         if transport == Transport::Pipe && self.has_socket_buffer {
-            return Err(BenchError::Usage("a pipe has no socket buffer; leave --socket-buffer out".into()));
+            return BenchError::refuse("a pipe has no socket buffer; leave --socket-buffer out");
         }
         if transport == Transport::Pipe && (point.connections > 1 || point.rate_per_s.is_some()) {
-            return Err(BenchError::Usage(
-                "pipe has one connection in a closed loop; leave --connections at 1 and --rate out".into(),
-            ));
+            return BenchError::refuse(
+                "pipe has one connection in a closed loop; leave --connections at 1 and --rate out",
+            );
         }
         if self.longer.is_some() && (self.work.is_none() || size < LEAST_MARKED || inherited) {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
-            )));
+            ));
         }
         if inherited && point.connections > 64 {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "{transport} needs a server process for each connection; at most 64 of them"
-            )));
+            ));
         }
         Ok(())
     }

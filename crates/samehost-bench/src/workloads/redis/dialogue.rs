@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use samehost_login::{Credentials, ServerAddress};
-use samehost_model::{Protocol, Secret};
+use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::Command;
 use crate::error::BenchError;
@@ -12,7 +12,7 @@ use crate::impact::{Impact, in_words};
 use crate::private_servers::PrivateServer;
 use crate::private_servers::podman::Place;
 use crate::workload::Look;
-use crate::workloads::foreign::OtherHalf;
+use crate::workloads::foreign::lacking;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again, says};
 
 pub(super) use samehost_login::redis::{Dialogue, Identity};
@@ -43,20 +43,23 @@ pub(super) fn login(server: &PrivateServer) -> Credentials {
 
 /// Asks a server how it is reached over the other transport, by its setting `unixsocket` or `port`; the address of the
 /// port is taken to be 127.0.0.1.
-pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+pub(super) fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let mut dialogue = begin(known)?;
     // Reports a missing login, which CONFIG alone cannot distinguish from a missing permission.
     dialogue.identity()?;
     let is_tcp = known.endpoint.path().is_none();
     let (setting, missing) = if is_tcp { ("unixsocket", "--unix") } else { ("port", "--tcp") };
     let value = dialogue.setting(setting)?.filter(|value| !value.is_empty() && value != "0");
-    Ok(match value {
-        Some(path) if is_tcp => OtherHalf::At(format!("unix:{path}").parse()?),
-        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => OtherHalf::Lacking(format!(
-            "does not tell a `{setting}` to measure against (not set, or CONFIG is not allowed); set it and restart the server, give {missing}"
+    match value {
+        Some(path) if is_tcp => Ok(format!("unix:{path}").parse()?),
+        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => Err(lacking(
+            known,
+            &format!(
+                "does not tell a `{setting}` to measure against (not set, or CONFIG is not allowed); set it and restart the server, give {missing}"
+            ),
         )),
-    })
+    }
 }
 
 /// Checks that what answers at each endpoint is the process that we started, by its process number. In a container the

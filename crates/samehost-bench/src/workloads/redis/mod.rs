@@ -28,8 +28,9 @@ use crate::private_servers::podman::{Inside, Place};
 use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric, request_metrics,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, MANY,
+    OpenOrClosed, Servers, StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric,
+    request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{MOST_SLICED, apart, require_size, size_of, value};
@@ -110,7 +111,7 @@ impl Workload for Redis {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&REDIS, self.name()))
+        Some(CheckupEntry::server(&REDIS, self.name(), CHECKUP_TRIAL, MANY))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -161,9 +162,9 @@ impl Configured for Settings {
         let size = point.size_bytes.unwrap_or(0);
         require_size("--size", size, "redis", MOST_SIZE)?;
         if size * u64::from(pipeline) > MOST_AT_ONCE {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"
-            )));
+            ));
         }
         Ok(())
     }

@@ -113,11 +113,18 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let codec = match self.protocol {
-            Protocol::Grpc => return Ok(Box::new(Grpc::start(self.reply_size, start)?)),
+            Protocol::Grpc => {
+                needs_private(start)?;
+                let given = Given::of(start);
+                let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
+                let server = BuiltIn::start(spec, &given.missing)?;
+                return Ok(Box::new(Grpc { server, given, reply_size: self.reply_size }));
+            }
             Protocol::GoGob => GoCodec::Gob,
             Protocol::GoJson => GoCodec::Json,
         };
-        Ok(Box::new(Go::start(codec, self.reply_size, start)?))
+        let (server, program) = go::start(&start.program, codec)?;
+        Ok(Box::new(Go { server, program, codec, reply_size: self.reply_size }))
     }
 }
 
@@ -136,7 +143,7 @@ impl Settings {
 fn reply_size(text: &str) -> Result<u32, BenchError> {
     match u32::try_from(parse_size(text)?) {
         Ok(size) if size > 0 => Ok(size),
-        _ => Err(BenchError::Usage(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}"))),
+        _ => BenchError::refuse(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}")),
     }
 }
 
@@ -149,15 +156,6 @@ struct Grpc {
     server: BuiltIn,
     given: Given,
     reply_size: u32,
-}
-
-impl Grpc {
-    fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start);
-        needs_private(start)?;
-        let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
-        Ok(Grpc { server: BuiltIn::start(spec, &given.missing)?, given, reply_size })
-    }
 }
 
 impl Instance for Grpc {
@@ -192,11 +190,6 @@ struct Go {
 }
 
 impl Go {
-    fn start(codec: GoCodec, reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let (server, program) = go::start(&start.program, codec)?;
-        Ok(Go { server, program, codec, reply_size })
-    }
-
     /// The job of the Go client, which generates its own load, in a closed loop: with gob both ends are Go, as in
     /// programs that have it.
     fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {

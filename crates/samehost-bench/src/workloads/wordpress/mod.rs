@@ -121,17 +121,16 @@ impl Configured for Settings {
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if point.connections > MOST_CONNECTIONS {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "{} pages at the same time: each has a process of PHP, and at most {MOST_CONNECTIONS} are started",
                 point.connections
-            )));
+            ));
         }
         // PHP-FPM's ports are then where nobody else is, and Apache's with them.
         if self.is_hidden() && self.via.values.contains(&FrontKind::Apache) {
-            return Err(BenchError::Usage(
-                "--via apache with --site needs --fpm unix: Apache listens on ports only, and has to be where PHP-FPM's port is hidden"
-                    .into(),
-            ));
+            return BenchError::refuse(
+                "--via apache with --site needs --fpm unix: Apache listens on ports only, and has to be where PHP-FPM's port is hidden",
+            );
         }
         if let Some(path) = &self.path {
             pages::check_path(path)?;
@@ -251,9 +250,7 @@ impl RunningWordPress {
         } else {
             (MARIADB.find)()?;
             if host.is_some() {
-                return Err(BenchError::Usage(
-                    "--host is for a site that is there already: give --site".into(),
-                ));
+                return BenchError::refuse("--host is for a site that is there already: give --site");
             }
             let (site, server) = private(start, start.most_connections)?;
             (site, Some(server))
@@ -410,10 +407,10 @@ impl Instance for RunningWordPress {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         self.web.require()?;
         let Some(database) = self.site.databases.get(&arm.transport).cloned() else {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "the site's database is not known over {} for this trial",
                 arm.transport
-            )));
+            ));
         };
         self.trials += 1;
         let fpm = self.settings.fpm.at(&arm.point);

@@ -170,10 +170,10 @@ pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
     if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
-    Err(BenchError::Usage(format!(
+    BenchError::refuse(format!(
         "--path {}: it begins with `/`, and blanks and bytes that are not ASCII are percent-encoded",
         path.escape_debug()
-    )))
+    ))
 }
 
 /// Checks that a host can be sent in a request; it may come from the site's own settings.
