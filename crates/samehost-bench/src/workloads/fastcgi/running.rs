@@ -58,7 +58,11 @@ impl RunningFastCgi {
             for endpoint in given.endpoints.values() {
                 link_to(endpoint)?;
             }
-            check_given(settings)?;
+            if settings.script.is_none() {
+                return BenchError::refuse(
+                    "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over",
+                );
+            }
             None
         };
         let mut running = RunningFastCgi {
@@ -201,7 +205,8 @@ impl RunningFastCgi {
         query: &str,
         body: Option<Arc<[u8]>>,
     ) -> Result<Job, BenchError> {
-        let (endpoint, request) = (front.endpoint.clone(), request_for(pool, query));
+        let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
+        let (endpoint, request) = (front.endpoint.clone(), request(&target));
         let expected = self.expected(&endpoint, body, || self.ask_front(front, &request))?;
         if self.settings.burst {
             let session = move || HttpSession::new(Arc::clone(&request), 1, expected.clone());
@@ -305,16 +310,6 @@ fn check_script(path: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Refuses a PHP-FPM that is already running without `--script`: our own script is not there.
-fn check_given(settings: &Settings) -> Result<(), BenchError> {
-    if settings.script.is_none() {
-        return BenchError::refuse(
-            "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over",
-        );
-    }
-    Ok(())
-}
-
 impl Instance for RunningFastCgi {
     fn server(&self) -> ServerInfo {
         let pids = match (&self.private, &self.pool) {
@@ -413,11 +408,6 @@ struct Front {
     kind: FrontKind,
     server: PrivateServer,
     endpoint: Endpoint,
-}
-
-fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
-    let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
-    request(&target)
 }
 
 fn request(target: &str) -> Arc<[u8]> {

@@ -25,22 +25,18 @@ pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {
 }
 
 pub(super) fn set(link: &mut Link, exchange: &Exchange) -> Result<(), BenchError> {
-    let answer = link.ask(exchange.request(), line)?;
-    if matches!(answer.as_str(), "STORED" | "HD") {
-        Ok(())
-    } else {
-        Err(refused(link, "setting a key", answer))
-    }
+    must(link, "setting a key", exchange.request(), &["STORED", "HD"])
 }
 
 /// Deletes a key; a key that does not exist is not an error.
 pub(super) fn delete(link: &mut Link, key: &str) -> Result<(), BenchError> {
-    let answer = link.ask(format!("delete {key}\r\n").as_bytes(), line)?;
-    if matches!(answer.as_str(), "DELETED" | "NOT_FOUND") {
-        Ok(())
-    } else {
-        Err(refused(link, "deleting our key", answer))
-    }
+    let request = format!("delete {key}\r\n");
+    must(link, "deleting our key", request.as_bytes(), &["DELETED", "NOT_FOUND"])
+}
+
+fn must(link: &mut Link, what: &str, request: &[u8], right: &[&str]) -> Result<(), BenchError> {
+    let answer = link.ask(request, line)?;
+    if right.contains(&answer.as_str()) { Ok(()) } else { Err(refused(link, what, answer)) }
 }
 
 /// The server's view of this connection (`stats conns`, memcached 1.4.31 or later).

@@ -1,5 +1,6 @@
 //! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in `samehost-login`.
 
+use samehost_login::mysql::Reply;
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
 use samehost_login::{Expected, Malformed, ServerAddress};
 use samehost_model::Protocol;
@@ -7,7 +8,7 @@ use samehost_model::Protocol;
 use crate::error::BenchError;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
-pub(super) use samehost_login::mysql::{Dialogue, QUERY, Reply};
+pub(super) use samehost_login::mysql::{Dialogue, QUERY};
 
 const COM_STMT_PREPARE: u8 = 0x16;
 

@@ -100,11 +100,12 @@ impl Workload for MySql {
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
-        let statement = parameters.word("statement")?;
+        let (statement, protocol) = (parameters.word("statement")?, parameters.word("protocol")?);
+        let per_query = parameters.word::<Connect>("connect")? == Connect::PerQuery;
         Ok(Arc::new(Settings {
             statement,
-            protocol: parameters.word("protocol")?,
-            per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
+            protocol: if per_query { Protocol::Text } else { protocol },
+            per_query,
             rows: rows(statement, parameters.given("rows"))?,
             brand: parameters.word("server")?,
             thread_handling: parameters.word("thread-handling")?,

@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rand::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
@@ -159,27 +157,22 @@ impl Instance for RunningMySql {
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
         let (table, ids, rows) = (tables.table.clone(), tables.ids.clone(), tables.rows);
-        let view = Arc::default();
-        self.view = Arc::clone(&view);
+        self.view = Arc::default();
+        let (next, view) = (AtomicU64::new(0), Arc::clone(&self.view));
+        let connector =
+            Arc::new(MySqlConnector { address, statement, protocol, table, ids, rows, next, view });
         if self.settings.per_query {
+            let address = &connector.address;
             let mut first = address.begin()?;
-            let _ = view.set(says(first.seen()?));
+            let _ = self.view.set(says(first.seen()?));
+            let session = connector.session(&mut first)?;
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
             return Job::callers(&address.server.endpoint, Some(seen), arm.point.connections, |number| {
-                Ok(MySqlCaller {
-                    address: address.clone(),
-                    statement,
-                    table: table.clone(),
-                    ids: ids.clone(),
-                    random: Xoshiro256PlusPlus::seed_from_u64(u64::from(number)),
-                })
+                Ok(MySqlCaller { address: address.clone(), session: session.seeded(u64::from(number)) })
             });
         }
-        let next = AtomicU64::new(0);
-        let connector =
-            Arc::new(MySqlConnector { address, statement, protocol, table, ids, rows, next, view });
         Ok(match statement {
             Statement::Dump => Job::Whole { connector },
             _ => Job::Sessions { connector, small: true },
@@ -212,6 +205,35 @@ struct MySqlConnector {
     view: Arc<OnceLock<String>>,
 }
 
+impl MySqlConnector {
+    /// Sends a first statement, from whose reply a session learns.
+    fn session(&self, dialogue: &mut Dialogue) -> Result<MySqlSession, BenchError> {
+        let (mut first, command) = match self.protocol {
+            Protocol::Text => {
+                let command = Command::query(self.statement, &self.table);
+                (command.clone(), command)
+            }
+            Protocol::Prepared => {
+                let id = prepare(dialogue, &self.statement.sql(&self.table, "?"))?;
+                let has_id = self.statement.has_id();
+                (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
+            }
+        };
+        if let Ids::Known(known) = &self.ids {
+            let id = if let Some((id, _)) = known.first() { *id } else { 1 };
+            first.set(id);
+        }
+        let answer = dialogue.raw(first.payload())?;
+        let session = MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone());
+        session.map_err(|answer| BenchError::Refused {
+            endpoint: self.endpoint(),
+            what: "the first statement".into(),
+            answer,
+            try_next: String::new(),
+        })
+    }
+}
+
 impl Connector for MySqlConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
         let mut dialogue = self.address.begin_again()?;
@@ -223,31 +245,8 @@ impl Connector for MySqlConnector {
             return Ok((dialogue.into_stream()?, Box::new(session)));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (mut first, command) = match self.protocol {
-            Protocol::Text => {
-                let command = Command::query(self.statement, &self.table);
-                (command.clone(), command)
-            }
-            Protocol::Prepared => {
-                let id = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
-                let has_id = self.statement.has_id();
-                (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
-            }
-        };
-        if let Ids::Known(known) = &self.ids {
-            let id = if let Some((id, _)) = known.first() { *id } else { 1 };
-            first.set(id);
-        }
-        let answer = dialogue.raw(first.payload())?;
-        match MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number) {
-            Ok(session) => Ok((dialogue.into_stream()?, Box::new(session))),
-            Err(answer) => Err(BenchError::Refused {
-                endpoint: self.endpoint(),
-                what: "the first statement".into(),
-                answer,
-                try_next: String::new(),
-            }),
-        }
+        let session = self.session(&mut dialogue)?.seeded(number);
+        Ok((dialogue.into_stream()?, Box::new(session)))
     }
 
     fn endpoint(&self) -> String {

@@ -10,7 +10,7 @@ use samehost_login::mysql::packet::{
     self, Answer, HEAD, SqlError, first_frame, frame, is_end, take_integer, take_text,
 };
 
-use super::dialogue::{Address, QUERY, Reply};
+use super::dialogue::{Address, QUERY};
 use super::statement::{C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits};
 use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
@@ -32,7 +32,7 @@ enum Judge {
 /// all others: for each id its digits are filled in, and a reply is then one comparison of memory. Parsing every
 /// reply would cost the client CPU time that is not the transport's; without a check errors would count as fast
 /// replies. Only a reply that differs is parsed and judged by its meaning (docs/decisions/0031).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MySqlSession {
     command: Command,
     /// Reply to the current command, if all is right.
@@ -45,8 +45,7 @@ pub(super) struct MySqlSession {
 }
 
 impl MySqlSession {
-    /// A session whose first reply, to id 1 (or the first known id), has been received. The seed decides which ids are
-    /// queried: with the same one, every trial asks for the same rows in the same order.
+    /// A session whose first reply, to id 1 (or the first known id), has been received.
     ///
     /// # Errors
     /// Why that reply is not one to compare others with.
@@ -56,7 +55,6 @@ impl MySqlSession {
         command: Command,
         first_answer: &[u8],
         ids: Ids,
-        seed: u64,
     ) -> Result<Self, String> {
         let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
         Ok(MySqlSession {
@@ -65,8 +63,13 @@ impl MySqlSession {
             judge,
             digits,
             ids,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            random: Xoshiro256PlusPlus::seed_from_u64(0),
         })
+    }
+
+    /// The seed decides which ids are queried: with the same one, every trial asks for the same rows in the same order.
+    pub(super) fn seeded(&self, seed: u64) -> Self {
+        MySqlSession { random: Xoshiro256PlusPlus::seed_from_u64(seed), ..self.clone() }
     }
 
     /// Judges a reply that differs from the awaited bytes, or waits for the rest of one that is incomplete. Status flags
@@ -190,52 +193,19 @@ impl Session for MySqlSession {
 /// own instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(super) struct MySqlCaller {
     pub(super) address: Address,
-    pub(super) statement: Statement,
-    pub(super) table: Table,
-    pub(super) ids: Ids,
-    pub(super) random: Xoshiro256PlusPlus,
-}
-
-impl MySqlCaller {
-    /// Judges the reply to a statement; the error is its kind, for the error counts. In a table that is not ours rows may
-    /// change and go meanwhile, so any one row is right, and none.
-    fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
-        match (self.statement, reply) {
-            (_, Reply::Refused(error)) => Err(error.kind()),
-            (Statement::Update | Statement::Insert, Reply::Done(1)) => Ok(()),
-            (Statement::Update | Statement::Insert, _) => Err("no row changed"),
-            (Statement::SelectOne, Reply::Rows(rows)) if rows.len() == 1 => match rows[0].as_slice() {
-                [Some(one)] if one == "1" => Ok(()),
-                _ => Err("wrong row"),
-            },
-            (_, Reply::Rows(rows)) => match rows.as_slice() {
-                [] if !self.table.is_own() => Ok(()),
-                [] => Err("no row"),
-                [row] if !self.table.is_own() && !row.is_empty() => Ok(()),
-                [row] if is_own_row(row, id) => Ok(()),
-                _ => Err("wrong row"),
-            },
-            _ => Err("wrong reply"),
-        }
-    }
-}
-
-/// Whether a row is the one column `c` of our row with this id.
-fn is_own_row(row: &[Option<String>], id: u32) -> bool {
-    match row {
-        [Some(c)] => *c == digits(id).repeat(C_REPEATS),
-        _ => false,
-    }
+    pub(super) session: MySqlSession,
 }
 
 impl Caller for MySqlCaller {
     fn call(&mut self) -> Result<(), Bad> {
-        let id = self.ids.pick(&mut self.random);
         let mut dialogue = self.address.measured().map_err(bad)?;
-        let sql = self.statement.sql(&self.table, &digits(id));
-        let reply = dialogue.ask(&sql).map_err(bad)?;
-        self.is_right(id, &reply).map_err(|kind| Bad::new(kind, sql))?;
-        dialogue.quit().map_err(bad)
+        self.session.request(&mut Vec::new());
+        let reply = dialogue.raw(self.session.command.payload()).map_err(bad)?;
+        match self.session.response(&reply)? {
+            Progress::Complete { .. } => dialogue.quit().map_err(bad),
+            Progress::Rejected { kind, .. } => Err(Bad::new(kind, "the server's answer")),
+            Progress::More { .. } | Progress::Last { .. } => Err(Bad::malformed("a reply in parts")),
+        }
     }
 }
 
@@ -394,7 +364,7 @@ mod tests {
             Protocol::Text => Command::query(statement, &table),
             Protocol::Prepared => Command::execute(3, statement.has_id(), false),
         };
-        MySqlSession::new(statement, protocol, command, first, Ids::Own(table.rows), 7)
+        MySqlSession::new(statement, protocol, command, first, Ids::Own(table.rows))
     }
 
     fn asked(session: &mut MySqlSession) -> u32 {
@@ -469,8 +439,7 @@ mod tests {
         let command = Command::execute(3, true, false);
         let (statement, protocol) = (Statement::PointSelect, Protocol::Prepared);
         let mut session =
-            MySqlSession::new(statement, protocol, command, &first, Ids::Known(Arc::clone(&known)), 1)
-                .unwrap();
+            MySqlSession::new(statement, protocol, command, &first, Ids::Known(Arc::clone(&known))).unwrap();
         for _ in 0..20 {
             let id = asked(&mut session);
             let (own, other) = if id == 5 { (&known[0].1, &known[1].1) } else { (&known[1].1, &known[0].1) };

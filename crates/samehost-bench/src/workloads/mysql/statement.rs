@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_login::mysql::packet::frame;
 
 use super::dialogue::QUERY;
@@ -141,15 +139,6 @@ pub(super) enum Ids {
     /// All ids of our own table: from 1 to this.
     Own(u32),
     Known(Known),
-}
-
-impl Ids {
-    pub(super) fn pick(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
-        match self {
-            Ids::Own(rows) => random.random_range(1..=*rows),
-            Ids::Known(known) => known[random.random_range(0..known.len())].0,
-        }
-    }
 }
 
 /// A frame that is sent over and over, in which only the id changes, at the place `number`: four bytes, little endian, or

@@ -107,7 +107,7 @@ fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Answers), Be
     );
     for reader in readers(root, settings)? {
         let php = Php::find(reader.account)?;
-        match php.answers(root, host, settings) {
+        match php.check_syntax(settings).and_then(|()| php.inspect(root, host, settings)) {
             Ok(answers) => return Ok((reader, answers)),
             // A file that it includes may be closed to this user and open to the next.
             Err(error @ BenchError::Path { .. }) => failure = error,
@@ -159,11 +159,6 @@ impl Php {
             let _ = stdin.write_all(script.as_bytes());
         }
         child.wait_with_output().map_err(BenchError::during("running php"))
-    }
-
-    fn answers(&self, root: &Path, host: &str, settings: &Path) -> Result<Answers, BenchError> {
-        self.check_syntax(settings)?;
-        self.inspect(root, host, settings)
     }
 
     /// Refuses settings that PHP cannot parse, with its own words: run at once, they would end it without any.
