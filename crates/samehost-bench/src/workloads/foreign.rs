@@ -60,7 +60,6 @@ pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     Ok(missing)
 }
 
-/// Addresses of a private server over those of the transports that it has.
 pub(crate) fn own_addresses(
     server: &PrivateServer,
     transports: &[Transport],

@@ -54,7 +54,6 @@ pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Re
 }
 
 words! {
-    /// Whether a database's connections stay, or each statement has one of its own.
     pub(crate) enum Connect { Once = "once", PerQuery = "per-query" }
 }
 
@@ -104,7 +103,6 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// A job whose connections stay, each with a session of its own.
     pub(crate) fn job<S: Session + 'static>(
         endpoint: Endpoint,
         small: bool,

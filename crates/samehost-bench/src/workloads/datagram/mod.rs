@@ -43,7 +43,6 @@ const MOST_SENDERS: u32 = 1024;
 pub struct Datagram;
 
 words! {
-    /// What a sender does when the receiver's queue is full.
     enum Sending {
         Blocking = "blocking",
         /// It passes `MSG_DONTWAIT`, and goes on with the next metric if it is refused.
@@ -190,7 +189,6 @@ struct RunningDatagrams {
     current: Option<Current>,
 }
 
-/// A trial and its counts, from which the fates of its metrics follow at its end.
 struct Current {
     endpoint: Endpoint,
     is_closed: bool,
@@ -398,7 +396,6 @@ struct Fates {
 }
 
 impl Fates {
-    /// The sums of all senders; what arrived and what was dropped is not known to them.
     fn of(senders: &[Arc<Sent>]) -> Self {
         let mut sum = Fates::default();
         for sent in senders {

@@ -84,7 +84,6 @@ impl Receiver {
     }
 }
 
-/// Asks a private rsyslog at each of its endpoints, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.endpoints() {
         let asking = Asking::of(endpoint)?;
@@ -125,7 +124,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams of other CPUs may be on their way to the socket for so long.
 const SETTLES: Duration = Duration::from_millis(5);
 
-/// A socket that is connected to a receiver.
 struct Asking(OwnedFd);
 
 impl Asking {

@@ -52,7 +52,6 @@ struct Settings {
     burst: bool,
     kept: bool,
     via: Option<FrontKind>,
-    /// Transport between the client and the server in front.
     front: Transport,
     /// A script of the user's; `None` for the built-in one.
     script: Option<String>,
@@ -349,7 +348,6 @@ echo substr(str_repeat($line, intdiv($size, strlen($line)) + 1), 0, $size);
     )
 }
 
-/// Query to the built-in script for a reply of this size after this sleep.
 fn query(size: u64, nap: Duration) -> String {
     format!("size={size}&nap={}", nap.as_micros())
 }

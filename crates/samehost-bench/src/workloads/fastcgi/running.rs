@@ -134,7 +134,6 @@ impl RunningFastCgi {
         self.private.as_ref()?.endpoint(pool).cloned()
     }
 
-    /// Path of the script as PHP-FPM sees it.
     fn script(&self) -> PathBuf {
         match (&self.settings.script, &self.private) {
             (None, Some(private)) => private.scripts().join(super::FILE),
@@ -186,7 +185,6 @@ impl RunningFastCgi {
         Ok((Body { length: body.len() as u64, begins: body }, seen))
     }
 
-    /// One successful reply through a server in front.
     fn ask_front(&self, front: &Front, request: &[u8]) -> Result<Body, BenchError> {
         let Fetched { head, body, .. } = fetch(&front.endpoint, request)?;
         if refusal(head.status).is_some() {

@@ -39,7 +39,6 @@ pub(crate) struct RequestParts<'a> {
 }
 
 impl<'a> RequestParts<'a> {
-    /// A GET of HTTP 1.1 on a connection that stays open.
     pub(crate) fn get(target: &'a str, host: &'a str) -> Self {
         RequestParts {
             method: "GET",
@@ -99,7 +98,6 @@ impl Body {
     }
 }
 
-/// A reply that was fetched outside the measurement.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) head: Head,
@@ -140,7 +138,6 @@ pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, Benc
 
 const NO_ANSWER: &str = "no answer in time";
 
-/// Limits the next read or write to what is left of the time.
 fn limit(stream: &mut Stream, which: Timeout, ends: Instant) -> std::io::Result<Duration> {
     let left = ends.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -359,7 +356,6 @@ impl HttpSession {
         }
     }
 
-    /// A job of connections that stay.
     pub(crate) fn job(endpoint: Endpoint, request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Job {
         let small = request.len() * pipeline as usize <= SMALL;
         Opener::job(endpoint, small, move || {

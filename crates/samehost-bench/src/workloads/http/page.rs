@@ -38,7 +38,6 @@ pub struct PageLook {
     kind: String,
     /// Sorted hashes of the parts that all answers have in common.
     parts: Vec<u64>,
-    /// Bytes of the shortest answer.
     shortest: usize,
     /// One of [`FAILURES`]: texts that applications show when their database or cache does not answer.
     failure: Option<String>,

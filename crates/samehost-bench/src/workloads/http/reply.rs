@@ -133,7 +133,6 @@ impl ReplyReader {
         Ok(Some(length))
     }
 
-    /// The first field of this name in the last head.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);

@@ -44,7 +44,6 @@ pub(super) fn view(link: &mut Link) -> Result<Option<String>, BenchError> {
     Ok(memcached::seen(link)?.map(says))
 }
 
-/// Checks that what answers at each endpoint of a private server is the process that we started.
 pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.endpoints() {
         let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
@@ -122,7 +121,6 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Reads `key`, which must have this value.
     pub(super) fn get(protocol: Protocol, key: &str, value: &[u8]) -> Self {
         let (request, head, end): (_, _, &[u8]) = match protocol {
             Protocol::Text => {
@@ -150,7 +148,6 @@ impl Exchange {
 #[derive(Debug)]
 pub(super) struct MemcachedSession {
     exchange: Exchange,
-    /// Bytes of the current reply that were compared, for [`Awaited::look`].
     received: usize,
 }
 

@@ -118,7 +118,6 @@ struct RunningMemcached {
     touched: Vec<Endpoint>,
     /// Transport of the current trial: only its process counts as the server then.
     current: Option<Transport>,
-    /// The server's view of the first connection of the current trial.
     view: Arc<OnceLock<Option<String>>>,
 }
 

@@ -80,7 +80,6 @@ pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str) -> Result<u32, BenchEr
     Ok(answered.map_err(|error| dialogue.refused("a prepared statement", &error))?)
 }
 
-/// The id of the prepared statement, or the server's refusal.
 type Prepared = Result<u32, SqlError>;
 
 /// Parses the reply to `COM_STMT_PREPARE`: OK, id (4 bytes), columns (2), parameters (2), then the definitions of

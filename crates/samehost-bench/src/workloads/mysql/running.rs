@@ -34,7 +34,6 @@ pub(super) struct RunningMySql {
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
     info: ServerInfo,
-    /// The server's view of the first connection of the current trial.
     view: Arc<OnceLock<String>>,
 }
 
@@ -106,7 +105,6 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
     mariadb::start(&start.program, &options, answers)?.reached_by_run(&start.program, &start.transports)
 }
 
-/// Logs in at each endpoint of a private server, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.plain_endpoints() {
         begin(&ServerAddress::new(endpoint.clone(), login(server)))?.quit()?;
@@ -368,7 +366,6 @@ const KNOWN_ROWS: u32 = 100;
 struct Tables {
     table: Table,
     ids: Ids,
-    /// Rows of the table that is dumped.
     rows: u64,
     /// Server and statement that drop what we made; `None` in a private server, which is removed as a whole, and where
     /// nothing was made.

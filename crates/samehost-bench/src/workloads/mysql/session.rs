@@ -209,7 +209,6 @@ impl Caller for MySqlCaller {
     }
 }
 
-/// Sorts an error by its kind, for the error counts.
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {

@@ -69,7 +69,6 @@ pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>,
     Ok(description)
 }
 
-/// Prepares a named statement with so many integer parameters.
 pub(super) fn prepare(
     dialogue: &mut Dialogue,
     name: &str,
@@ -142,7 +141,6 @@ pub(super) fn identity(dialogue: &mut Dialogue) -> Result<Identity, BenchError> 
     Ok(Identity { version: dialogue.version.clone(), started, database })
 }
 
-/// Asks a server how it is reached over the other transport, by its settings.
 pub(super) fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let mut dialogue = begin(known, true)?;
     let is_tcp = known.endpoint.path().is_none();

@@ -358,7 +358,6 @@ impl Connector for PostgresConnector {
 }
 
 words! {
-    /// How long a client keeps a connection to the server.
     pub(super) enum Pool { Transaction = "transaction", Session = "session" }
 }
 
@@ -382,7 +381,6 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// Starts a pooler in front of `server`, and checks each of its ways to it.
     fn start(settings: &Pooled, start: &StartOptions, server: &PrivateServer) -> Result<Self, BenchError> {
         let spec = PoolerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
         let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {

@@ -133,7 +133,6 @@ impl Caller for QueryCaller {
     }
 }
 
-/// Sorts an error by its kind, for the error counts.
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {

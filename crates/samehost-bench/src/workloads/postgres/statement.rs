@@ -177,7 +177,6 @@ pub(super) fn copy_row() -> (Vec<u8>, [usize; 2]) {
     (row, [5, 5 + DIGITS + 1])
 }
 
-/// The messages after the rows of a COPY.
 pub(super) fn copy_end(rows: u32) -> Vec<u8> {
     let count = format!("COPY {rows}\0");
     [message(b'c', b""), message(b'C', count.as_bytes()), message(b'Z', b"I")].concat()

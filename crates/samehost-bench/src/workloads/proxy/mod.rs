@@ -142,7 +142,6 @@ struct Settings {
     backends: Axis<u32>,
     http: Axis<Version>,
     via: Axis<FrontKind>,
-    /// Transport between the client and the server in front.
     front: Axis<Transport>,
     workers: u32,
 }
@@ -202,7 +201,6 @@ impl Condition {
         }
     }
 
-    /// All conditions of a server in front, each once.
     fn all(via: FrontKind, transports: &[Transport], settings: &Settings) -> Vec<Self> {
         let mut all = Vec::new();
         for transport in transports {
@@ -290,7 +288,6 @@ impl RunningProxy {
         })
     }
 
-    /// The server in front in this condition, and the name of the virtual host there.
     fn front(&self, wanted: &Condition) -> Option<(&PrivateServer, String)> {
         for front in &self.fronts {
             if let Some(number) = front.conditions.iter().position(|condition| condition == wanted) {
@@ -343,7 +340,6 @@ fn start_backends(
     })
 }
 
-/// Starts a backend, and warms it up over all of its endpoints in turn.
 fn start_backend(
     kind: &'static BackendKind,
     account: Option<Account>,

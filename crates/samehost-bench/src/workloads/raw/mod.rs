@@ -266,7 +266,6 @@ fn require_echo(endpoint: &Endpoint) -> Result<(), BenchError> {
 }
 
 struct RunningRaw {
-    /// A server for each combination of socket options.
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
     start: StartOptions,
     given: Given,
@@ -404,7 +403,6 @@ impl Connector for RawConnector {
 pub(in crate::workloads) struct EchoSession {
     message: Vec<u8>,
     number: u64,
-    /// Bytes of the current echo that were compared.
     received: usize,
 }
 

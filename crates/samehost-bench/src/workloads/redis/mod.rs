@@ -217,7 +217,6 @@ impl Command {
 struct RunningRedis {
     /// The private server in each place, or the given ones as one.
     servers: Vec<Served>,
-    /// Index of the one that serves the current trial.
     current: usize,
     settings: Settings,
     identity: Identity,
@@ -226,7 +225,6 @@ struct RunningRedis {
     prefix: String,
     /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
-    /// The server's view of the first connection of the current trial.
     view: Arc<OnceLock<Option<String>>>,
     /// Number of counters in use, one for each connection that counts.
     counters: Arc<AtomicU32>,

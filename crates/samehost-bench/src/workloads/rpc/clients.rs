@@ -27,7 +27,6 @@ use crate::error::BenchError;
 
 const FIRST_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A call's request and the payload of its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     request: EchoRequest,

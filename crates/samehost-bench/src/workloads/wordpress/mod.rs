@@ -195,7 +195,6 @@ impl Settings {
 const VIA: &[&str] = &["nginx", "apache"];
 const FPM: &[&str] = &["unix", "tcp"];
 
-/// The commands that measure the sites and the WordPress of this machine.
 fn hints() -> Vec<String> {
     let mut hints = Vec::new();
     for path in site::found(std::path::Path::new("/var/www")) {
@@ -372,7 +371,6 @@ impl RunningWordPress {
     }
 }
 
-/// Installs WordPress and makes its content; returns kind and version of the server.
 fn install(web: &Web) -> Result<(String, String), BenchError> {
     let reason = match web.run_script("/install") {
         Ok(page) => {

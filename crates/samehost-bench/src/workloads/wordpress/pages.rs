@@ -117,7 +117,6 @@ pub(super) fn summarise(pages: &[Page], connect_ms: f64) -> BTreeMap<String, f64
     means
 }
 
-/// The log file that PHP writes, and how far it was read.
 pub(super) struct PageLog {
     path: PathBuf,
     read_bytes: u64,

@@ -57,7 +57,6 @@ pub(super) struct Site {
     pub(super) databases: BTreeMap<Transport, Database>,
     /// Version of WordPress; empty for a private site, which says it when it is installed.
     pub(super) version: String,
-    /// Names and texts of the scripts that PHP-FPM gets.
     pub(super) scripts: Vec<(String, String)>,
 }
 

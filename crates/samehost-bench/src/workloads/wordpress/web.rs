@@ -47,7 +47,6 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// Starts them, with PHP processes for as many pages as are requested at the same time.
     pub(super) fn start(
         start: &StartOptions,
         site: &Site,
