@@ -121,7 +121,6 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
 pub(crate) struct Forms {
     pub(crate) protocol: Protocol,
     pub(crate) title: &'static str,
-    /// Texts that are taken, for errors.
     pub(crate) examples: &'static str,
     /// Added where an option names an endpoint of another transport; may be empty.
     pub(crate) hint: &'static str,

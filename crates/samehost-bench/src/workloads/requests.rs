@@ -59,7 +59,6 @@ words! {
 
 const MOST_THREADS: u32 = 1024;
 
-/// Refuses more connections than there may be threads; `what` needs one for each.
 pub(crate) fn require_threads(what: &str, connections: u32) -> Result<(), BenchError> {
     if connections <= MOST_THREADS {
         return Ok(());

@@ -46,15 +46,6 @@ words! {
     enum Direction { Higher = "higher", Lower = "lower" }
 }
 
-impl Direction {
-    fn better(self) -> Better {
-        match self {
-            Direction::Higher => Better::Higher,
-            Direction::Lower => Better::Lower,
-        }
-    }
-}
-
 impl Value {
     /// `REGEX` is the metric `value` with the `usual` direction; `NAME:higher=REGEX` and `NAME:lower=REGEX` have a name and
     /// a direction of their own.
@@ -68,8 +59,12 @@ impl Value {
                 "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
             ));
         }
+        let better = match direction {
+            Direction::Higher => Better::Higher,
+            Direction::Lower => Better::Lower,
+        };
         match Regex::new(pattern) {
-            Ok(pattern) => Ok(Value { metric: metric.to_owned(), better: direction.better(), pattern }),
+            Ok(pattern) => Ok(Value { metric: metric.to_owned(), better, pattern }),
             Err(error) => BenchError::refuse(format!("--value is not a valid regular expression: {error}")),
         }
     }

@@ -50,7 +50,6 @@ words! {
     }
 
     enum ServerName {
-        /// `samehost serve datagrams`, which counts and does nothing else.
         BuiltIn = "built-in",
         Rsyslog = "rsyslog",
     }
@@ -61,17 +60,14 @@ words! {
     }
 }
 
-const SEND: &str = "send";
-const SOCKET: &str = "socket";
-
 const PARAMETERS: &[Parameter] = &[
     Parameter::choices(
-        SEND,
+        "send",
         Sending::WORDS,
         "What a sender does when the receiver's queue is full: wait, or be refused (EAGAIN) and go on",
     ),
     Parameter::choices(
-        SOCKET,
+        "socket",
         Naming::WORDS,
         "Connect the sender's socket once, or name the receiver in each sendto, as many clients do",
     ),
@@ -105,8 +101,8 @@ impl Workload for Datagram {
         }
         Ok(Arc::new(Settings {
             server,
-            sending: parameters.list(SEND, Sending::WORDS)?,
-            naming: parameters.list(SOCKET, Naming::WORDS)?,
+            sending: parameters.list("send", Sending::WORDS)?,
+            naming: parameters.list("socket", Naming::WORDS)?,
             work,
         }))
     }

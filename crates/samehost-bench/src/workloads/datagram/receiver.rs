@@ -138,7 +138,6 @@ impl Asking {
         Ok(())
     }
 
-    /// A built-in receiver's answer to the question with this number.
     fn ask(&self, number: u64) -> io::Result<u64> {
         self.send(&question(number))?;
         let mut buffer = [0; 64];

@@ -288,10 +288,7 @@ fn somaxconn() -> Option<u32> {
 /// Advice on a backlog that is shorter than the burst. While no child accepts, each connect but the first
 /// needs a place in it; the kernel accepts one more than the backlog.
 fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
-    let effective = match somaxconn {
-        Some(most) => backlog.min(most),
-        None => backlog,
-    };
+    let effective = backlog.min(somaxconn.unwrap_or(u32::MAX));
     if connections <= effective {
         return None;
     }

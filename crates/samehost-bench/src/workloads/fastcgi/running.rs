@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, Trial};
 
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, PerRequest, Reply, whole_reply};
@@ -36,12 +36,7 @@ pub(super) struct RunningFastCgi {
     pool: Option<String>,
     /// PHP-FPM's endpoint in the current trial, which a server in front asks.
     asked: Option<Endpoint>,
-    current_burst: Option<Burst>,
-}
-
-struct Burst {
-    connections: u32,
-    backlog: u32,
+    current_point: Option<Point>,
 }
 
 impl RunningFastCgi {
@@ -73,7 +68,7 @@ impl RunningFastCgi {
             settings: settings.clone(),
             pool: None,
             asked: None,
-            current_burst: None,
+            current_point: None,
         };
         if let Some(kind) = settings.via {
             running.front = Some(running.start_front(start, kind, account)?);
@@ -347,10 +342,7 @@ impl Instance for RunningFastCgi {
         } else {
             (self.settings.query.clone(), None)
         };
-        self.current_burst = None;
-        if burst {
-            self.current_burst = Some(Burst { connections: arm.point.connections, backlog });
-        }
+        self.current_point = Some(arm.point.clone());
         self.asked = Some(endpoint.clone());
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
@@ -393,8 +385,9 @@ impl Instance for RunningFastCgi {
         if is_refused && let (Some(front), Some(asked)) = (&self.front, &self.asked) {
             trial.warnings.extend(explain(front.kind, asked, &front.server.stderr_tail()));
         }
-        if let (Some(burst), Some(_)) = (&self.current_burst, &self.private) {
-            trial.warnings.extend(advise(burst.connections, burst.backlog, somaxconn()));
+        if let (true, Some(_), Some(point)) = (self.settings.burst, &self.private, &self.current_point) {
+            let backlog = self.settings.backlog.at(point);
+            trial.warnings.extend(advise(point.connections, backlog, somaxconn()));
         }
     }
 }

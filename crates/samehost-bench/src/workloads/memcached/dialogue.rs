@@ -71,7 +71,20 @@ pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, B
         let endpoint = &address.endpoint;
         let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
         let mut impact = Impact::of(format!("the memcached at {endpoint}"));
-        look_at(look, settings, &numbers(&stats), &mut impact);
+        let stats = numbers(&stats);
+        // Our own connection is not counted.
+        let open = stats.get("curr_connections").map(|open| open.saturating_sub(1));
+        impact.connections(look.connections, open, stats.get("max_connections").copied(), "its option -c");
+        impact.does.push(format!(
+            "sets one key samehost:… with up to {}, which is deleted at the end",
+            in_words(look.sizes)
+        ));
+        if settings.command == Command::Set {
+            impact.does.push("sets it again with every command, as fast as it answers".into());
+        }
+        if let (Some(&used), Some(&all)) = (stats.get("bytes"), stats.get("limit_maxbytes")) {
+            impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
+        }
         impacts.push(impact);
     }
     Ok(impacts)
@@ -90,22 +103,6 @@ fn numbers(stats: &str) -> BTreeMap<&str, u64> {
     numbers
 }
 
-fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
-    // Our own connection is not counted.
-    let open = stats.get("curr_connections").map(|open| open.saturating_sub(1));
-    impact.connections(look.connections, open, stats.get("max_connections").copied(), "its option -c");
-    impact.does.push(format!(
-        "sets one key samehost:… with up to {}, which is deleted at the end",
-        in_words(look.sizes)
-    ));
-    if settings.command == Command::Set {
-        impact.does.push("sets it again with every command, as fast as it answers".into());
-    }
-    if let (Some(&used), Some(&all)) = (stats.get("bytes"), stats.get("limit_maxbytes")) {
-        impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
-    }
-}
-
 words! {
     pub(super) enum Protocol {
         Text = "text",
@@ -113,7 +110,6 @@ words! {
     }
 }
 
-/// A request and its reply, of which every byte is known; shared by all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     request: Arc<[u8]>,

@@ -11,6 +11,7 @@ use samehost_login::postgres::unsaid;
 use samehost_login::{Credentials, LoginError, ServerAddress};
 use samehost_model::{Endpoint, Protocol, Secret};
 
+use super::statement::PREPARED;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
@@ -45,55 +46,52 @@ pub(super) fn measured(address: &ServerAddress, read_only: bool) -> Result<Dialo
     Ok(Dialogue::begin(address, read_only, expected_again(Protocol::Postgres), REPLY_TIMEOUT)?)
 }
 
-/// Runs a statement and returns its RowDescription message, header included; empty if the reply has none.
-pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>, BenchError> {
-    let mut question = query(sql).map_err(unsaid)?;
-    let (mut description, mut refusal) = (Vec::new(), None);
-    loop {
-        let message = dialogue.link.ask(&question, |input| {
+/// Sends messages and passes those of the reply to `take`, until the server is ready for the next.
+fn converse(
+    dialogue: &mut Dialogue,
+    what: &str,
+    mut question: Vec<u8>,
+    mut take: impl FnMut(u8, &[u8]),
+) -> Result<(), BenchError> {
+    let (mut refusal, mut is_ready) = (None, false);
+    while !is_ready {
+        dialogue.link.ask(&question, |input| {
             let Some((tag, length)) = first(input)? else { return Ok(None) };
-            Ok(Some(((tag, input[..length].to_vec()), length)))
+            if let Some((Message::ErrorResponse(body), _)) = parse(&input[..length])? {
+                refusal = Some(Refusal::read(body.fields()));
+            }
+            take(tag, &input[..length]);
+            is_ready = tag == b'Z';
+            Ok(Some(((), length)))
         })?;
-        match message {
-            (b'T', bytes) => description = bytes,
-            (b'E', bytes) => refusal = Some(bytes),
-            (b'Z', _) => break,
-            _ => {}
-        }
         question.clear();
     }
-    if refusal.is_some() {
-        // Sent again, so that the error contains the server's own message.
-        dialogue.must("a statement", sql)?;
+    match refusal {
+        Some(refusal) => Err(dialogue.refused(what, &refusal).into()),
+        None => Ok(()),
     }
+}
+
+/// Runs a statement and returns its RowDescription message, header included; empty if the reply has none.
+pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>, BenchError> {
+    let mut description = Vec::new();
+    converse(dialogue, "a statement", query(sql).map_err(unsaid)?, |tag, message| {
+        if tag == b'T' {
+            description = message.to_vec();
+        }
+    })?;
     Ok(description)
 }
 
-pub(super) fn prepare(
-    dialogue: &mut Dialogue,
-    name: &str,
-    sql: &str,
-    parameters: usize,
-) -> Result<(), BenchError> {
-    let mut question = parse_statement(name, sql, parameters)?;
+/// Prepares the statement [`PREPARED`] with so many integer parameters.
+pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str, parameters: usize) -> Result<(), BenchError> {
+    let mut question = parse_statement(PREPARED, sql, parameters)?;
     let sync = bytes(|out| {
         frontend::sync(out);
         Ok(())
     });
     question.extend(sync.map_err(unsaid)?);
-    let mut refusal = None;
-    loop {
-        match dialogue.link.ask(&question, parse)? {
-            Message::ErrorResponse(body) => refusal = Some(Refusal::read(body.fields())),
-            Message::ReadyForQuery(_) => break,
-            _ => {}
-        }
-        question.clear();
-    }
-    match refusal {
-        Some(refusal) => Err(dialogue.refused("to prepare a statement", &refusal).into()),
-        None => Ok(()),
-    }
+    converse(dialogue, "to prepare a statement", question, |_, _| {})
 }
 
 /// Makes one exchange of a session outside the engine. The outer error is the connection's; the inner one

@@ -16,7 +16,7 @@ use super::dialogue::{
     prepare, wait_for_leavers,
 };
 use super::session::{CopySession, QueryCaller, RowSession};
-use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
+use super::statement::{Exchange, Protocol, Statement, make_table};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
@@ -103,10 +103,6 @@ impl RunningPostgres {
         Ok(())
     }
 
-    fn is_foreign(&self) -> bool {
-        self.private.is_none()
-    }
-
     fn are_different_servers(&self) -> bool {
         let [(_, first), others @ ..] = self.identities.as_slice() else { return false };
         others.iter().any(|(_, identity)| !identity.same_server(first))
@@ -160,7 +156,7 @@ impl RunningPostgres {
 
 impl Drop for RunningPostgres {
     fn drop(&mut self) {
-        if !self.is_foreign() {
+        if self.private.is_some() {
             return;
         }
         for address in &self.tables {
@@ -190,7 +186,7 @@ impl Instance for RunningPostgres {
                 Some((_, identity)) => identity.version.clone(),
                 None => String::new(),
             },
-            managed: !self.is_foreign(),
+            managed: self.private.is_some(),
             pids: self.pids.clone(),
         }
     }
@@ -246,13 +242,8 @@ impl Instance for RunningPostgres {
     }
 
     fn stderr_tail(&self) -> String {
-        let mut tails = Vec::new();
-        if let Some(pooler) = &self.pooler {
-            tails.push(pooler.server.stderr_tail());
-        }
-        if let Some(server) = &self.private {
-            tails.push(server.stderr_tail());
-        }
+        let pooler = self.pooler.iter().map(|pooler| &pooler.server);
+        let mut tails: Vec<String> = pooler.chain(&self.private).map(PrivateServer::stderr_tail).collect();
         tails.retain(|tail| !tail.is_empty());
         tails.join("\n")
     }
@@ -334,7 +325,7 @@ impl Connector for PostgresConnector {
         let session: Box<dyn Session> = match &self.asked {
             Asked::Rows { exchange, prepared } => {
                 if let Some((sql, parameters)) = prepared {
-                    prepare(&mut dialogue, PREPARED, sql, *parameters)?;
+                    prepare(&mut dialogue, sql, *parameters)?;
                 }
                 let mut session = RowSession::new(exchange.clone(), number);
                 for _ in 0..BEFOREHAND {

@@ -75,9 +75,7 @@ pub(super) struct Exchange {
     pub(super) request: Vec<u8>,
     pub(super) reply: Vec<u8>,
     id: IdPlace,
-    /// Position of the id's digits in the reply.
     digits: Option<usize>,
-    /// Rows of the table; ids are random among them.
     pub(super) rows: u32,
 }
 

@@ -296,16 +296,6 @@ impl RunningProxy {
         }
         None
     }
-
-    /// Processes of the current trial's backends; before the first trial, all.
-    fn backend_pids(&self) -> Vec<u32> {
-        match &self.current_condition {
-            Some(condition) => {
-                processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
-            }
-            None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
-        }
-    }
 }
 
 /// Starts as many processes as the largest condition needs, for each transport or for both, all at the same time, as
@@ -355,7 +345,6 @@ fn start_backend(
     Ok(backend)
 }
 
-/// Checks that an endpoint serves the page of our backends under this host.
 fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
     let Fetched { head, body, .. } = fetch(endpoint, &request("/bytes/64", host))?;
     match refusal(head.status) {
@@ -399,7 +388,13 @@ impl Instance for RunningProxy {
             kind: format!("{via} and {}: {how}", self.settings.backend.title),
             version: String::new(),
             managed: true,
-            pids: self.backend_pids(),
+            // Before the first trial, those of all backends.
+            pids: match &self.current_condition {
+                Some(condition) => {
+                    processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
+                }
+                None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
+            },
         }
     }
 

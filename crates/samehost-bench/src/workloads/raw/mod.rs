@@ -411,7 +411,6 @@ impl EchoSession {
         EchoSession { message: value(message_bytes), number: 0, received: 0 }
     }
 
-    /// Marks the messages, so that a server with work does more of it.
     pub(in crate::workloads) fn marked(mut self) -> Self {
         if let Some(last) = self.message.last_mut() {
             *last = MARK;

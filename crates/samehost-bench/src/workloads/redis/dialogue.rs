@@ -17,7 +17,6 @@ use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again, says};
 
 pub(super) use samehost_login::redis::{Dialogue, Identity};
 
-/// Connects, logs in and selects the database, after the server was identified in full.
 pub(super) fn begin(address: &ServerAddress) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, expected(Protocol::Redis), REPLY_TIMEOUT)?)
 }
@@ -136,10 +135,6 @@ fn fields(info: &str) -> BTreeMap<String, String> {
     fields
 }
 
-fn is_on(info: &BTreeMap<String, String>, name: &str) -> bool {
-    matches!(info.get(name).map(String::as_str), Some("1"))
-}
-
 fn look_at(
     look: &Look<'_>,
     command: Command,
@@ -204,12 +199,13 @@ fn log(
         Some("1") => impact.found.push("1 replica gets all that is written".into()),
         Some(many) => impact.found.push(format!("{many} replicas get all that is written")),
     }
-    if is_on(info, "aof_rewrite_in_progress") || is_on(info, "rdb_bgsave_in_progress") {
+    if ["aof_rewrite_in_progress", "rdb_bgsave_in_progress"].iter().any(|name| number(info, name) == Some(1))
+    {
         impact.beyond.push(
             "it writes its data to disk right now (a fork, whose memory grows with every write): measure when that is done".into(),
         );
     }
-    if is_on(info, "aof_enabled") {
+    if number(info, "aof_enabled") == Some(1) {
         impact.found.push("its append-only file is on, and grows with all that is written".into());
         let writes = if command == Command::Get { 1.0 } else { look.seconds * COMMANDS_PER_S };
         let value = if command == Command::Incr { 0 } else { look.sizes };

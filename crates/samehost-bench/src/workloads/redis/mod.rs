@@ -42,9 +42,6 @@ const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Most bytes of all values in one request, or in its replies.
 const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
-/// Transports to a Redis of this machine; those in containers have the first two.
-const WAYS: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpRun];
-
 const FORMS: Forms = Forms {
     protocol: samehost_model::Protocol::Redis,
     title: "Redis",
@@ -133,8 +130,12 @@ impl Workload for Redis {
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         Capabilities {
-            transports: if self.in_containers() { &[Transport::Tcp, Transport::Unix] } else { WAYS },
-            sizes: if self.command.has_value() { Some("128") } else { None },
+            transports: if self.in_containers() {
+                &[Transport::Tcp, Transport::Unix]
+            } else {
+                &[Transport::Tcp, Transport::Unix, Transport::TcpRun]
+            },
+            sizes: if matches!(self.command, Command::Get | Command::Set) { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
             most_sliced: MOST_SLICED,
             // A container takes a second to start.
@@ -208,12 +209,6 @@ words! {
     enum Command { Get = "get", Set = "set", Incr = "incr", Ping = "ping" }
 }
 
-impl Command {
-    fn has_value(self) -> bool {
-        matches!(self, Command::Get | Command::Set)
-    }
-}
-
 struct RunningRedis {
     /// The private server in each place, or the given ones as one.
     servers: Vec<Served>,
@@ -226,7 +221,6 @@ struct RunningRedis {
     /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
     view: Arc<OnceLock<Option<String>>>,
-    /// Number of counters in use, one for each connection that counts.
     counters: Arc<AtomicU32>,
     /// The most counters that were in use at once, which all have to be deleted.
     most_counters: u32,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_types::Uri;
 use http_types::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
-use samehost_model::{Endpoint, Transport};
+use samehost_model::Endpoint;
 use samehost_transport::tokio as transport;
 use serde_json::{Deserializer, Value};
 use tokio::runtime::Runtime;
@@ -216,9 +216,6 @@ impl Caller for GrpcCaller {
         self.seen.get().cloned()
     }
 }
-
-pub(super) const TRANSPORTS: &[Transport] =
-    &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
 
 /// A request up to its number, which is at its end, and a reply after its number, which is at its beginning; shared by
 /// all connections of a trial.

@@ -21,7 +21,6 @@ use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::requests::{MOST_SLICED, Opener, SMALL, require_size, require_threads, size_of};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
-/// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
 
 pub struct Rpc;
@@ -75,7 +74,7 @@ impl Configured for Settings {
         let protocol = self.protocol;
         Capabilities {
             transports: if protocol == Protocol::Grpc {
-                clients::TRANSPORTS
+                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
             } else {
                 &[Transport::Tcp, Transport::Unix]
             },

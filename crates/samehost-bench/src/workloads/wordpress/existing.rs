@@ -21,10 +21,8 @@ use super::web::check_name;
 use crate::error::BenchError;
 use crate::private_servers::{Account, PrivateDirectory, installed};
 
-/// Answers the questions below with the site's own code.
 const INSPECT: &str = include_str!("php/inspect.php");
 
-/// What the script [`INSPECT`] prints of a site, by name.
 #[derive(Clone, Debug, Default)]
 struct Answers(BTreeMap<String, String>);
 

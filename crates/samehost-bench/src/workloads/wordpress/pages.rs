@@ -28,7 +28,6 @@ pub(super) struct Page {
     library: String,
     /// Sockets that the page opened, according to the kernel: `unix stream`, `tcp 3306`. Only a probe asks for them.
     kernel: Vec<String>,
-    /// Times of the further connections that a probe makes.
     connect_us: Vec<f64>,
 }
 

@@ -42,7 +42,7 @@ impl Database {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Site {
     /// Directory of an existing site; `None` for the private one, which is PHP-FPM's script folder.
     pub(super) root: Option<PathBuf>,
@@ -93,20 +93,16 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
         .replace("{password}", server.password())
         .replace("{wordpress}", WORDPRESS);
     let site = Site {
-        root: None,
         host: "localhost".into(),
-        base: String::new(),
-        https: false,
         account,
-        runs_as: String::new(),
         databases,
-        version: String::new(),
         scripts: vec![
             script(PREPEND.0, PREPEND.1),
             script("wp-config.php", &settings),
             script("index.php", include_str!("php/index.php")),
             script("install.php", include_str!("php/install.php")),
         ],
+        ..Site::default()
     };
     Ok((site, server))
 }

@@ -137,13 +137,9 @@ impl Web {
 
     /// The end of the stderr of each server that has written something, after its name.
     pub(super) fn stderr_tail(&self) -> String {
-        let mut tails: Vec<(&str, String)> = Vec::new();
-        for front in &self.fronts {
-            tails.push((front.kind.title(), front.server.stderr_tail()));
-        }
-        tails.push(("PHP-FPM", self.fpm.stderr_tail()));
+        let fronts = self.fronts.iter().map(|front| (front.kind.title(), front.server.stderr_tail()));
         let mut lines = Vec::new();
-        for (name, tail) in tails {
+        for (name, tail) in fronts.chain([("PHP-FPM", self.fpm.stderr_tail())]) {
             let tail = tail.trim();
             if !tail.is_empty() {
                 lines.push(format!("{name}: {tail}"));
@@ -153,7 +149,6 @@ impl Web {
     }
 }
 
-/// Starts the servers in front, and waits until each answers with the key.
 fn start_fronts(
     start: &StartOptions,
     via: &[FrontKind],
