@@ -164,11 +164,6 @@ impl BenchError {
         }
     }
 
-    /// No server, which messages call `what`, is there for an arm.
-    pub(crate) fn nobody_on(transport: Transport, what: &str) -> Self {
-        BenchError::Usage(format!("no {what} listens on {transport} for this trial"))
-    }
-
     /// A private server that did not start, before it could say anything.
     pub(crate) fn unstarted(server: &str, reason: impl Into<String>) -> Self {
         let (server, reason) = (server.to_owned(), reason.into());

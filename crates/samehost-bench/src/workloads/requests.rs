@@ -41,6 +41,14 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
 /// undivided trials for reasons of their own (docs/method.md §1a).
 pub(crate) const MOST_SLICED: u32 = 256;
 
+/// What was found for an arm's transport, or the error that no server, which messages call `what`, is there.
+pub(crate) fn listening<T>(transport: Transport, what: &str, found: Option<T>) -> Result<T, BenchError> {
+    match found {
+        Some(found) => Ok(found),
+        None => BenchError::refuse(format!("no {what} listens on {transport} for this trial")),
+    }
+}
+
 /// Bytes of an arm's requests or replies; 128 where its point has no size.
 pub(crate) fn size_of(arm: &Arm) -> usize {
     usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)

@@ -25,7 +25,7 @@ use crate::workload::{
 };
 use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::EchoSession;
-use crate::workloads::requests::{burst_metrics, connect_failure, prove, require_threads};
+use crate::workloads::requests::{burst_metrics, connect_failure, listening, prove, require_threads};
 
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
 
@@ -79,12 +79,13 @@ impl Workload for Connect {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Abstract, Tcp, Tcp6, TcpTls, Unix};
         let burst = self.burst;
         Capabilities {
             transports: if burst {
-                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
+                &[Tcp, Unix, Tcp6, Abstract]
             } else {
-                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract, Transport::TcpTls]
+                &[Tcp, Unix, Tcp6, Abstract, TcpTls]
             },
             connections: Some(if burst { "128" } else { "1" }),
             rates: !burst,
@@ -155,8 +156,7 @@ impl Instance for RunningConnect {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "server"))?;
+        let endpoint = listening(arm.transport, "server", self.endpoint(arm.transport))?;
         self.port = match &endpoint {
             Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(*port),
             _ => None,

@@ -31,7 +31,7 @@ use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
 };
-use crate::workloads::requests::prove;
+use crate::workloads::requests::{listening, prove};
 use receiver::Receiver;
 
 /// The most bytes of a UDP datagram over IPv4.
@@ -201,9 +201,7 @@ impl Instance for RunningDatagrams {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(endpoint) = self.endpoint(arm.transport) else {
-            return Err(BenchError::nobody_on(arm.transport, "receiver"));
-        };
+        let endpoint = listening(arm.transport, "receiver", self.endpoint(arm.transport))?;
         let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
         let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
         let mut senders: Vec<Arc<Sent>> = Vec::new();

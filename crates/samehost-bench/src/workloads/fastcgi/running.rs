@@ -20,7 +20,7 @@ use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, Priva
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::http::{Body, Expected, Fetched, HttpSession, RequestParts, fetch, refusal};
-use crate::workloads::requests::{Opener, apart, link_to};
+use crate::workloads::requests::{Opener, apart, link_to, listening};
 
 /// Number of starts of PHP-FPM. With it alternates the transport whose children are forked first, so that neither is
 /// the first in every block.
@@ -330,9 +330,7 @@ impl Instance for RunningFastCgi {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let backlog = self.settings.backlog.at(&arm.point);
         let name = pool(arm.transport, backlog);
-        let Some(endpoint) = self.endpoint_of(arm.transport, &name) else {
-            return Err(BenchError::nobody_on(arm.transport, "PHP-FPM"));
-        };
+        let endpoint = listening(arm.transport, "PHP-FPM", self.endpoint_of(arm.transport, &name))?;
         self.pool = Some(name.clone());
         let burst = self.settings.burst;
         let (query, body) = if self.settings.script.is_none() {

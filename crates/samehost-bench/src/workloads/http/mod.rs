@@ -24,7 +24,7 @@ use crate::workload::{
     Capabilities, Configured, Description, Instance, Look, Servers, StartOptions, Workload, Written,
 };
 use crate::workloads::foreign::{Forms, foreign_pids, needs_private};
-use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads, value};
+use crate::workloads::requests::{MOST_SLICED, listening, require_own_connects, require_threads, value};
 use exchange::OneShot;
 
 pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
@@ -99,15 +99,9 @@ impl Workload for Http {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Abstract, Tcp, Tcp6, TcpRun, TcpTls, Unix};
         Capabilities {
-            transports: &[
-                Transport::Tcp,
-                Transport::Unix,
-                Transport::Tcp6,
-                Transport::Abstract,
-                Transport::TcpTls,
-                Transport::TcpRun,
-            ],
+            transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, TcpRun],
             sizes: Some("4096"),
             most_sliced: if self.per_request { 0 } else { MOST_SLICED },
             ..Capabilities::REQUESTS
@@ -368,9 +362,7 @@ impl Instance for RunningHttp {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
-            return Err(BenchError::nobody_on(arm.transport, "HTTP server"));
-        };
+        let address = listening(arm.transport, "HTTP server", self.addresses.get(&arm.transport))?.clone();
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;

@@ -18,10 +18,7 @@ use crate::workload::Look;
 use crate::workloads::requests::{Awaited, Seen, link_to, says};
 
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {
-    match memcached::version(link)? {
-        Ok(version) => Ok(version),
-        Err(answer) => Err(refused(link, "its version", answer)),
-    }
+    memcached::version(link)?.map_err(|answer| refused(link, "its version", answer))
 }
 
 pub(super) fn set(link: &mut Link, exchange: &Exchange) -> Result<(), BenchError> {

@@ -23,7 +23,7 @@ use crate::workload::{
     Workload, Written,
 };
 use crate::workloads::foreign::{Forms, Given};
-use crate::workloads::requests::{MOST_SLICED, apart, link_to, require_size, size_of, value};
+use crate::workloads::requests::{MOST_SLICED, apart, link_to, listening, require_size, size_of, value};
 use dialogue::{Exchange, MemcachedSession, Protocol};
 
 const MOST_SIZE: u64 = 1024 * 1024;
@@ -187,8 +187,7 @@ impl Instance for RunningMemcached {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "memcached"))?;
+        let endpoint = listening(arm.transport, "memcached", self.endpoint(arm.transport))?;
         if self.given.contains_key(&arm.transport) && !self.touched.contains(&endpoint) {
             self.touched.push(endpoint.clone());
         }

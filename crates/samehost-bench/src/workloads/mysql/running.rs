@@ -24,7 +24,7 @@ use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb, random_hex};
 use crate::workload::{Instance, Look, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{apart, says};
+use crate::workloads::requests::{apart, listening, says};
 
 pub(super) struct RunningMySql {
     // Dropped first, so that our tables are dropped while the server is still running. One set for all transports where
@@ -89,10 +89,7 @@ impl RunningMySql {
 
     fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
         let index = self.addresses.keys().position(|known| *known == transport).unwrap_or(0);
-        match self.tables.get(index).or(self.tables.first()) {
-            Some(tables) => Ok(tables),
-            None => Err(BenchError::nobody_on(transport, "MySQL")),
-        }
+        listening(transport, "MySQL", self.tables.get(index).or(self.tables.first()))
     }
 }
 
@@ -148,9 +145,7 @@ impl Instance for RunningMySql {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
-            return Err(BenchError::nobody_on(arm.transport, "MySQL"));
-        };
+        let address = listening(arm.transport, "MySQL", self.addresses.get(&arm.transport))?.clone();
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;

@@ -2,6 +2,7 @@
 //! connection for each statement (connect, log in, query as text, quit). The latter is what a program without a
 //! connection pool does, and shows how much of a difference is the handshake. A dump is one query for all rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -19,10 +20,7 @@ use crate::workloads::requests::write_digits;
 #[derive(Clone, Debug)]
 enum Judge {
     /// One row, whose payload is at this range of the awaited bytes.
-    Row {
-        from: usize,
-        to: usize,
-    },
+    Row(Range<usize>),
     /// At most one row, which is not that of another known id: the table's owner may change or delete rows meanwhile.
     Live,
     Changed,
@@ -92,8 +90,8 @@ impl MySqlSession {
                     return Ok(Progress::Complete { consumed });
                 }
             }
-            (Judge::Row { from, to }, Answer::Rows(rows)) => match rows.as_slice() {
-                [row] if *row == &self.awaited[*from..*to] => return Ok(Progress::Complete { consumed }),
+            (Judge::Row(place), Answer::Rows(rows)) => match rows.as_slice() {
+                [row] if *row == &self.awaited[place.clone()] => return Ok(Progress::Complete { consumed }),
                 [_] => "wrong row",
                 [] => "no row",
                 _ => "too many rows",
@@ -134,7 +132,7 @@ fn learn(
         (Some((Answer::Rows(rows), _)), false) if rows.len() == 1 => {
             let (row, start) = (rows[0], answer.as_ptr() as usize);
             let from = row.as_ptr() as usize - start;
-            let judge = Judge::Row { from, to: from + row.len() };
+            let judge = Judge::Row(from..from + row.len());
             if statement == Statement::SelectOne {
                 let right = if protocol == Protocol::Text { row == b"\x011" } else { row.get(2) == Some(&1) };
                 return if right { Ok((judge, None)) } else { Err("SELECT 1 is not 1".into()) };

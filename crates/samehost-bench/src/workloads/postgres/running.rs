@@ -25,7 +25,7 @@ use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{apart, says};
+use crate::workloads::requests::{apart, listening, says};
 
 /// Requests of each connection before it is measured, and statements on each connection that a pooler opens to the
 /// server. A backend fills its caches with the first request, which takes milliseconds, and plans a prepared statement
@@ -200,7 +200,7 @@ impl Instance for RunningPostgres {
             Some(pooler) => pooler.address(pooler.settings.front.at(&arm.point), arm.transport),
             None => self.addresses.get(&arm.transport).cloned(),
         };
-        let address = address.ok_or_else(|| BenchError::nobody_on(arm.transport, "PostgreSQL"))?;
+        let address = listening(arm.transport, "PostgreSQL", address)?;
         let mut dialogue = begin(&address, self.read_only)?;
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);

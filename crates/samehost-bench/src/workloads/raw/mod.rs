@@ -140,18 +140,9 @@ impl Workload for Raw {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Abstract, Pipe, Seqpacket, Socketpair, Tcp, Tcp6, TcpRun, TcpTls, Unix};
         Capabilities {
-            transports: &[
-                Transport::Tcp,
-                Transport::Unix,
-                Transport::Tcp6,
-                Transport::Abstract,
-                Transport::TcpTls,
-                Transport::Seqpacket,
-                Transport::Socketpair,
-                Transport::Pipe,
-                Transport::TcpRun,
-            ],
+            transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, Seqpacket, Socketpair, Pipe, TcpRun],
             connections: if self.bulk { None } else { Some("1") },
             sizes: Some(if self.bulk { "512k" } else { "128" }),
             rates: !self.bulk,

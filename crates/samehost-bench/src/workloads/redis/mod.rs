@@ -33,7 +33,7 @@ use crate::workload::{
     request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{MOST_SLICED, apart, require_size, size_of, value};
+use crate::workloads::requests::{MOST_SLICED, apart, listening, require_size, size_of, value};
 use dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
 use session::{Exchange, RedisSession};
 
@@ -379,9 +379,8 @@ impl Instance for RunningRedis {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let place = self.settings.place.at(&arm.point);
         self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
-        let Some(address) = self.current().addresses.get(&arm.transport).cloned() else {
-            return Err(BenchError::nobody_on(arm.transport, "Redis"));
-        };
+        let addresses = &self.current().addresses;
+        let address = listening(arm.transport, "Redis", addresses.get(&arm.transport))?.clone();
         let mut dialogue = begin(&address)?;
         self.free_counters();
         let asked = self.asked(arm, &mut dialogue)?;

@@ -153,20 +153,17 @@ fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
 /// The error of a first call: the server has no such procedure, or does not speak gRPC without TLS.
 fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
     let answer = format!("{}: {}", kind(status.code()), status.message());
-    match status.code() {
-        Code::Unimplemented => refused(
-            endpoint,
-            &answer,
-            &format!(
-                "start one that has it there, `samehost serve rpc --listen {endpoint}`, or serve echo.proto yourself"
-            ),
+    let try_next = match status.code() {
+        Code::Unimplemented => format!(
+            "start one that has it there, `samehost serve rpc --listen {endpoint}`, or serve echo.proto yourself"
         ),
-        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => BenchError::lost(
-            endpoint,
-            format!("{answer}{}; does it speak gRPC without TLS?", because(status)),
-        ),
-        _ => refused(endpoint, &answer, ""),
-    }
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => {
+            let reason = format!("{answer}{}; does it speak gRPC without TLS?", because(status));
+            return BenchError::lost(endpoint, reason);
+        }
+        _ => String::new(),
+    };
+    refused(endpoint, &answer, &try_next)
 }
 
 fn because(status: &Status) -> String {

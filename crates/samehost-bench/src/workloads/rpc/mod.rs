@@ -18,7 +18,9 @@ use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::requests::{MOST_SLICED, Opener, SMALL, require_size, require_threads, size_of};
+use crate::workloads::requests::{
+    MOST_SLICED, Opener, SMALL, listening, require_size, require_threads, size_of,
+};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 const ECHO: &str = "echo";
@@ -163,9 +165,7 @@ impl Instance for Grpc {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(endpoint) = self.endpoint(arm.transport) else {
-            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
-        };
+        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
         let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
         Job::callers(&endpoint, None, arm.point.connections, |_| {
             clients::GrpcCaller::connect(&endpoint, &asked)
@@ -219,9 +219,7 @@ impl Instance for Go {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(endpoint) = self.endpoint(arm.transport) else {
-            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
-        };
+        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
