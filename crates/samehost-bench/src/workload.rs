@@ -337,13 +337,18 @@ pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
             metric::SERVER_CPU_PER_OP,
         ],
     };
-    metrics.iter().map(Metric::info).collect()
+    infos(metrics)
 }
 
 /// Adds the CPU time of a program between client and server, before the server's.
-pub(crate) fn add_proxy_metric(metrics: &mut Vec<MetricInfo>) {
+pub(crate) fn with_proxy(mut metrics: Vec<MetricInfo>) -> Vec<MetricInfo> {
     let server = metrics.iter().position(|metric| metric.is(&metric::SERVER_CPU_PER_OP));
     metrics.insert(server.unwrap_or(metrics.len()), metric::PROXY_CPU_PER_OP.info());
+    metrics
+}
+
+pub(crate) fn infos(metrics: &[Metric]) -> Vec<MetricInfo> {
+    metrics.iter().map(Metric::info).collect()
 }
 
 /// Whether requests wait for replies or for their due times.

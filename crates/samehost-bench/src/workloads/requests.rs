@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub(crate) use samehost_login::prove;
 use samehost_login::{Expected, Link};
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Protocol, Transport, metric};
 use samehost_transport::{ConnectError, ConnectOptions, Stream, TlsTrust, connect};
@@ -89,14 +90,6 @@ pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
 
 pub(crate) fn says(seen: impl std::fmt::Display) -> String {
     format!("the server says {seen}")
-}
-
-/// Checks with the kernel that a stream uses the transport asked for, before anything is measured on it.
-///
-/// # Errors
-/// [`BenchError::WrongTransport`] when the kernel names another one.
-pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
-    Ok(samehost_login::prove(stream, asked)?)
 }
 
 /// Most bytes that one blocking connection may send before it reads: they fit into every transport's buffers, so that

@@ -23,7 +23,7 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, word
 use crate::private_servers::{FrontKind, PHP_FPM};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, OpenOrClosed, StartOptions,
-    Wanted, Workload, add_proxy_metric, request_metrics,
+    Wanted, Workload, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::{burst_metrics, require_size};
@@ -224,14 +224,11 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if !self.burst {
-            let mut metrics = request_metrics(open_loop);
-            if self.via.is_some() {
-                add_proxy_metric(&mut metrics);
-            }
-            return metrics;
+        match self.via {
+            _ if self.burst => burst_metrics(),
+            Some(_) => with_proxy(request_metrics(open_loop)),
+            None => request_metrics(open_loop),
         }
-        burst_metrics()
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {

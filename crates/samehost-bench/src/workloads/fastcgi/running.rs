@@ -400,8 +400,7 @@ struct Front {
 }
 
 fn request(target: &str) -> Arc<[u8]> {
-    let parts = RequestParts::get(target, "localhost");
-    parts.bytes()
+    RequestParts::get(target, "localhost").bytes()
 }
 
 /// The parameters of a request as nginx fills them in, with its variables; without the script's path.

@@ -167,7 +167,40 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningHttp::start(self, start)?))
+        let mut addresses = start.servers.clone();
+        let mut server = None;
+        if needs_private(start)? {
+            if self.path.is_some() {
+                return BenchError::refuse(
+                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes",
+                );
+            }
+            // One thread for all connections: a thread for each would cost more than the transport.
+            let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
+            let spec = BuiltInSpec::new(&start.program, "http", arguments);
+            let started = BuiltIn::start(spec, &start.transports)?;
+            for transport in &start.transports {
+                if let Some(endpoint) = started.endpoint(*transport) {
+                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
+                }
+            }
+            server = Some(started);
+        }
+        let info = match &server {
+            Some(server) => ServerInfo {
+                kind: "samehost serve http".into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                managed: true,
+                pids: server.pids(),
+            },
+            None => {
+                let pids = foreign_pids(addresses.values().map(|address| &address.endpoint));
+                let several = if pids.len() > 1 { ", in several processes" } else { "" };
+                let kind = format!("an HTTP server that already runs{several}");
+                ServerInfo { kind, pids, ..ServerInfo::default() }
+            }
+        };
+        Ok(Box::new(RunningHttp { server, addresses, settings: self.clone(), info, judged: String::new() }))
     }
 }
 
@@ -255,43 +288,6 @@ struct RunningHttp {
 }
 
 impl RunningHttp {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut addresses = start.servers.clone();
-        let mut server = None;
-        if needs_private(start)? {
-            if settings.path.is_some() {
-                return BenchError::refuse(
-                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes",
-                );
-            }
-            // One thread for all connections: a thread for each would cost more than the transport.
-            let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec::new(&start.program, "http", arguments);
-            let started = BuiltIn::start(spec, &start.transports)?;
-            for transport in &start.transports {
-                if let Some(endpoint) = started.endpoint(*transport) {
-                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
-                }
-            }
-            server = Some(started);
-        }
-        let info = match &server {
-            Some(server) => ServerInfo {
-                kind: "samehost serve http".into(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                managed: true,
-                pids: server.pids(),
-            },
-            None => {
-                let pids = foreign_pids(addresses.values().map(|address| &address.endpoint));
-                let several = if pids.len() > 1 { ", in several processes" } else { "" };
-                let kind = format!("an HTTP server that already runs{several}");
-                ServerInfo { kind, pids, ..ServerInfo::default() }
-            }
-        };
-        Ok(RunningHttp { server, addresses, settings: settings.clone(), info, judged: String::new() })
-    }
-
     fn request(&self, address: &ServerAddress, arm: &Arm) -> Arc<[u8]> {
         let settings = &self.settings;
         let authorization = authorization(&address.credentials);

@@ -92,7 +92,28 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningMemcached::start(*self, start)?))
+        let given = Given::of(start);
+        let mut running = RunningMemcached {
+            settings: *self,
+            private: BTreeMap::new(),
+            foreign_pids: given.pids,
+            given: given.endpoints,
+            version: String::new(),
+            key: format!("samehost:{}", random_hex(8)?),
+            touched: Vec::new(),
+            current: None,
+            view: Arc::default(),
+        };
+        for transport in given.missing {
+            let most = start.most_connections;
+            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
+            running.private.insert(transport, server);
+        }
+        let private = running.private.values().next().and_then(|server| server.endpoints().next());
+        if let Some(first) = running.given.values().next().or(private) {
+            running.version = dialogue::version(&mut link_to(first)?)?;
+        }
+        Ok(Box::new(running))
     }
 }
 
@@ -122,31 +143,6 @@ struct RunningMemcached {
 }
 
 impl RunningMemcached {
-    fn start(settings: Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start);
-        let mut running = RunningMemcached {
-            settings,
-            private: BTreeMap::new(),
-            foreign_pids: given.pids,
-            given: given.endpoints,
-            version: String::new(),
-            key: format!("samehost:{}", random_hex(8)?),
-            touched: Vec::new(),
-            current: None,
-            view: Arc::default(),
-        };
-        for transport in given.missing {
-            let most = start.most_connections;
-            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
-            running.private.insert(transport, server);
-        }
-        let private = running.private.values().next().and_then(|server| server.endpoints().next());
-        if let Some(first) = running.given.values().next().or(private) {
-            running.version = dialogue::version(&mut link_to(first)?)?;
-        }
-        Ok(running)
-    }
-
     fn delete_key(&self) -> Result<(), BenchError> {
         for endpoint in &self.touched {
             dialogue::delete(&mut link_to(endpoint)?, &self.key)?;

@@ -9,7 +9,7 @@ mod statement;
 use std::sync::Arc;
 
 use samehost_login::{Credentials, MYSQL_SOCKET_OPTIONS, ServerAddress};
-use samehost_model::{Endpoint, Metric, MetricInfo, Point, RateSpec, Secret, Transport, metric};
+use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Secret, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -18,7 +18,7 @@ use crate::private_servers::mariadb::Brand;
 use crate::private_servers::{MARIADB, MARIADB_USER, PrivateServer};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look,
-    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, request_metrics,
+    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, infos, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete, lacking};
 use crate::workloads::requests::{Connect, MOST_SLICED, require_own_connects, require_threads};
@@ -143,14 +143,13 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.statement == Statement::Dump {
-            let metrics = [
+            return infos(&[
                 metric::WALL_TIME,
                 metric::BANDWIDTH,
                 metric::CLIENT_CPU_PER_OP,
                 metric::SERVER_CPU_PER_OP,
                 metric::TOTAL_CPU_PER_OP,
-            ];
-            return metrics.iter().map(Metric::info).collect();
+            ]);
         }
         request_metrics(open_loop)
     }

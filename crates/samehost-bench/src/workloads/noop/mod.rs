@@ -2,28 +2,26 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Metric, MetricInfo, ServerInfo, Transport, metric};
+use samehost_model::{Arm, MetricInfo, ServerInfo, Transport, metric};
 
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 use crate::parameters::Parameters;
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, infos,
 };
 
 pub struct Noop;
 
-struct Nothing;
-
-impl Caller for Nothing {
+impl Caller for Noop {
     fn call(&mut self) -> Result<(), Bad> {
         Ok(())
     }
 }
 
 pub(crate) fn job(threads: u32) -> Result<Job, BenchError> {
-    Job::callers(&"nothing", None, threads.max(1), |_| Ok(Nothing))
+    Job::callers(&"nothing", None, threads.max(1), |_| Ok(Noop))
 }
 
 impl Workload for Noop {
@@ -51,10 +49,7 @@ impl Configured for Noop {
     }
 
     fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
-        [metric::LATENCY_MEAN, metric::THROUGHPUT, metric::CLIENT_CPU_PER_OP]
-            .iter()
-            .map(Metric::info)
-            .collect()
+        infos(&[metric::LATENCY_MEAN, metric::THROUGHPUT, metric::CLIENT_CPU_PER_OP])
     }
 
     fn start(&self, _: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use samehost_login::url::ServerUrl;
 use samehost_login::{ServerAddress, SslMode};
-use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
+use samehost_model::{MetricInfo, Point, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
@@ -21,7 +21,7 @@ use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesO
 use crate::private_servers::POSTGRES;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Workload, Written, add_proxy_metric, request_metrics,
+    StartOptions, Starts, Workload, Written, infos, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete};
 use crate::workloads::requests::{Connect, MOST_SLICED, require_threads};
@@ -165,11 +165,12 @@ impl Workload for Postgres {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Tcp, TcpTls, Unix};
         // A COPY is one whole operation on a connection of its own.
         let requests = self.statement != Statement::Copy;
         let direct = self.pooled.is_none();
         Capabilities {
-            transports: if direct { TO_THE_SERVER } else { BEHIND_A_POOLER },
+            transports: if direct { &[Tcp, Unix, TcpTls] } else { &[Tcp, Unix] },
             foreign_servers: direct,
             connections: requests.then_some("1"),
             rates: requests,
@@ -208,20 +209,16 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.statement == Statement::Copy {
-            let metrics = [
+            return infos(&[
                 metric::BANDWIDTH,
                 metric::THROUGHPUT,
                 metric::CLIENT_CPU_PER_OP,
                 metric::SERVER_CPU_PER_OP,
                 metric::TOTAL_CPU_PER_OP,
-            ];
-            return metrics.iter().map(Metric::info).collect();
+            ]);
         }
-        let mut metrics = request_metrics(open_loop);
-        if self.pooled.is_some() {
-            add_proxy_metric(&mut metrics);
-        }
-        metrics
+        let metrics = request_metrics(open_loop);
+        if self.pooled.is_some() { with_proxy(metrics) } else { metrics }
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
@@ -316,9 +313,6 @@ fn sslmode(url: &ServerUrl) -> Result<SslMode, BenchError> {
 fn is_direct(parameters: &Parameters) -> bool {
     parameters.given("via").is_none_or(|via| via == VIA[0])
 }
-
-const TO_THE_SERVER: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
-const BEHIND_A_POOLER: &[Transport] = &[Transport::Tcp, Transport::Unix];
 
 /// Bytes of a row with half of each page free, including its part of the index.
 const ROW: u64 = 400;

@@ -18,7 +18,7 @@ use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE
 use crate::private_servers::{Account, BACKEND_NAMES, BackendKind, FrontKind, NGINX, PrivateServer};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
-    StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
+    StartOptions, Starts, Workload, request_metrics, with_proxy,
 };
 use crate::workloads::http::{Expected, Fetched, HttpSession, RequestParts, Version, fetch, refusal};
 use crate::workloads::requests::{MOST_SLICED, require_size};
@@ -111,8 +111,7 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = request_metrics(open_loop);
-        add_proxy_metric(&mut metrics);
+        let mut metrics = with_proxy(request_metrics(open_loop));
         if open_loop == OpenOrClosed::Closed {
             // The published results are in requests per second.
             metrics.sort_by_key(|metric| !metric.is_rate_of_work());
@@ -132,7 +131,47 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningProxy::start(self, start)?))
+        // Missing programs are reported before anything is started.
+        for via in &self.via.values {
+            (via.descriptor().server.find)()?;
+        }
+        let most = self.backends.values.iter().copied().max().unwrap_or(1);
+        // One account for all: the servers in front must reach the backends' sockets.
+        let account = Account::made()?;
+        let backends = start_backends(self.backend, account, start, most)?;
+        let mut fronts = Vec::new();
+        for via in &self.via.values {
+            let conditions = Condition::all(*via, &start.transports, self);
+            let mut hosts: Vec<Host<'_>> = Vec::new();
+            for (number, condition) in conditions.iter().enumerate() {
+                let kept = if condition.http == Version::V11 { Some(KEPT) } else { None };
+                let servers = behind(&backends, condition);
+                hosts.push(Host { name: Condition::host(number), servers, kept });
+            }
+            let spec = FrontSpec {
+                listens: &self.front.values,
+                connections: start.most_connections,
+                workers: self.workers,
+                account,
+                passes: Passes::Http(&hosts),
+            };
+            let server = fronts::start(*via, &start.program, &spec, |server| {
+                for front in server.endpoints() {
+                    for host in &hosts {
+                        ask(front, &host.name)?;
+                    }
+                }
+                Ok(())
+            })?;
+            fronts.push(Front { server, conditions });
+        }
+        Ok(Box::new(RunningProxy {
+            fronts,
+            backends,
+            settings: self.clone(),
+            current_condition: None,
+            asked: String::new(),
+        }))
     }
 }
 
@@ -244,50 +283,6 @@ struct RunningProxy {
 }
 
 impl RunningProxy {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        // Missing programs are reported before anything is started.
-        for via in &settings.via.values {
-            (via.descriptor().server.find)()?;
-        }
-        let most = settings.backends.values.iter().copied().max().unwrap_or(1);
-        // One account for all: the servers in front must reach the backends' sockets.
-        let account = Account::made()?;
-        let backends = start_backends(settings.backend, account, start, most)?;
-        let mut fronts = Vec::new();
-        for via in &settings.via.values {
-            let conditions = Condition::all(*via, &start.transports, settings);
-            let mut hosts: Vec<Host<'_>> = Vec::new();
-            for (number, condition) in conditions.iter().enumerate() {
-                let kept = if condition.http == Version::V11 { Some(KEPT) } else { None };
-                let servers = behind(&backends, condition);
-                hosts.push(Host { name: Condition::host(number), servers, kept });
-            }
-            let spec = FrontSpec {
-                listens: &settings.front.values,
-                connections: start.most_connections,
-                workers: settings.workers,
-                account,
-                passes: Passes::Http(&hosts),
-            };
-            let server = fronts::start(*via, &start.program, &spec, |server| {
-                for front in server.endpoints() {
-                    for host in &hosts {
-                        ask(front, &host.name)?;
-                    }
-                }
-                Ok(())
-            })?;
-            fronts.push(Front { server, conditions });
-        }
-        Ok(RunningProxy {
-            fronts,
-            backends,
-            settings: settings.clone(),
-            current_condition: None,
-            asked: String::new(),
-        })
-    }
-
     fn front(&self, wanted: &Condition) -> Option<(&PrivateServer, String)> {
         for front in &self.fronts {
             if let Some(number) = front.conditions.iter().position(|condition| condition == wanted) {
@@ -359,8 +354,7 @@ fn serves(endpoint: &Endpoint) -> Result<(), BenchError> {
 }
 
 fn request(target: &str, host: &str) -> Arc<[u8]> {
-    let parts = RequestParts { length: REQUEST, ..RequestParts::get(target, host) };
-    parts.bytes()
+    RequestParts { length: REQUEST, ..RequestParts::get(target, host) }.bytes()
 }
 
 /// The processes that serve a condition: the first of those that listen on its transport.

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use samehost_login::Link;
-use samehost_model::{
-    Arm, Endpoint, Metric, MetricInfo, Point, ServerInfo, Transport, metric, parse_fraction,
-};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, metric, parse_fraction};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
 use crate::builtin_servers::MARK;
@@ -20,7 +18,8 @@ use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, infos,
+    request_metrics,
 };
 use crate::workloads::foreign::Given;
 use crate::workloads::requests::{MOST_SLICED, SMALL, prove, value};
@@ -160,13 +159,12 @@ impl Configured for Settings {
         if !self.bulk {
             return request_metrics(open_loop);
         }
-        let metrics = [
+        infos(&[
             metric::BANDWIDTH,
             metric::CLIENT_CPU_PER_OP,
             metric::SERVER_CPU_PER_OP,
             metric::TOTAL_CPU_PER_OP,
-        ];
-        metrics.iter().map(Metric::info).collect()
+        ])
     }
 
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {

@@ -29,8 +29,7 @@ use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, MANY,
-    OpenOrClosed, Servers, StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric,
-    request_metrics,
+    OpenOrClosed, Servers, StartOptions, Starts, Wanted, Workload, Written, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{MOST_SLICED, apart, listening, require_size, size_of, value};
@@ -129,12 +128,9 @@ impl Workload for Redis {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Tcp, TcpRun, Unix};
         Capabilities {
-            transports: if self.in_containers() {
-                &[Transport::Tcp, Transport::Unix]
-            } else {
-                &[Transport::Tcp, Transport::Unix, Transport::TcpRun]
-            },
+            transports: if self.in_containers() { &[Tcp, Unix] } else { &[Tcp, Unix, TcpRun] },
             sizes: if matches!(self.command, Command::Get | Command::Set) { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
             most_sliced: MOST_SLICED,
@@ -171,11 +167,9 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = request_metrics(open_loop);
-        if self.place.values.iter().any(|place| place.has_proxy()) {
-            add_proxy_metric(&mut metrics);
-        }
-        metrics
+        let metrics = request_metrics(open_loop);
+        let has_proxy = self.place.values.iter().any(|place| place.has_proxy());
+        if has_proxy { with_proxy(metrics) } else { metrics }
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -188,7 +182,39 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningRedis::start(self, start)?))
+        let mut servers = Vec::new();
+        if needs_private(start)? {
+            // A program that is missing is reported before anything is started.
+            for place in &self.place.values {
+                place.check()?;
+            }
+            for place in &self.place.values {
+                servers.push(Served::private(*place, start)?);
+            }
+        } else {
+            servers.push(Served::given(start));
+        }
+        let mut identities = Vec::new();
+        for served in &servers {
+            for address in served.addresses.values() {
+                identities.push(begin(address)?.identity()?);
+            }
+        }
+        let differ = servers.iter().all(|served| served.private.is_none())
+            && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
+        Ok(Box::new(RunningRedis {
+            servers,
+            current: 0,
+            differ,
+            identity: identities.into_iter().next().unwrap_or_default(),
+            settings: self.clone(),
+            prefix: format!("samehost:{}:", random_hex(8)?),
+            keys: BTreeSet::new(),
+            view: Arc::default(),
+            counters: Arc::default(),
+            most_counters: 0,
+            open: Vec::new(),
+        }))
     }
 }
 
@@ -229,42 +255,6 @@ struct RunningRedis {
 }
 
 impl RunningRedis {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut servers = Vec::new();
-        if needs_private(start)? {
-            // A program that is missing is reported before anything is started.
-            for place in &settings.place.values {
-                place.check()?;
-            }
-            for place in &settings.place.values {
-                servers.push(Served::private(*place, start)?);
-            }
-        } else {
-            servers.push(Served::given(start));
-        }
-        let mut identities = Vec::new();
-        for served in &servers {
-            for address in served.addresses.values() {
-                identities.push(begin(address)?.identity()?);
-            }
-        }
-        let differ = servers.iter().all(|served| served.private.is_none())
-            && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
-        Ok(RunningRedis {
-            servers,
-            current: 0,
-            differ,
-            identity: identities.into_iter().next().unwrap_or_default(),
-            settings: settings.clone(),
-            prefix: format!("samehost:{}:", random_hex(8)?),
-            keys: BTreeSet::new(),
-            view: Arc::default(),
-            counters: Arc::default(),
-            most_counters: 0,
-            open: Vec::new(),
-        })
-    }
-
     fn current(&self) -> &Served {
         &self.servers[self.current]
     }
@@ -301,14 +291,6 @@ impl RunningRedis {
                 }
             }
         }))
-    }
-
-    /// Frees counters whose connections are closed. Those of a round's arms are in use at the same time.
-    fn free_counters(&mut self) {
-        self.open.retain(|connector| connector.strong_count() > 0);
-        if self.open.is_empty() {
-            self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
-        }
     }
 
     fn delete_keys(&self) -> Result<(), BenchError> {
@@ -382,7 +364,11 @@ impl Instance for RunningRedis {
         let addresses = &self.current().addresses;
         let address = listening(arm.transport, "Redis", addresses.get(&arm.transport))?.clone();
         let mut dialogue = begin(&address)?;
-        self.free_counters();
+        // Counters whose connections are closed are free again. Those of a round's arms are in use at the same time.
+        self.open.retain(|connector| connector.strong_count() > 0);
+        if self.open.is_empty() {
+            self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
+        }
         let asked = self.asked(arm, &mut dialogue)?;
         self.view = Arc::default();
         let connector = Arc::new(RedisConnector { address, asked, view: Arc::clone(&self.view) });

@@ -73,18 +73,15 @@ impl Workload for Rpc {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        let protocol = self.protocol;
+        use Transport::{Abstract, Tcp, Tcp6, Unix};
+        let is_grpc = self.protocol == Protocol::Grpc;
         Capabilities {
-            transports: if protocol == Protocol::Grpc {
-                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
-            } else {
-                &[Transport::Tcp, Transport::Unix]
-            },
+            transports: if is_grpc { &[Tcp, Unix, Tcp6, Abstract] } else { &[Tcp, Unix] },
             sizes: Some("128"),
             // The Go client generates its own load, in a closed loop.
-            rates: protocol != Protocol::GoGob,
-            foreign_servers: protocol == Protocol::Grpc,
-            most_sliced: if protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
+            rates: self.protocol != Protocol::GoGob,
+            foreign_servers: is_grpc,
+            most_sliced: if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
             ..Capabilities::REQUESTS
         }
     }

@@ -171,7 +171,45 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningWordPress::start(self, start)?))
+        // Missing programs are reported before anything is started.
+        for via in &self.via.values {
+            (via.descriptor().server.find)()?;
+        }
+        PhpFpm::require_extension("mysqli", "php-mysql")?;
+        let host = self.host.as_deref();
+        let (site, server) = if let Some(path) = &self.site {
+            (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
+        } else {
+            (MARIADB.find)()?;
+            if host.is_some() {
+                return BenchError::refuse("--host is for a site that is there already: give --site");
+            }
+            let (site, server) = private(start, start.most_connections)?;
+            (site, Some(server))
+        };
+        let web = Web::start(start, &site, &self.via.values, &self.fpm.values)?;
+        let (kind, version) = match &server {
+            Some(_) => install(&web)?,
+            None => {
+                (format!("WordPress, a site that is there already{}", site.runs_as), site.version.clone())
+            }
+        };
+        let mut pids = match &server {
+            Some(server) => vec![server.pid()],
+            None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
+        };
+        pids.push(web.fpm_pid());
+        Ok(Box::new(RunningWordPress {
+            log: PageLog::new(&web.log()),
+            web,
+            info: ServerInfo { kind, version, managed: server.is_some(), pids },
+            server,
+            site,
+            settings: self.clone(),
+            trials: 0,
+            current: None,
+            current_via: None,
+        }))
     }
 }
 
@@ -237,48 +275,6 @@ struct CurrentTrial {
 }
 
 impl RunningWordPress {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        // Missing programs are reported before anything is started.
-        for via in &settings.via.values {
-            (via.descriptor().server.find)()?;
-        }
-        PhpFpm::require_extension("mysqli", "php-mysql")?;
-        let host = settings.host.as_deref();
-        let (site, server) = if let Some(path) = &settings.site {
-            (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
-        } else {
-            (MARIADB.find)()?;
-            if host.is_some() {
-                return BenchError::refuse("--host is for a site that is there already: give --site");
-            }
-            let (site, server) = private(start, start.most_connections)?;
-            (site, Some(server))
-        };
-        let web = Web::start(start, &site, &settings.via.values, &settings.fpm.values)?;
-        let (kind, version) = match &server {
-            Some(_) => install(&web)?,
-            None => {
-                (format!("WordPress, a site that is there already{}", site.runs_as), site.version.clone())
-            }
-        };
-        let mut pids = match &server {
-            Some(server) => vec![server.pid()],
-            None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
-        };
-        pids.push(web.fpm_pid());
-        Ok(RunningWordPress {
-            log: PageLog::new(&web.log()),
-            web,
-            info: ServerInfo { kind, version, managed: server.is_some(), pids },
-            server,
-            site,
-            settings: settings.clone(),
-            trials: 0,
-            current: None,
-            current_via: None,
-        })
-    }
-
     /// Path and query of the page: the site's home, if none is given.
     fn path(&self) -> String {
         match &self.settings.path {
