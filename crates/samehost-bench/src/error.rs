@@ -164,6 +164,17 @@ impl BenchError {
         }
     }
 
+    /// `what` was asked for; `try_next` may be empty.
+    pub(crate) fn refused(
+        endpoint: &(impl ToString + ?Sized),
+        what: impl Into<String>,
+        answer: impl Into<String>,
+        try_next: impl Into<String>,
+    ) -> Self {
+        let (endpoint, what) = (endpoint.to_string(), what.into());
+        BenchError::Refused { endpoint, what, answer: answer.into(), try_next: try_next.into() }
+    }
+
     /// A private server that did not start, before it could say anything.
     pub(crate) fn unstarted(server: &str, reason: impl Into<String>) -> Self {
         let (server, reason) = (server.to_owned(), reason.into());

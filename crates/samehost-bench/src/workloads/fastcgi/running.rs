@@ -251,16 +251,15 @@ impl RunningFastCgi {
         let page = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
         let mut answer = vec![format!("status {}", reply.status), page, reply.complaint.replace('\n', " ")];
         answer.retain(|part| !part.is_empty());
-        BenchError::Refused {
-            endpoint: endpoint.to_string(),
-            what: format!("the script {}", self.script().display()),
-            answer: answer.join("; "),
-            try_next: match reply.status {
-                403 | 404 if self.private.is_some() => "the private PHP-FPM runs as an account that nobody else has when root starts it: everybody must be able to read the script and to pass every directory above it".into(),
-                403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user".into(),
-                _ => "see that the script runs through your web server first".into(),
-            },
-        }
+        let try_next = match reply.status {
+            403 | 404 if self.private.is_some() => {
+                "the private PHP-FPM runs as an account that nobody else has when root starts it: everybody must be able to read the script and to pass every directory above it"
+            }
+            403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user",
+            _ => "see that the script runs through your web server first",
+        };
+        let what = format!("the script {}", self.script().display());
+        BenchError::refused(endpoint, what, answer.join("; "), try_next)
     }
 }
 

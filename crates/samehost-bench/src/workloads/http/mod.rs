@@ -331,13 +331,9 @@ impl RunningHttp {
         }
         let first = fetch(endpoint, request)?;
         if let Some(kind) = refusal(first.head.status) {
-            return Err(BenchError::Refused {
-                endpoint: endpoint.to_string(),
-                what: "the request".into(),
-                answer: format!("status {} ({kind})", first.head.status),
-                try_next: "only 2xx counts as done: give the URL of a page that is there (--path, --host)"
-                    .into(),
-            });
+            let answer = format!("status {} ({kind})", first.head.status);
+            let try_next = "only 2xx counts as done: give the URL of a page that is there (--path, --host)";
+            return Err(BenchError::refused(endpoint, "the request", answer, try_next));
         }
         let (length, is_whole) = (first.body.length, first.body.is_whole());
         let expected = Expected::learned(first.body, || Ok(fetch(endpoint, request)?.body))?;

@@ -218,12 +218,7 @@ impl MySqlConnector {
         }
         let answer = dialogue.raw(first.payload())?;
         let session = MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone());
-        session.map_err(|answer| BenchError::Refused {
-            endpoint: self.endpoint(),
-            what: "the first statement".into(),
-            answer,
-            try_next: String::new(),
-        })
+        session.map_err(|answer| BenchError::refused(&self.endpoint(), "the first statement", answer, ""))
     }
 }
 

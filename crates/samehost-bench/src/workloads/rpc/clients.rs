@@ -142,12 +142,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
-    BenchError::Refused {
-        endpoint: endpoint.to_string(),
-        what: format!("a call of {METHOD}"),
-        answer: answer.to_owned(),
-        try_next: try_next.to_owned(),
-    }
+    BenchError::refused(endpoint, format!("a call of {METHOD}"), answer, try_next)
 }
 
 /// The error of a first call: the server has no such procedure, or does not speak gRPC without TLS.

@@ -238,12 +238,7 @@ fn unreachable(answers: &Answers, place: &str, answer: &str) -> BenchError {
         "measure one transport with --transports, or make the other one work for the site's own account"
             .into()
     };
-    BenchError::Refused {
-        endpoint: place.to_owned(),
-        what: format!("the site's account `{user}`"),
-        answer: answer.to_owned(),
-        try_next,
-    }
+    BenchError::refused(place, format!("the site's account `{user}`"), answer, try_next)
 }
 
 /// Splits a home address: whether it is https, its host with the port, and its path without the last slash.
@@ -291,18 +286,13 @@ fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, BenchError> {
         groups.push(web);
     }
     groups.dedup();
-    let mut candidates = vec![(made, String::new())];
+    let mut readers = vec![Reader { account: Some(made), remark: String::new() }];
     for gid in groups {
         let remark = format!(", read with the group {gid}, for not everybody may read it");
-        candidates.push((Account { gid, ..made }, remark));
+        readers.push(Reader { account: Some(Account { gid, ..made }), remark });
     }
     let site = NeededFiles::of(root, settings);
-    let mut readers = Vec::new();
-    for (account, remark) in candidates {
-        if site.is_open_to(account) {
-            readers.push(Reader { account: Some(account), remark });
-        }
-    }
+    readers.retain(|reader| reader.account.is_none_or(|account| site.is_open_to(account)));
     if let Some(owner) = owner
         && owner.uid() != 0
     {

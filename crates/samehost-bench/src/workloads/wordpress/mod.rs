@@ -322,12 +322,8 @@ impl RunningWordPress {
         let stderr = self.web.stderr_tail();
         let stderr = stderr.trim();
         let separator = if stderr.is_empty() { "" } else { "; the servers said: " };
-        BenchError::Refused {
-            endpoint: endpoint.to_string(),
-            what: format!("the page {}", self.path()),
-            answer: format!("{answer}{separator}{stderr}"),
-            try_next: try_next.into(),
-        }
+        let (what, answer) = (format!("the page {}", self.path()), format!("{answer}{separator}{stderr}"));
+        BenchError::refused(endpoint, what, answer, try_next)
     }
 
     /// Requests a page with evidence about its connection to the database, and with the time of some more connections.

@@ -212,12 +212,7 @@ fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, Bench
     let text = String::from_utf8_lossy(&body.begins).into_owned();
     match refusal(head.status) {
         None => Ok(text),
-        Some(kind) => Err(BenchError::Refused {
-            endpoint: endpoint.to_string(),
-            what: format!("the script {target}"),
-            answer: kind.into(),
-            try_next: String::new(),
-        }),
+        Some(kind) => Err(BenchError::refused(endpoint, format!("the script {target}"), kind, "")),
     }
 }
 
