@@ -35,7 +35,6 @@ struct Settings {
     swept: Vec<Swept>,
 }
 
-/// A number that is looked for in the output of each run, and compared.
 struct Value {
     metric: String,
     better: Better,

@@ -35,7 +35,6 @@ const MOST_CHILDREN: u32 = 256;
 /// Children by default: enough for two CPUs, few enough to start in every block.
 const CHILDREN: u32 = 16;
 const CHILDREN_IN_BURST: u32 = 4;
-const BURST: &str = "128";
 /// PHP-FPM's own default.
 const BACKLOG: &str = "511";
 
@@ -94,7 +93,7 @@ impl Settings {
     }
 
     fn default_connections(&self) -> &'static str {
-        if self.burst { BURST } else { "1" }
+        if self.burst { "128" } else { "1" }
     }
 
     /// Number of children of a pool. Each serves one connection at a time, so kept connections need one each.

@@ -96,10 +96,7 @@ impl RunningFastCgi {
                 }
             }
         }
-        let mut kept = None;
-        if self.settings.kept {
-            kept = Some(self.settings.children(start.most_connections));
-        }
+        let kept = self.settings.kept.then(|| self.settings.children(start.most_connections));
         let (pools, script) = (pools.as_slice(), self.script());
         let spec = FrontSpec {
             listens: &[self.settings.front],

@@ -153,10 +153,8 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
-pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
-
 /// Reads one reply outside the hot path: the reply, its body and the bytes consumed, or `None` while it is incomplete.
-pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
+pub(super) fn whole_reply(input: &[u8]) -> Result<Option<((Reply, Vec<u8>), usize)>, Bad> {
     let mut body = Vec::new();
     let (reply, consumed) = Reading::default().take(input, |_, part| {
         body.extend_from_slice(part);

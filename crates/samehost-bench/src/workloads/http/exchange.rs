@@ -84,7 +84,6 @@ impl<'a> RequestParts<'a> {
     }
 }
 
-/// A body that was fetched outside the measurement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     /// Its beginning: at most [`LONGEST_KEPT`] bytes.

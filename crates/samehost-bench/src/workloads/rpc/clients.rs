@@ -276,10 +276,6 @@ impl JsonSession {
         input[..length] == beginning[..length] && after[..rest] == reply[..rest]
     }
 
-    fn head_is_right(&self, input: &[u8]) -> bool {
-        self.is_right(&input[..input.len().min(self.head())])
-    }
-
     /// Parses a reply other than the one that must come: an error of the server leaves the connection usable.
     #[cold]
     fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
@@ -319,7 +315,8 @@ impl Session for JsonSession {
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         if !self.is_right(input) {
-            return if self.received == 0 && !self.head_is_right(input) {
+            let head = &input[..input.len().min(self.head())];
+            return if self.received == 0 && !self.is_right(head) {
                 self.other(input)
             } else {
                 Err(Bad::new("wrong reply", "the payload differs from what was sent"))

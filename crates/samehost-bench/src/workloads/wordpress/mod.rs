@@ -275,7 +275,6 @@ struct CurrentTrial {
 }
 
 impl RunningWordPress {
-    /// Path and query of the page: the site's home, if none is given.
     fn path(&self) -> String {
         match &self.settings.path {
             Some(path) => path.clone(),

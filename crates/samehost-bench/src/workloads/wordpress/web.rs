@@ -190,7 +190,6 @@ fn pool(transport: Transport, pages: u32) -> Pool {
     }
 }
 
-/// Checks that a path can be quoted in nginx's configuration.
 pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
     let text = path.to_string_lossy();
     if text.contains(['"', '$', '\\', '{', '}', ';']) || text.chars().any(char::is_control) {
