@@ -131,10 +131,7 @@ fn kind(identity: &Identity, differ: bool) -> String {
     let kind =
         Kind::that_says(samehost_model::Protocol::Mysql, identity.version.as_bytes()).unwrap_or(Kind::Mysql);
     let name = kind.name();
-    let threads = match identity.thread_handling.as_str() {
-        "pool-of-threads" => ", pool-of-threads",
-        _ => "",
-    };
+    let threads = if identity.thread_handling == "pool-of-threads" { ", pool-of-threads" } else { "" };
     let apart = if differ { format!(", {}", apart("process")) } else { String::new() };
     format!("{name}{threads}{apart}")
 }

@@ -293,15 +293,11 @@ impl RunningWordPress {
             fetched => fetched?,
         };
         let status = page.head.status;
-        if (200..300).contains(&status) {
+        let Some(kind) = refusal(status) else {
             if self.server.is_some() && !page.body.begins.windows(MARK.len()).any(|part| part == MARK) {
                 return Err(self.refused(endpoint, "it is not the page of the private site", ""));
             }
             return Ok(page);
-        }
-        let answer = match refusal(status) {
-            Some(kind) => format!("{kind}, status {status}"),
-            None => format!("status {status}"),
         };
         let try_next = match status {
             300..400 => {
@@ -310,7 +306,7 @@ impl RunningWordPress {
             500.. => "the site's own log says more; WordPress answers 500 where it cannot reach its database",
             _ => "give a page that is there (--path)",
         };
-        Err(self.refused(endpoint, &answer, try_next))
+        Err(self.refused(endpoint, &format!("{kind}, status {status}"), try_next))
     }
 
     /// The error for an answer that cannot count; if PHP-FPM has ended, that is the cause, and the error says so.
