@@ -108,8 +108,8 @@ impl Opener {
         small: bool,
         session: impl Fn() -> S + Send + Sync + 'static,
     ) -> Job {
-        let session = Box::new(move || -> Box<dyn Session> { Box::new(session()) });
-        Job::Sessions { connector: Arc::new(Opener { endpoint, session }), small }
+        let connector = Opener { endpoint, session: Box::new(move || Box::new(session())) };
+        Job::Sessions { connector: Arc::new(connector), small }
     }
 
     /// Any certificate is accepted: verifying them is not what is measured.

@@ -362,7 +362,6 @@ struct Sent {
     no_memory: Count,
 }
 
-/// A number that one thread counts and another reads after the trial.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 

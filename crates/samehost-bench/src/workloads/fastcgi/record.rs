@@ -71,7 +71,7 @@ pub(super) enum Piece<'a> {
 }
 
 /// Parses the records of a reply. Content is passed on as it arrives, so that no record has to be kept.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RecordReader {
     /// The record that has begun: its kind, and the bytes that are left of content and padding.
     within: Option<(u8, usize, usize)>,

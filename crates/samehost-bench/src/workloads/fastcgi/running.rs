@@ -199,8 +199,8 @@ impl RunningFastCgi {
         let (endpoint, request) = (front.endpoint.clone(), request(&target));
         let expected = self.expected(&endpoint, body, || self.ask_front(front, &request))?;
         if self.settings.burst {
-            let session = move || HttpSession::new(Arc::clone(&request), 1, expected.clone());
-            return Ok(self.burst(endpoint, arm, session));
+            return Ok(self
+                .burst(endpoint, arm, move || HttpSession::new(Arc::clone(&request), 1, expected.clone())));
         }
         Ok(HttpSession::job(endpoint, request, 1, expected))
     }
@@ -343,15 +343,16 @@ impl Instance for RunningFastCgi {
         }
         let (expected, seen) = self.learn(&endpoint, &query, body)?;
         let ending = if self.settings.kept { Ending::Kept } else { Ending::Closed };
-        let request = self.request(&query, ending);
-        let session = move || FastCgiSession::new(Arc::clone(&request), expected.clone());
+        let session = FastCgiSession::new(self.request(&query, ending), expected);
         if burst {
-            return Ok(self.burst(endpoint, arm, session));
+            return Ok(self.burst(endpoint, arm, move || session.clone()));
         }
         if self.settings.kept {
-            return Ok(Opener::job(endpoint, true, session));
+            return Ok(Opener::job(endpoint, true, move || session.clone()));
         }
-        Job::callers(&endpoint, seen, arm.point.connections, |_| Ok(PerRequest::new(&endpoint, session())))
+        Job::callers(&endpoint, seen, arm.point.connections, |_| {
+            Ok(PerRequest::new(&endpoint, session.clone()))
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

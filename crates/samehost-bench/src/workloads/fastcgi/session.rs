@@ -23,7 +23,7 @@ pub(super) struct Reply {
     pub(super) complaint: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Reading {
     records: RecordReader,
     /// The fields of the script's output, as far as they have arrived; they may come in several records.
@@ -32,7 +32,7 @@ struct Reading {
     complaint: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FastCgiSession {
     request: Arc<[u8]>,
     check: BodyCheck,
@@ -153,8 +153,10 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
+type WholeReply = ((Reply, Vec<u8>), usize);
+
 /// Reads one reply outside the hot path: the reply, its body and the bytes consumed, or `None` while it is incomplete.
-pub(super) fn whole_reply(input: &[u8]) -> Result<Option<((Reply, Vec<u8>), usize)>, Bad> {
+pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
     let mut body = Vec::new();
     let (reply, consumed) = Reading::default().take(input, |_, part| {
         body.extend_from_slice(part);

@@ -286,7 +286,7 @@ impl Expected {
 }
 
 /// Compares bodies with the expected one as they arrive, so that none is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BodyCheck {
     expected: Expected,
     seen: usize,

@@ -127,7 +127,6 @@ words! {
     enum Command { Get = "get", Set = "set" }
 }
 
-/// A private process for each transport or the given servers, during a measurement, and our key in them.
 struct RunningMemcached {
     settings: Settings,
     private: BTreeMap<Transport, PrivateServer>,

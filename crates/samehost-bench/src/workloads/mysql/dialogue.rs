@@ -80,10 +80,12 @@ pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str) -> Result<u32, BenchEr
     Ok(answered.map_err(|error| dialogue.refused("a prepared statement", &error))?)
 }
 
+type Prepared = Result<u32, SqlError>;
+
 /// Parses the reply to `COM_STMT_PREPARE`: OK, id (4 bytes), columns (2), parameters (2), then the definitions of
 /// parameters and of columns; each list that is not empty has an end packet. Returns the reply and its length, or
 /// `None` while it is incomplete.
-fn prepared(input: &[u8]) -> Result<Option<(Result<u32, SqlError>, usize)>, Malformed> {
+fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, Malformed> {
     let Some(first) = first_frame(input)? else { return Ok(None) };
     if let Some(error) = SqlError::read(first.payload) {
         return Ok(Some((Err(error), first.length)));

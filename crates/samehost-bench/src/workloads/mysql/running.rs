@@ -313,7 +313,6 @@ fn number(dialogue: &mut Dialogue, sql: &str, column: usize) -> Result<Option<u6
     }
 }
 
-/// Adds where else the writes go: the binary log, replicas, a cluster.
 fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<(), BenchError> {
     let replicas = number(
         dialogue,

@@ -11,7 +11,6 @@ use samehost_login::postgres::unsaid;
 use samehost_login::{Credentials, LoginError, ServerAddress};
 use samehost_model::{Endpoint, Protocol, Secret};
 
-use super::statement::PREPARED;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
@@ -216,6 +215,7 @@ pub(super) fn login(server: &PrivateServer, database: &str) -> Credentials {
 
 /// OID of the type of our ids, `integer`.
 const INT4: u32 = 23;
+pub(super) const PREPARED: &str = "s";
 
 /// Encodes Parse, without Sync, of a statement with so many integer parameters.
 pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, LoginError> {

@@ -84,7 +84,6 @@ impl RowSession {
     }
 }
 
-/// The kinds of the messages of a reply, one letter each.
 fn tags(reply: &[u8]) -> String {
     let (mut tags, mut at) = (String::new(), 0);
     while let Ok(Some((tag, length))) = first(&reply[at..]) {
@@ -194,7 +193,6 @@ impl CopySession {
         }
     }
 
-    /// Consumes the complete rows at the beginning of the input.
     #[inline]
     fn rows(&mut self, input: &[u8]) -> usize {
         let mut at = 0;

@@ -6,7 +6,7 @@
 use samehost_login::LoginError;
 use samehost_login::postgres::unsaid;
 
-use super::dialogue::{bind_execute_sync, message, parse_statement, query};
+use super::dialogue::{PREPARED, bind_execute_sync, message, parse_statement, query};
 use crate::parameters::words;
 use crate::workloads::requests::write_digits;
 
@@ -15,7 +15,6 @@ const BASE: u32 = 1_000_000_000;
 pub(super) const DIGITS: usize = 10;
 /// What follows the id's digits in a row's content, which is 120 bytes as in sysbench.
 const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF";
-pub(super) const PREPARED: &str = "s";
 
 words! {
     pub(super) enum Statement {

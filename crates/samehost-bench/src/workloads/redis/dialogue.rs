@@ -186,7 +186,6 @@ fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
     }
 }
 
-/// Adds where else the writes go: replicas, and the append-only file.
 fn log(
     look: &Look<'_>,
     command: Command,
