@@ -164,9 +164,15 @@ impl BenchError {
         }
     }
 
-    /// No server, which messages call `what`, is there for an arm.
-    pub(crate) fn nobody_on(transport: Transport, what: &str) -> Self {
-        BenchError::Usage(format!("no {what} listens on {transport} for this trial"))
+    /// `what` was asked for; `try_next` may be empty.
+    pub(crate) fn refused(
+        endpoint: &(impl ToString + ?Sized),
+        what: impl Into<String>,
+        answer: impl Into<String>,
+        try_next: impl Into<String>,
+    ) -> Self {
+        let (endpoint, what) = (endpoint.to_string(), what.into());
+        BenchError::Refused { endpoint, what, answer: answer.into(), try_next: try_next.into() }
     }
 
     /// A private server that did not start, before it could say anything.

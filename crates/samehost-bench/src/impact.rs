@@ -22,15 +22,6 @@ pub struct Impact {
     pub beyond: Vec<String>,
 }
 
-/// Connections of a server: those that the measurement opens at once, those that are open now, and the most that it takes
-/// without those that are reserved for administrators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Connections {
-    pub(crate) ours: u64,
-    pub(crate) open: u64,
-    pub(crate) most: u64,
-}
-
 impl Impact {
     pub(crate) fn of(server: impl Into<String>) -> Self {
         Impact { server: server.into(), ..Impact::default() }
@@ -42,10 +33,11 @@ impl Impact {
         !self.does.is_empty()
     }
 
-    /// Records how many connections are free, and whether the measurement takes too many of them. `setting`
-    /// names the server's limit.
-    pub(crate) fn connections(&mut self, connections: Connections, setting: &str) {
-        let Connections { ours, open, most } = connections;
+    /// Records how many connections are free, and whether the measurement takes too many of them: `ours` at once,
+    /// beside those that others have open now, of the most that the server takes without those that are reserved for
+    /// administrators. Nothing where it does not tell. `setting` names its limit.
+    pub(crate) fn connections(&mut self, ours: u32, open: Option<u64>, most: Option<u64>, setting: &str) {
+        let (ours, Some(open), Some(most)) = (u64::from(ours), open, most) else { return };
         let left = most.saturating_sub(open);
         self.found
             .push(format!("{open} of {most} connections are open ({setting}); the measurement opens {ours}"));
@@ -100,9 +92,9 @@ pub(crate) fn in_words(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn connecting(ours: u64, open: u64, most: u64) -> Impact {
+    fn connecting(ours: u32, open: u64, most: u64) -> Impact {
         let mut impact = Impact::of("a server");
-        impact.connections(Connections { ours, open, most }, "max_connections");
+        impact.connections(ours, Some(open), Some(most), "max_connections");
         impact
     }
 

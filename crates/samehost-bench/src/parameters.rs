@@ -52,6 +52,36 @@ impl Parameter {
         Parameter { name, help, default: T::WORDS[0], kind: ParameterKind::Choice(T::WORDS) }
     }
 
+    /// One of these words; the first is the default.
+    pub(crate) const fn choice(
+        name: &'static str,
+        words: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Parameter { name, help, default: words[0], kind: ParameterKind::Choice(words) }
+    }
+
+    /// One or several of these words; the first alone is the default.
+    pub(crate) const fn choices(
+        name: &'static str,
+        words: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Parameter { name, help, default: words[0], kind: ParameterKind::Choices(words) }
+    }
+
+    pub(crate) const fn count(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Parameter { name, help, default, kind: ParameterKind::Count }
+    }
+
+    pub(crate) const fn counts(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Parameter { name, help, default, kind: ParameterKind::Counts }
+    }
+
+    pub(crate) const fn duration(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Parameter { name, help, default, kind: ParameterKind::Duration }
+    }
+
     pub(crate) const fn texts(name: &'static str, help: &'static str) -> Self {
         Parameter { name, help, default: "", kind: ParameterKind::Texts }
     }

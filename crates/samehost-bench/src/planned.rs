@@ -51,7 +51,7 @@ impl Planned {
         };
         let request = Request { servers, parameters, ..request.clone() };
         let transports = transports(&request, &capabilities);
-        let driving = driving(&*configured, &request, &transports);
+        let driving = driving(&capabilities, &request, &transports);
         let matrix = Matrix {
             connections: connections(workload, &request, &capabilities)?,
             sizes: sizes(workload, &request, &capabilities)?,
@@ -149,12 +149,12 @@ fn plan(
     Ok(plan)
 }
 
-fn driving(configured: &dyn Configured, request: &Request, transports: &[Transport]) -> Driving {
+fn driving(capabilities: &Capabilities, request: &Request, transports: &[Transport]) -> Driving {
     let all = transports.len() as u32;
     let run_twice = all > 1 && !request.stop.no_control;
     Driving {
-        most: configured.most_sliced(),
-        least: configured.least_slice(),
+        most: capabilities.most_sliced,
+        least: capabilities.least_slice,
         threads: request.threads,
         slicing: request.stop.slicing,
         lanes: if run_twice { 2 * all } else { all },

@@ -213,7 +213,7 @@ impl<'a> TrialRunner<'a> {
         if !is_floor {
             self.set_congestion(arm)?;
         }
-        let job = if is_floor { noop::job(1) } else { self.running.of_mut(arm).job(arm)? };
+        let job = if is_floor { noop::job(1)? } else { self.running.of_mut(arm).job(arm)? };
         if !is_floor {
             self.look_around(arm);
         }
@@ -319,7 +319,7 @@ impl Measurer for TrialRunner<'_> {
         let ours = self.ours();
         self.others.look_again(&ours);
         // A server that was already running is not restarted.
-        let usual = self.configured.starts().at_most(self.request.most_servers);
+        let usual = self.configured.axes().starts.at_most(self.request.most_servers);
         let starts = if self.start.servers.is_empty() { usual } else { Starts::Once };
         let due = starts.of_block(block);
         if due == self.start_in_use {

@@ -23,7 +23,8 @@ pub fn defaults(workload: &dyn Workload) -> Parameters {
     workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
 }
 
-/// Common options that a workload takes, and their defaults: `None` or false for those that it does not.
+/// Common options that a workload takes, and their defaults: `None` or false for those that it does not. Also how its
+/// trials and its servers take turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Transports it runs over; the first two are the default arms.
@@ -37,6 +38,15 @@ pub struct Capabilities {
     pub timed: bool,
     pub foreign_servers: bool,
     pub commands: bool,
+    /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
+    /// point take turns. 0 if that is impossible: a connection for each request, or a program as the client.
+    /// Otherwise jobs are [`Job::Sessions`] or [`Job::Bulk`], and several arms have one at the same time.
+    pub most_sliced: u32,
+    /// Minimum length of a slice, for any number of connections.
+    pub least_slice: Duration,
+    /// How often its server is restarted: the memory layout of a single process would look like a difference
+    /// between transports.
+    pub starts: Starts,
 }
 
 impl Capabilities {
@@ -49,6 +59,9 @@ impl Capabilities {
         timed: true,
         foreign_servers: true,
         commands: false,
+        most_sliced: 0,
+        least_slice: Duration::ZERO,
+        starts: Starts::EachBlock,
     };
 }
 
@@ -158,8 +171,13 @@ pub enum CheckupEntry {
 
 impl CheckupEntry {
     /// The entry of a workload that measures `kind` with default parameters.
-    pub(crate) const fn server(kind: &'static ServerKind, workload: &'static str) -> Self {
-        CheckupEntry::Server { kind, parameters: &[], running: workload, trial: CHECKUP_TRIAL, many: MANY }
+    pub(crate) const fn server(
+        kind: &'static ServerKind,
+        running: &'static str,
+        trial: Duration,
+        many: u32,
+    ) -> Self {
+        CheckupEntry::Server { kind, parameters: &[], running, trial, many }
     }
 }
 
@@ -269,24 +287,6 @@ pub trait Configured: Send + Sync {
         Ok(())
     }
 
-    /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
-    /// point take turns. 0 if that is impossible: a connection for each request, or a program as the client.
-    /// Otherwise jobs are [`Job::Sessions`] or [`Job::Bulk`], and several arms have one at the same time.
-    fn most_sliced(&self) -> u32 {
-        0
-    }
-
-    /// Minimum length of a slice, for any number of connections.
-    fn least_slice(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// How often its server is restarted: the memory layout of a single process would look like a difference
-    /// between transports.
-    fn starts(&self) -> Starts {
-        Starts::EachBlock
-    }
-
     /// Whether it uses running servers although none was named.
     fn uses_what_runs(&self) -> bool {
         false
@@ -337,13 +337,18 @@ pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
             metric::SERVER_CPU_PER_OP,
         ],
     };
-    metrics.iter().map(Metric::info).collect()
+    infos(metrics)
 }
 
 /// Adds the CPU time of a program between client and server, before the server's.
-pub(crate) fn add_proxy_metric(metrics: &mut Vec<MetricInfo>) {
+pub(crate) fn with_proxy(mut metrics: Vec<MetricInfo>) -> Vec<MetricInfo> {
     let server = metrics.iter().position(|metric| metric.is(&metric::SERVER_CPU_PER_OP));
     metrics.insert(server.unwrap_or(metrics.len()), metric::PROXY_CPU_PER_OP.info());
+    metrics
+}
+
+pub(crate) fn infos(metrics: &[Metric]) -> Vec<MetricInfo> {
+    metrics.iter().map(Metric::info).collect()
 }
 
 /// Whether requests wait for replies or for their due times.

@@ -413,7 +413,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         (axes.sizes.is_none(), &["size"]),
         (!axes.rates, &["rate", "ladder", "arrivals"]),
         (axes.commands, &of_transports),
-        (configured.most_sliced() == 0, &["slice"]),
+        (axes.most_sliced == 0, &["slice"]),
         (!axes.foreign_servers && !axes.commands, &["positional"]),
         (!axes.foreign_servers, &["tcp", "unix", "ask_password", "yes"]),
         (!axes.commands, &["arm"]),

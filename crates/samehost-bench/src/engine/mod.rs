@@ -28,7 +28,7 @@ use samehost_model::Trial;
 
 use crate::error::BenchError;
 use crate::machine::CpuPlan;
-use session::{Caller, Connector};
+use session::{Caller, Connector, Seen};
 
 /// Work of one trial: what a workload hands to the engine, which alone reads the clock.
 /// Each kind is driven by one file of this folder. A workload says what is exchanged, and the engine says
@@ -44,6 +44,9 @@ pub enum Job {
     Callers {
         /// Whom they call, for errors.
         endpoint: String,
+        /// Evidence of a connection that was made before the trial, as a look at each would be a part of what is measured;
+        /// `None` where callers keep their connections.
+        seen: Option<Seen>,
         callers: Vec<Box<dyn Caller>>,
     },
     /// A stream to a receiver that acknowledges what it received.
@@ -56,6 +59,22 @@ pub enum Job {
     /// A program that generates the load itself, in a closed loop.
     Client(client::ClientJob),
     Process(process::ProcessJob),
+}
+
+impl Job {
+    /// Callers of an endpoint, one for each connection, made by their numbers from 0.
+    pub(crate) fn callers<C: Caller + 'static>(
+        endpoint: &impl ToString,
+        seen: Option<Seen>,
+        connections: u32,
+        mut caller: impl FnMut(u32) -> Result<C, BenchError>,
+    ) -> Result<Job, BenchError> {
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for number in 0..connections {
+            callers.push(Box::new(caller(number)?));
+        }
+        Ok(Job::Callers { endpoint: endpoint.to_string(), seen, callers })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -115,7 +134,9 @@ pub struct Surroundings {
 pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     match job {
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),
-        Job::Callers { endpoint, callers } => workers::callers(&endpoint, callers, load, surroundings),
+        Job::Callers { endpoint, seen, callers } => {
+            workers::callers(&endpoint, seen, callers, load, surroundings)
+        }
         Job::Bulk(writer) => workers::bulk(writer, load, surroundings),
         Job::Whole { connector } => workers::whole(&connector, load, surroundings),
         Job::Burst(job) => workers::burst(job, load, surroundings),
@@ -247,7 +268,7 @@ mod tests {
             cpus: 1,
             patience: Duration::from_millis(10),
         };
-        let job = Job::Callers { endpoint: "tcp:127.0.0.1:1".into(), callers: vec![Box::new(Stuck)] };
+        let job = Job::callers(&"tcp:127.0.0.1:1", None, 1, |_| Ok(Stuck)).unwrap();
         let error = drive(job, &load, &surroundings).unwrap_err().to_string();
         assert!(error.contains("tcp:127.0.0.1:1"), "{error}");
     }

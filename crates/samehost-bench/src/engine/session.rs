@@ -85,7 +85,7 @@ pub trait Caller: Send {
     /// When it failed; the engine counts it and goes on.
     fn call(&mut self) -> Result<(), Bad>;
 
-    /// What the kernel reports about the socket; `None` before the first connection.
+    /// What the kernel reports about the socket that it keeps; `None` without one.
     fn seen(&self) -> Option<Seen> {
         None
     }

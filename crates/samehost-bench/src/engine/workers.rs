@@ -319,6 +319,7 @@ fn ask_for_priority() {
 /// When a thread cannot be started, or an operation does not end in time. A failed operation is counted.
 pub fn callers(
     endpoint: &str,
+    seen: Option<Seen>,
     callers: Vec<Box<dyn Caller>>,
     load: &Load,
     surroundings: &Surroundings,
@@ -349,7 +350,7 @@ pub fn callers(
     }
     let pool = WorkerPool::spawn(work)?;
     let mut trial = attend(pool, window, &families, endpoint, load, surroundings)?;
-    seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
+    seen_receiver.try_iter().flatten().next().or(seen).unwrap_or_default().tell(&mut trial);
     Ok(trial)
 }
 

@@ -53,14 +53,13 @@ impl Given {
 pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     let missing = start.transports.iter().any(|transport| !start.servers.contains_key(transport));
     if missing && !start.servers.is_empty() {
-        return Err(BenchError::Usage(
-            "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
-        ));
+        return BenchError::refuse(
+            "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it",
+        );
     }
     Ok(missing)
 }
 
-/// Addresses of a private server over those of the transports that it has.
 pub(crate) fn own_addresses(
     server: &PrivateServer,
     transports: &[Transport],
@@ -122,7 +121,6 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
 pub(crate) struct Forms {
     pub(crate) protocol: Protocol,
     pub(crate) title: &'static str,
-    /// Texts that are taken, for errors.
     pub(crate) examples: &'static str,
     /// Added where an option names an endpoint of another transport; may be empty.
     pub(crate) hint: &'static str,
@@ -182,11 +180,13 @@ impl Forms {
     }
 }
 
-/// A server's answer to the question how it is reached over the other transport, TCP or the Unix socket.
-pub(crate) enum OtherHalf {
-    At(Endpoint),
-    /// It does not listen there, or does not tell this user: a predicate whose subject is the server.
-    Lacking(String),
+/// The error that a server does not listen on the other transport, TCP or the Unix socket, or does not tell this user:
+/// `lacks` is a predicate whose subject is the server.
+pub(crate) fn lacking(known: &ServerAddress, lacks: &str) -> BenchError {
+    let (endpoint, transport) = (&known.endpoint, known.endpoint.transport());
+    BenchError::Usage(format!(
+        "the server at {endpoint} {lacks}, or measure one arm with --transports {transport}"
+    ))
 }
 
 /// The given servers over all transports that are wanted, none in `wanted` meaning all that they have. The half that
@@ -198,7 +198,7 @@ pub(crate) enum OtherHalf {
 pub(crate) fn complete(
     servers: &Servers,
     wanted: &[Transport],
-    ask: impl Fn(&ServerAddress) -> Result<OtherHalf, BenchError>,
+    ask: impl Fn(&ServerAddress) -> Result<Endpoint, BenchError>,
 ) -> Result<Servers, BenchError> {
     let mut servers = servers.clone();
     let over_tls = wanted.contains(&Transport::TcpTls);
@@ -211,17 +211,7 @@ pub(crate) fn complete(
         let Some(address) = servers.get(&known) else { continue };
         // A server that refuses plain TCP may still be asked over TLS.
         let asked = if over_tls { address.over_tls() } else { address.clone() };
-        match ask(&asked)? {
-            OtherHalf::At(endpoint) => {
-                servers.insert(other, ServerAddress::new(endpoint, asked.credentials));
-            }
-            OtherHalf::Lacking(lacks) => {
-                let (endpoint, transport) = (&asked.endpoint, asked.endpoint.transport());
-                return BenchError::refuse(format!(
-                    "the server at {endpoint} {lacks}, or measure one arm with --transports {transport}"
-                ));
-            }
-        }
+        servers.insert(other, ServerAddress::new(ask(&asked)?, asked.credentials));
     }
     if over_tls && let Some(address) = servers.get(&Transport::Tcp) {
         let address = address.over_tls();

@@ -3,11 +3,15 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub(crate) use samehost_login::prove;
 use samehost_login::{Expected, Link};
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Protocol, Transport, metric};
-use samehost_transport::{ConnectError, Stream};
+use samehost_transport::{ConnectError, ConnectOptions, Stream, TlsTrust, connect};
 
+use crate::engine::Job;
+use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
+use crate::parameters::words;
 
 pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
     let mut metrics = vec![
@@ -38,6 +42,14 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
 /// undivided trials for reasons of their own (docs/method.md §1a).
 pub(crate) const MOST_SLICED: u32 = 256;
 
+/// What was found for an arm's transport, or the error that no server, which messages call `what`, is there.
+pub(crate) fn listening<T>(transport: Transport, what: &str, found: Option<T>) -> Result<T, BenchError> {
+    match found {
+        Some(found) => Ok(found),
+        None => BenchError::refuse(format!("no {what} listens on {transport} for this trial")),
+    }
+}
+
 /// Bytes of an arm's requests or replies; 128 where its point has no size.
 pub(crate) fn size_of(arm: &Arm) -> usize {
     usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)
@@ -50,9 +62,12 @@ pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Re
     BenchError::refuse(format!("{option} {size} is too large for {what}: at most {most} bytes here"))
 }
 
+words! {
+    pub(crate) enum Connect { Once = "once", PerQuery = "per-query" }
+}
+
 const MOST_THREADS: u32 = 1024;
 
-/// Refuses more connections than there may be threads; `what` needs one for each.
 pub(crate) fn require_threads(what: &str, connections: u32) -> Result<(), BenchError> {
     if connections <= MOST_THREADS {
         return Ok(());
@@ -77,12 +92,47 @@ pub(crate) fn says(seen: impl std::fmt::Display) -> String {
     format!("the server says {seen}")
 }
 
-/// Checks with the kernel that a stream uses the transport asked for, before anything is measured on it.
-///
-/// # Errors
-/// [`BenchError::WrongTransport`] when the kernel names another one.
-pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
-    Ok(samehost_login::prove(stream, asked)?)
+/// Most bytes that one blocking connection may send before it reads: they fit into every transport's buffers, so that
+/// client and server cannot deadlock, each waiting for the other to read.
+pub(crate) const SMALL: usize = 16 * 1024;
+
+/// Opens connections to a server that needs no login, and proves the transport of each.
+pub(crate) struct Opener {
+    endpoint: Endpoint,
+    session: Box<dyn Fn() -> Box<dyn Session> + Send + Sync>,
+}
+
+impl Opener {
+    pub(crate) fn job<S: Session + 'static>(
+        endpoint: Endpoint,
+        small: bool,
+        session: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Job {
+        let connector = Opener { endpoint, session: Box::new(move || Box::new(session())) };
+        Job::Sessions { connector: Arc::new(connector), small }
+    }
+
+    /// Any certificate is accepted: verifying them is not what is measured.
+    pub(crate) fn options() -> ConnectOptions {
+        let timeout = Some(Duration::from_secs(10));
+        ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout, ..ConnectOptions::default() }
+    }
+
+    pub(crate) fn open(endpoint: &Endpoint) -> Result<Stream, BenchError> {
+        let stream = connect(endpoint, &Opener::options())?;
+        prove(&stream, endpoint.transport())?;
+        Ok(stream)
+    }
+}
+
+impl Connector for Opener {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        Ok((Opener::open(&self.endpoint)?, (self.session)()))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
 }
 
 /// Refuses a transport whose connections another process makes, where connecting is measured.
@@ -93,9 +143,9 @@ pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchErro
     if transport != Transport::TcpRun {
         return Ok(());
     }
-    Err(BenchError::Usage(
-        "tcp+run is for connections that stay: a client under `samehost run` makes them and hands them over, which would be measured too; docs/run.md says what a connect costs".into(),
-    ))
+    BenchError::refuse(
+        "tcp+run is for connections that stay: a client under `samehost run` makes them and hands them over, which would be measured too; docs/run.md says what a connect costs",
+    )
 }
 
 /// Bytes of the correct reply, learned from the first one and filled in with what is known of each row.
@@ -154,6 +204,15 @@ impl Awaited {
             *received += length;
             Seen::Partly { consumed: length }
         }
+    }
+}
+
+/// Fills a place with the last digits of an id, from the left with zeros.
+#[inline]
+pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (id % 10) as u8;
+        id /= 10;
     }
 }
 

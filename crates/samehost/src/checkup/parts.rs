@@ -132,7 +132,7 @@ fn server(workload: &'static dyn Workload) -> Part {
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
     let part = Part { parameters: parameters.collect(), trial, ..Part::new(workload.name()) };
     let (starts_slowly, is_undivided) = match workload.configure(&part.all_parameters(workload)) {
-        Ok(with) => (matches!(with.starts(), Starts::InTurn(_)), with.most_sliced() == 0),
+        Ok(with) => (matches!(with.axes().starts, Starts::InTurn(_)), with.axes().most_sliced == 0),
         Err(_) => (false, false),
     };
     Part {

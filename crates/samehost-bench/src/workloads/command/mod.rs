@@ -12,7 +12,7 @@ use crate::engine::Job;
 use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
 use crate::parameters::{OWN_PARAMETER, distinct};
-use crate::parameters::{Parameter, ParameterKind, Parameters, Swept, Values, words};
+use crate::parameters::{Parameter, Parameters, Swept, Values, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Starts, Workload,
 };
@@ -35,7 +35,6 @@ struct Settings {
     swept: Vec<Swept>,
 }
 
-/// A number that is looked for in the output of each run, and compared.
 struct Value {
     metric: String,
     better: Better,
@@ -44,15 +43,6 @@ struct Value {
 
 words! {
     enum Direction { Higher = "higher", Lower = "lower" }
-}
-
-impl Direction {
-    fn better(self) -> Better {
-        match self {
-            Direction::Higher => Better::Higher,
-            Direction::Lower => Better::Lower,
-        }
-    }
 }
 
 impl Value {
@@ -64,12 +54,16 @@ impl Value {
             None => ("value", usual, text),
         };
         if !is_word(metric) || Metric::named(metric).is_some() {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
-            )));
+            ));
         }
+        let better = match direction {
+            Direction::Higher => Better::Higher,
+            Direction::Lower => Better::Lower,
+        };
         match Regex::new(pattern) {
-            Ok(pattern) => Ok(Value { metric: metric.to_owned(), better: direction.better(), pattern }),
+            Ok(pattern) => Ok(Value { metric: metric.to_owned(), better, pattern }),
             Err(error) => BenchError::refuse(format!("--value is not a valid regular expression: {error}")),
         }
     }
@@ -114,12 +108,7 @@ const PARAMETERS: &[Parameter] = &[
         OWN_PARAMETER,
         "Run the commands with each of these values, NAME=VALUES: connections=1,16,256 replaces {connections}. Several times: every combination",
     ),
-    Parameter {
-        name: "warmup",
-        help: "Run each command that often before it counts",
-        default: "",
-        kind: ParameterKind::Count,
-    },
+    Parameter::count("warmup", "", "Run each command that often before it counts"),
     Parameter::text("prepare", "A command to run before each run; its time does not count"),
 ];
 
@@ -176,11 +165,12 @@ impl Configured for Settings {
         Capabilities {
             transports: &[Transport::Command],
             connections: None,
-            sizes: None,
             rates: false,
             timed: false,
             foreign_servers: false,
             commands: true,
+            starts: Starts::Once,
+            ..Capabilities::REQUESTS
         }
     }
 
@@ -201,18 +191,14 @@ impl Configured for Settings {
         metrics
     }
 
-    fn starts(&self) -> Starts {
-        Starts::Once
-    }
-
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         for swept in &self.swept {
             let place = format!("{{{}}}", swept.name);
             if !start.commands.iter().any(|(_, script)| script.contains(&place)) {
-                return Err(BenchError::Usage(format!(
+                return BenchError::refuse(format!(
                     "--parameter {}: no command has {place} in it",
                     swept.name
-                )));
+                ));
             }
         }
         let values: Vec<_> =

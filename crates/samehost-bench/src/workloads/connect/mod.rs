@@ -17,7 +17,7 @@ use crate::engine::burst::BurstJob;
 use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
+use crate::parameters::{Parameter, Parameters, Values, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Workload,
@@ -25,7 +25,7 @@ use crate::workload::{
 };
 use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::EchoSession;
-use crate::workloads::requests::{burst_metrics, connect_failure, prove, require_threads};
+use crate::workloads::requests::{burst_metrics, connect_failure, listening, prove, require_threads};
 
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
 
@@ -44,24 +44,17 @@ words! {
 
 const PARAMETERS: &[Parameter] = &[
     Parameter::word::<Pattern>("pattern", "Connect–request–reply–close in a loop, or many connects at once"),
-    Parameter {
-        name: "backlog",
-        help: "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
-        default: "4096",
-        kind: ParameterKind::Count,
-    },
-    Parameter {
-        name: "accept-delay",
-        help: "burst: the server's pause after each accept",
-        default: "1ms",
-        kind: ParameterKind::Duration,
-    },
-    Parameter {
-        name: "patience",
-        help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
-        default: "3500ms",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::count(
+        "backlog",
+        "4096",
+        "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
+    ),
+    Parameter::duration("accept-delay", "1ms", "burst: the server's pause after each accept"),
+    Parameter::duration(
+        "patience",
+        "3500ms",
+        "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
+    ),
 ];
 
 impl Workload for Connect {
@@ -86,12 +79,13 @@ impl Workload for Connect {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Abstract, Tcp, Tcp6, TcpTls, Unix};
         let burst = self.burst;
         Capabilities {
             transports: if burst {
-                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
+                &[Tcp, Unix, Tcp6, Abstract]
             } else {
-                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract, Transport::TcpTls]
+                &[Tcp, Unix, Tcp6, Abstract, TcpTls]
             },
             connections: Some(if burst { "128" } else { "1" }),
             rates: !burst,
@@ -162,8 +156,7 @@ impl Instance for RunningConnect {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "server"))?;
+        let endpoint = listening(arm.transport, "server", self.endpoint(arm.transport))?;
         self.port = match &endpoint {
             Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(*port),
             _ => None,
@@ -177,13 +170,15 @@ impl Instance for RunningConnect {
                 patience: self.patience,
             }));
         }
-        let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
-        let seen = first.seen();
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
-            callers.push(Box::new(Cycle::again(&endpoint, REQUEST, seen.clone())));
-        }
-        Ok(Job::Callers { callers, endpoint: endpoint.to_string() })
+        let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
+        // Whether a server answers, and over which transport, is checked on one connection alone.
+        let first = connect(&endpoint, &options)?;
+        prove(&first, arm.transport)?;
+        let seen = Seen::of_socket(&first);
+        Job::callers(&endpoint, Some(seen), arm.point.connections, |_| {
+            let (endpoint, options) = (endpoint.clone(), options.clone());
+            Ok(Cycle { endpoint, options, reply: vec![0; REQUEST.len()] })
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -223,45 +218,21 @@ fn has_port(address: &Address, port: u16) -> bool {
 struct Cycle {
     endpoint: Endpoint,
     options: ConnectOptions,
-    request: &'static [u8],
     reply: Vec<u8>,
-    seen: Option<Seen>,
-}
-
-impl Cycle {
-    /// Opens one connection at once. Whether a server answers, and over which transport, is checked on this one alone: a
-    /// look at each would be a part of what is measured.
-    fn new(endpoint: &Endpoint, asked: Transport, request: &'static [u8]) -> Result<Self, BenchError> {
-        let mut cycle = Cycle::again(endpoint, request, None);
-        let stream = connect(&cycle.endpoint, &cycle.options)?;
-        prove(&stream, asked)?;
-        cycle.seen = Some(Seen::of_socket(&stream));
-        Ok(cycle)
-    }
-
-    /// A caller of an endpoint that was checked before; `seen` is the evidence of that check.
-    fn again(endpoint: &Endpoint, request: &'static [u8], seen: Option<Seen>) -> Self {
-        let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
-        Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], seen }
-    }
 }
 
 impl Caller for Cycle {
     fn call(&mut self) -> Result<(), Bad> {
         let mut stream = connect(&self.endpoint, &self.options)
             .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
-        stream.write_all(self.request).map_err(|error| Bad::new("write failed", error.to_string()))?;
+        stream.write_all(REQUEST).map_err(|error| Bad::new("write failed", error.to_string()))?;
         stream.flush().map_err(|error| Bad::new("write failed", error.to_string()))?;
         stream.read_exact(&mut self.reply).map_err(|error| Bad::new("read failed", error.to_string()))?;
-        if self.reply == self.request {
+        if self.reply == REQUEST {
             Ok(())
         } else {
             Err(Bad::new("wrong echo", "the reply differs from the request"))
         }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 

@@ -27,11 +27,11 @@ use samehost_transport::{ConnectOptions, Stream, connect};
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
 };
-use crate::workloads::requests::prove;
+use crate::workloads::requests::{listening, prove};
 use receiver::Receiver;
 
 /// The most bytes of a UDP datagram over IPv4.
@@ -43,7 +43,6 @@ const MOST_SENDERS: u32 = 1024;
 pub struct Datagram;
 
 words! {
-    /// What a sender does when the receiver's queue is full.
     enum Sending {
         Blocking = "blocking",
         /// It passes `MSG_DONTWAIT`, and goes on with the next metric if it is refused.
@@ -51,7 +50,6 @@ words! {
     }
 
     enum ServerName {
-        /// `samehost serve datagrams`, which counts and does nothing else.
         BuiltIn = "built-in",
         Rsyslog = "rsyslog",
     }
@@ -62,32 +60,26 @@ words! {
     }
 }
 
-const SEND: &str = "send";
-const SOCKET: &str = "socket";
-
 const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: SEND,
-        help: "What a sender does when the receiver's queue is full: wait, or be refused (EAGAIN) and go on",
-        default: Sending::WORDS[0],
-        kind: ParameterKind::Choices(Sending::WORDS),
-    },
-    Parameter {
-        name: SOCKET,
-        help: "Connect the sender's socket once, or name the receiver in each sendto, as many clients do",
-        default: Naming::WORDS[0],
-        kind: ParameterKind::Choices(Naming::WORDS),
-    },
+    Parameter::choices(
+        "send",
+        Sending::WORDS,
+        "What a sender does when the receiver's queue is full: wait, or be refused (EAGAIN) and go on",
+    ),
+    Parameter::choices(
+        "socket",
+        Naming::WORDS,
+        "Connect the sender's socket once, or name the receiver in each sendto, as many clients do",
+    ),
     Parameter::word::<ServerName>(
         "server",
         "Who receives: a built-in counter, or a private rsyslog that parses, queues and writes a byte a message",
     ),
-    Parameter {
-        name: "work",
-        help: "CPU time that the receiver spends on each datagram, to play one that parses and counts (2us)",
-        default: "",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::duration(
+        "work",
+        "",
+        "CPU time that the receiver spends on each datagram, to play one that parses and counts (2us)",
+    ),
 ];
 
 impl Workload for Datagram {
@@ -105,14 +97,12 @@ impl Workload for Datagram {
         let server = parameters.word("server")?;
         let work = parameters.given("work");
         if work.is_some() && server != ServerName::BuiltIn {
-            return Err(BenchError::Usage(
-                "--work is for --server built-in: a real one does its own work".into(),
-            ));
+            return BenchError::refuse("--work is for --server built-in: a real one does its own work");
         }
         Ok(Arc::new(Settings {
             server,
-            sending: parameters.list(SEND, Sending::WORDS)?,
-            naming: parameters.list(SOCKET, Naming::WORDS)?,
+            sending: parameters.list("send", Sending::WORDS)?,
+            naming: parameters.list("socket", Naming::WORDS)?,
             work,
         }))
     }
@@ -161,19 +151,20 @@ impl Configured for Settings {
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         match point.size_bytes {
-            Some(size) if !(LEAST_SIZE..=MOST_SIZE).contains(&size) => Err(BenchError::Usage(format!(
+            Some(size) if !(LEAST_SIZE..=MOST_SIZE).contains(&size) => BenchError::refuse(format!(
                 "--size {size}: a metric has {LEAST_SIZE} to {MOST_SIZE} bytes, which is what fits into a UDP datagram"
-            ))),
-            _ if point.connections > MOST_SENDERS => Err(BenchError::Usage(format!(
+            )),
+            _ if point.connections > MOST_SENDERS => BenchError::refuse(format!(
                 "--connections {}: each sender is a thread; at most {MOST_SENDERS} of them",
                 point.connections
-            ))),
+            )),
             _ => Ok(()),
         }
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningDatagrams::start(self, start)?))
+        let receiver = Receiver::start(self, start)?;
+        Ok(Box::new(RunningDatagrams { settings: self.clone(), receiver, current: None }))
     }
 }
 
@@ -194,7 +185,6 @@ struct RunningDatagrams {
     current: Option<Current>,
 }
 
-/// A trial and its counts, from which the fates of its metrics follow at its end.
 struct Current {
     endpoint: Endpoint,
     is_closed: bool,
@@ -205,39 +195,29 @@ struct Current {
     dropped_before: Option<u32>,
 }
 
-impl RunningDatagrams {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let receiver = Receiver::start(settings, start)?;
-        Ok(RunningDatagrams { settings: settings.clone(), receiver, current: None })
-    }
-}
-
 impl Instance for RunningDatagrams {
     fn server(&self) -> ServerInfo {
         self.receiver.info()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(endpoint) = self.endpoint(arm.transport) else {
-            return Err(BenchError::nobody_on(arm.transport, "receiver"));
-        };
+        let endpoint = listening(arm.transport, "receiver", self.endpoint(arm.transport))?;
         let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
         let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
         let mut senders: Vec<Arc<Sent>> = Vec::new();
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
+        let job = Job::callers(&endpoint, None, arm.point.connections, |_| {
             let sent: Arc<Sent> = Arc::default();
             senders.push(Arc::clone(&sent));
-            callers.push(Box::new(Sender::new(&endpoint, sending, naming, Arc::clone(&metric), sent)?));
-        }
+            Sender::new(&endpoint, sending, naming, Arc::clone(&metric), sent)
+        })?;
         self.current = Some(Current {
             is_closed: arm.point.rate_per_s.is_none(),
             senders,
             before: self.receiver.count(&endpoint)?,
             dropped_before: dropped(&endpoint),
-            endpoint: endpoint.clone(),
+            endpoint,
         });
-        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+        Ok(job)
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -249,18 +229,12 @@ impl Instance for RunningDatagrams {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        Some(match self.current.as_ref()?.endpoint.transport() {
-            Transport::Udp => {
-                format!(
-                    "its receive buffer: {} bytes (net.core.rmem_default)",
-                    network_setting("core/rmem_default")?
-                )
-            }
-            _ => format!(
-                "its queue: {} datagrams (net.unix.max_dgram_qlen)",
-                network_setting("unix/max_dgram_qlen")?
-            ),
-        })
+        if self.current.as_ref()?.endpoint.transport() == Transport::Udp {
+            let bytes = network_setting("core/rmem_default")?;
+            return Some(format!("its receive buffer: {bytes} bytes (net.core.rmem_default)"));
+        }
+        let datagrams = network_setting("unix/max_dgram_qlen")?;
+        Some(format!("its queue: {datagrams} datagrams (net.unix.max_dgram_qlen)"))
     }
 
     fn finish_trial(&mut self, trial: &mut Trial) {
@@ -388,7 +362,6 @@ struct Sent {
     no_memory: Count,
 }
 
-/// A number that one thread counts and another reads after the trial.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 
@@ -416,7 +389,6 @@ struct Fates {
 }
 
 impl Fates {
-    /// The sums of all senders; what arrived and what was dropped is not known to them.
     fn of(senders: &[Arc<Sent>]) -> Self {
         let mut sum = Fates::default();
         for sent in senders {

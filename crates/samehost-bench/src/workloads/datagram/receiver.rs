@@ -3,11 +3,13 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use samehost_model::{Endpoint, ServerInfo, Transport};
 
 use super::{ServerName, Settings};
@@ -82,7 +84,6 @@ impl Receiver {
     }
 }
 
-/// Asks a private rsyslog at each of its endpoints, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.endpoints() {
         let asking = Asking::of(endpoint)?;
@@ -123,10 +124,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams of other CPUs may be on their way to the socket for so long.
 const SETTLES: Duration = Duration::from_millis(5);
 
-enum Asking {
-    Udp(UdpSocket),
-    Unix(UnixDatagram),
-}
+struct Asking(OwnedFd);
 
 impl Asking {
     fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
@@ -136,22 +134,15 @@ impl Asking {
     }
 
     fn send(&self, question: &[u8]) -> io::Result<()> {
-        match self {
-            Asking::Udp(socket) => socket.send(question)?,
-            Asking::Unix(socket) => socket.send(question)?,
-        };
+        send(&self.0, question, SendFlags::empty())?;
         Ok(())
     }
 
-    /// A built-in receiver's answer to the question with this number.
     fn ask(&self, number: u64) -> io::Result<u64> {
         self.send(&question(number))?;
         let mut buffer = [0; 64];
         loop {
-            let length = match self {
-                Asking::Udp(socket) => socket.recv(&mut buffer)?,
-                Asking::Unix(socket) => socket.recv(&mut buffer)?,
-            };
+            let (length, _) = recv(&self.0, &mut buffer, RecvFlags::empty())?;
             // An answer that came too late is an earlier question's.
             if let Some(count) = count_in(&buffer[..length], number) {
                 return Ok(count);
@@ -168,13 +159,13 @@ fn open(endpoint: &Endpoint, name: &str) -> io::Result<Asking> {
             socket.connect(path)?;
             socket.set_read_timeout(Some(ANSWER))?;
             socket.set_write_timeout(Some(ANSWER))?;
-            Ok(Asking::Unix(socket))
+            Ok(Asking(socket.into()))
         }
         Endpoint::Udp { host, port } => {
             let socket = UdpSocket::bind((host.as_str(), 0))?;
             socket.connect((host.as_str(), *port))?;
             socket.set_read_timeout(Some(ANSWER))?;
-            Ok(Asking::Udp(socket))
+            Ok(Asking(socket.into()))
         }
         _ => Err(io::ErrorKind::Unsupported.into()),
     }

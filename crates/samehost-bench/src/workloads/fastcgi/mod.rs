@@ -23,7 +23,7 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, word
 use crate::private_servers::{FrontKind, PHP_FPM};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, OpenOrClosed, StartOptions,
-    Wanted, Workload, add_proxy_metric, request_metrics,
+    Wanted, Workload, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::{burst_metrics, require_size};
@@ -35,7 +35,6 @@ const MOST_CHILDREN: u32 = 256;
 /// Children by default: enough for two CPUs, few enough to start in every block.
 const CHILDREN: u32 = 16;
 const CHILDREN_IN_BURST: u32 = 4;
-const BURST: &str = "128";
 /// PHP-FPM's own default.
 const BACKLOG: &str = "511";
 
@@ -52,7 +51,6 @@ struct Settings {
     burst: bool,
     kept: bool,
     via: Option<FrontKind>,
-    /// Transport between the client and the server in front.
     front: Transport,
     /// A script of the user's; `None` for the built-in one.
     script: Option<String>,
@@ -95,7 +93,7 @@ impl Settings {
     }
 
     fn default_connections(&self) -> &'static str {
-        if self.burst { BURST } else { "1" }
+        if self.burst { "128" } else { "1" }
     }
 
     /// Number of children of a pool. Each serves one connection at a time, so kept connections need one each.
@@ -113,7 +111,7 @@ fn children(text: &str) -> Result<Option<u32>, BenchError> {
     match text.parse() {
         _ if text == "auto" => Ok(None),
         Ok(count) if (1..=MOST_CHILDREN).contains(&count) => Ok(Some(count)),
-        _ => Err(BenchError::Usage(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}"))),
+        _ => BenchError::refuse(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}")),
     }
 }
 
@@ -123,18 +121,12 @@ const PARAMETERS: &[Parameter] = &[
         "connect",
         "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
     ),
-    Parameter {
-        name: "via",
-        help: "Straight to PHP-FPM, or through a private web server; the transports compared are those to PHP-FPM",
-        default: VIA[0],
-        kind: ParameterKind::Choice(VIA),
-    },
-    Parameter {
-        name: "front",
-        help: "The transport in front of that server, the same for all arms",
-        default: "tcp",
-        kind: ParameterKind::Choice(FRONTS),
-    },
+    Parameter::choice(
+        "via",
+        VIA,
+        "Straight to PHP-FPM, or through a private web server; the transports compared are those to PHP-FPM",
+    ),
+    Parameter::choice("front", FRONTS, "The transport in front of that server, the same for all arms"),
     Parameter::text(
         "script",
         "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
@@ -146,24 +138,17 @@ const PARAMETERS: &[Parameter] = &[
         default: "auto",
         kind: ParameterKind::Text,
     },
-    Parameter {
-        name: "backlog",
-        help: "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
-        default: BACKLOG,
-        kind: ParameterKind::Counts,
-    },
-    Parameter {
-        name: "nap",
-        help: "burst: how long our script sleeps in each request",
-        default: "20ms",
-        kind: ParameterKind::Duration,
-    },
-    Parameter {
-        name: "patience",
-        help: "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
-        default: "10s",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::counts(
+        "backlog",
+        BACKLOG,
+        "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
+    ),
+    Parameter::duration("nap", "20ms", "burst: how long our script sleeps in each request"),
+    Parameter::duration(
+        "patience",
+        "10s",
+        "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
+    ),
 ];
 
 impl Workload for FastCgi {
@@ -202,13 +187,7 @@ impl Workload for FastCgi {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server {
-            kind: &PHP_FPM,
-            parameters: &[],
-            running: self.name(),
-            trial: TRIAL,
-            many: MANY,
-        })
+        Some(CheckupEntry::server(&PHP_FPM, self.name(), TRIAL, MANY))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -244,14 +223,11 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if !self.burst {
-            let mut metrics = request_metrics(open_loop);
-            if self.via.is_some() {
-                add_proxy_metric(&mut metrics);
-            }
-            return metrics;
+        match self.via {
+            _ if self.burst => burst_metrics(),
+            Some(_) => with_proxy(request_metrics(open_loop)),
+            None => request_metrics(open_loop),
         }
-        burst_metrics()
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
@@ -259,24 +235,23 @@ impl Configured for Settings {
         if let Some(via) = self.via {
             via.check_listens(self.front)?;
             if self.kept && !via.descriptor().keeps_fastcgi {
-                return Err(BenchError::Usage(format!(
+                return BenchError::refuse(format!(
                     "{} makes a connection to PHP-FPM for each request: leave out --connect keep",
                     via.title()
-                )));
+                ));
             }
         }
         let connections = point.connections;
         if self.kept && connections > self.children(connections) {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
-            )));
+            ));
         }
         let threads = !self.burst && !self.kept && self.via.is_none();
         if threads && connections > 1024 {
-            return Err(BenchError::Usage(
-                "a connection for each request has a thread for each of --connections; at most 1024 of them"
-                    .into(),
-            ));
+            return BenchError::refuse(
+                "a connection for each request has a thread for each of --connections; at most 1024 of them",
+            );
         }
         Ok(())
     }
@@ -309,10 +284,7 @@ fn somaxconn() -> Option<u32> {
 /// Advice on a backlog that is shorter than the burst. While no child accepts, each connect but the first
 /// needs a place in it; the kernel accepts one more than the backlog.
 fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
-    let effective = match somaxconn {
-        Some(most) => backlog.min(most),
-        None => backlog,
-    };
+    let effective = backlog.min(somaxconn.unwrap_or(u32::MAX));
     if connections <= effective {
         return None;
     }
@@ -369,7 +341,6 @@ echo substr(str_repeat($line, intdiv($size, strlen($line)) + 1), 0, $size);
     )
 }
 
-/// Query to the built-in script for a reply of this size after this sleep.
 fn query(size: u64, nap: Duration) -> String {
     format!("size={size}&nap={}", nap.as_micros())
 }

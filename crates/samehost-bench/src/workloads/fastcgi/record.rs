@@ -18,7 +18,6 @@ const STDERR: u8 = 7;
 const RESPONDER: u8 = 1;
 const KEEP_CONNECTION: u8 = 1;
 
-/// What the server is to do with the connection after its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Kept,
@@ -72,7 +71,7 @@ pub(super) enum Piece<'a> {
 }
 
 /// Parses the records of a reply. Content is passed on as it arrives, so that no record has to be kept.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RecordReader {
     /// The record that has begun: its kind, and the bytes that are left of content and padding.
     within: Option<(u8, usize, usize)>,

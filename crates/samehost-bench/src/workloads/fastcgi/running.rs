@@ -6,22 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
-use samehost_transport::Stream;
+use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, Trial};
 
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, PerRequest, Reply, whole_reply};
 use super::{Settings, advise, explain, somaxconn};
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
-use crate::engine::session::{Caller, Connector, Seen, Session};
+use crate::engine::session::{Seen, Session};
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, Pools, READY};
 use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, fetch, refusal};
-use crate::workloads::requests::{apart, link_to};
+use crate::workloads::http::{Body, Expected, Fetched, HttpSession, RequestParts, fetch, refusal};
+use crate::workloads::requests::{Opener, apart, link_to, listening};
 
 /// Number of starts of PHP-FPM. With it alternates the transport whose children are forked first, so that neither is
 /// the first in every block.
@@ -37,12 +36,7 @@ pub(super) struct RunningFastCgi {
     pool: Option<String>,
     /// PHP-FPM's endpoint in the current trial, which a server in front asks.
     asked: Option<Endpoint>,
-    current_burst: Option<Burst>,
-}
-
-struct Burst {
-    connections: u32,
-    backlog: u32,
+    current_point: Option<Point>,
 }
 
 impl RunningFastCgi {
@@ -59,7 +53,11 @@ impl RunningFastCgi {
             for endpoint in given.endpoints.values() {
                 link_to(endpoint)?;
             }
-            check_given(settings)?;
+            if settings.script.is_none() {
+                return BenchError::refuse(
+                    "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over",
+                );
+            }
             None
         };
         let mut running = RunningFastCgi {
@@ -70,18 +68,25 @@ impl RunningFastCgi {
             settings: settings.clone(),
             pool: None,
             asked: None,
-            current_burst: None,
+            current_point: None,
         };
         if let Some(kind) = settings.via {
-            let front =
-                InFront { kind, transport: settings.front, connections: start.most_connections, account };
-            running.front = Some(running.start_front(start, &front)?);
+            running.front = Some(running.start_front(start, kind, account)?);
         }
         Ok(running)
     }
 
-    /// Starts a server in front of every pool that a trial may use.
-    fn start_front(&self, start: &StartOptions, front: &InFront) -> Result<Front, BenchError> {
+    /// Starts a server in front of every pool that a trial may use. `account` is that of PHP-FPM, whose sockets it must
+    /// reach; `None` for ours.
+    ///
+    /// # Errors
+    /// When it is not installed, does not become ready, or a path cannot be quoted.
+    fn start_front(
+        &self,
+        start: &StartOptions,
+        kind: FrontKind,
+        account: Option<Account>,
+    ) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in &self.settings.backlog.values {
             for transport in &start.transports {
@@ -91,11 +96,27 @@ impl RunningFastCgi {
                 }
             }
         }
-        let mut kept = None;
-        if self.settings.kept {
-            kept = Some(self.settings.children(start.most_connections));
-        }
-        Front::start(&start.program, front, &pools, &self.script(), kept)
+        let kept = self.settings.kept.then(|| self.settings.children(start.most_connections));
+        let (pools, script) = (pools.as_slice(), self.script());
+        let spec = FrontSpec {
+            listens: &[self.settings.front],
+            connections: start.most_connections,
+            workers: 1,
+            account,
+            passes: Passes::FastCgi(&Pools { pools, script: &script, parameters: parameters(), kept }),
+        };
+        let server = fronts::start(kind, &start.program, &spec, |server| {
+            for endpoint in server.endpoints() {
+                if fetch(endpoint, &request(READY))?.head.status != 204 {
+                    return Err(BenchError::lost(endpoint, "another server answers there"));
+                }
+            }
+            Ok(())
+        })?;
+        let Some(endpoint) = server.endpoints().next().cloned() else {
+            return Err(server.failure("it has no listener"));
+        };
+        Ok(Front { kind, server, endpoint })
     }
 
     fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
@@ -105,7 +126,6 @@ impl RunningFastCgi {
         self.private.as_ref()?.endpoint(pool).cloned()
     }
 
-    /// Path of the script as PHP-FPM sees it.
     fn script(&self) -> PathBuf {
         match (&self.settings.script, &self.private) {
             (None, Some(private)) => private.scripts().join(super::FILE),
@@ -126,19 +146,16 @@ impl RunningFastCgi {
         endpoint: &Endpoint,
         query: &str,
         body: Option<Arc<[u8]>>,
-    ) -> Result<Learned, BenchError> {
+    ) -> Result<(Expected, Option<Seen>), BenchError> {
         let request = self.request(query, Ending::Closed);
-        let known = match &body {
-            Some(body) => body.len(),
-            None => 0,
-        };
+        let known = body.as_ref().map(|body| body.len()).unwrap_or_default();
         let mut seen = None;
         let expected = self.expected(endpoint, body, || {
             let (body, socket) = self.ask_pool(endpoint, &request, known)?;
             seen = Some(socket);
             Ok(body)
         })?;
-        Ok(Learned { expected, seen })
+        Ok((expected, seen))
     }
 
     /// One successful reply of a pool, whose body has `known` bytes as far as that is known, and what the kernel reports
@@ -160,14 +177,13 @@ impl RunningFastCgi {
         Ok((Body { length: body.len() as u64, begins: body }, seen))
     }
 
-    /// One successful reply through a server in front.
     fn ask_front(&self, front: &Front, request: &[u8]) -> Result<Body, BenchError> {
-        let Fetched { head, body, length, .. } = fetch(&front.endpoint, request)?;
+        let Fetched { head, body, .. } = fetch(&front.endpoint, request)?;
         if refusal(head.status).is_some() {
-            let reply = Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
-            return Err(self.refused(&front.endpoint, &reply, &body));
+            let reply = Reply { status: head.status, complaint: front.server.stderr_tail() };
+            return Err(self.refused(&front.endpoint, &reply, &body.begins));
         }
-        Ok(Body { begins: body, length })
+        Ok(body)
     }
 
     /// The job of a trial through a server in front: connections in front stay open, except in a burst.
@@ -179,25 +195,32 @@ impl RunningFastCgi {
         query: &str,
         body: Option<Arc<[u8]>>,
     ) -> Result<Job, BenchError> {
-        let (endpoint, request) = (front.endpoint.clone(), request_for(pool, query));
+        let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
+        let (endpoint, request) = (front.endpoint.clone(), request(&target));
         let expected = self.expected(&endpoint, body, || self.ask_front(front, &request))?;
         if self.settings.burst {
-            return Ok(Job::Burst(BurstJob {
-                endpoint,
-                connects: arm.point.connections,
-                session: Box::new(move || {
-                    Box::new(HttpSession::new(Arc::clone(&request), 1, expected.clone()))
-                }),
-                patience: self.settings.patience,
-            }));
+            return Ok(self
+                .burst(endpoint, arm, move || HttpSession::new(Arc::clone(&request), 1, expected.clone())));
         }
-        let connector = HttpConnector { endpoint, request, pipeline: 1, expected };
-        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
+        Ok(HttpSession::job(endpoint, request, 1, expected))
+    }
+
+    fn burst<S: Session + 'static>(
+        &self,
+        endpoint: Endpoint,
+        arm: &Arm,
+        session: impl Fn() -> S + Send + 'static,
+    ) -> Job {
+        Job::Burst(BurstJob {
+            endpoint,
+            connects: arm.point.connections,
+            session: Box::new(move || Box::new(session())),
+            patience: self.settings.patience,
+        })
     }
 
     /// How replies of a trial are checked. The body of our script is known, and the first reply must have it. Of another
-    /// script two replies are asked for: if their bodies are equal, all others must be too, and if not, only their status
-    /// and length are checked.
+    /// script two replies are asked for.
     fn expected(
         &self,
         endpoint: &Endpoint,
@@ -206,7 +229,9 @@ impl RunningFastCgi {
     ) -> Result<Expected, BenchError> {
         let first = ask()?;
         match body {
-            Some(known) if first.is_of(&known) => Ok(Expected::Bytes(known)),
+            Some(known) if first.length == known.len() as u64 && known.starts_with(&first.begins) => {
+                Ok(Expected::Bytes(known))
+            }
             Some(known) => {
                 let reason = format!(
                     "our script printed {} bytes that are not the {} asked for",
@@ -215,8 +240,7 @@ impl RunningFastCgi {
                 );
                 Err(BenchError::lost(endpoint, reason))
             }
-            None if first.is_whole() && ask()? == first => Ok(Expected::Bytes(first.begins.into())),
-            None => Ok(Expected::Anything),
+            None => Expected::learned(first, ask),
         }
     }
 
@@ -224,38 +248,16 @@ impl RunningFastCgi {
         let page = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
         let mut answer = vec![format!("status {}", reply.status), page, reply.complaint.replace('\n', " ")];
         answer.retain(|part| !part.is_empty());
-        BenchError::Refused {
-            endpoint: endpoint.to_string(),
-            what: format!("the script {}", self.script().display()),
-            answer: answer.join("; "),
-            try_next: match reply.status {
-                403 | 404 if self.private.is_some() => "the private PHP-FPM runs as an account that nobody else has when root starts it: everybody must be able to read the script and to pass every directory above it".into(),
-                403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user".into(),
-                _ => "see that the script runs through your web server first".into(),
-            },
-        }
+        let try_next = match reply.status {
+            403 | 404 if self.private.is_some() => {
+                "the private PHP-FPM runs as an account that nobody else has when root starts it: everybody must be able to read the script and to pass every directory above it"
+            }
+            403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user",
+            _ => "see that the script runs through your web server first",
+        };
+        let what = format!("the script {}", self.script().display());
+        BenchError::refused(endpoint, what, answer.join("; "), try_next)
     }
-}
-
-#[derive(PartialEq, Eq)]
-struct Body {
-    begins: Vec<u8>,
-    length: u64,
-}
-
-impl Body {
-    fn is_whole(&self) -> bool {
-        self.begins.len() as u64 == self.length
-    }
-
-    fn is_of(&self, known: &[u8]) -> bool {
-        known.len() as u64 == self.length && known.starts_with(&self.begins)
-    }
-}
-
-struct Learned {
-    expected: Expected,
-    seen: Option<Seen>,
 }
 
 fn spec(settings: &Settings, start: &StartOptions) -> PhpFpmSpec {
@@ -297,16 +299,6 @@ fn check_script(path: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Refuses a PHP-FPM that is already running without `--script`: our own script is not there.
-fn check_given(settings: &Settings) -> Result<(), BenchError> {
-    if settings.script.is_none() {
-        return Err(BenchError::Usage(
-            "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over".into(),
-        ));
-    }
-    Ok(())
-}
-
 impl Instance for RunningFastCgi {
     fn server(&self) -> ServerInfo {
         let pids = match (&self.private, &self.pool) {
@@ -328,15 +320,13 @@ impl Instance for RunningFastCgi {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        self.front.iter().map(Front::pid).collect()
+        self.front.iter().map(|front| front.server.pid()).collect()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let backlog = self.settings.backlog.at(&arm.point);
         let name = pool(arm.transport, backlog);
-        let Some(endpoint) = self.endpoint_of(arm.transport, &name) else {
-            return Err(BenchError::nobody_on(arm.transport, "PHP-FPM"));
-        };
+        let endpoint = listening(arm.transport, "PHP-FPM", self.endpoint_of(arm.transport, &name))?;
         self.pool = Some(name.clone());
         let burst = self.settings.burst;
         let (query, body) = if self.settings.script.is_none() {
@@ -346,40 +336,23 @@ impl Instance for RunningFastCgi {
         } else {
             (self.settings.query.clone(), None)
         };
-        self.current_burst = None;
-        if burst {
-            self.current_burst = Some(Burst { connections: arm.point.connections, backlog });
-        }
+        self.current_point = Some(arm.point.clone());
         self.asked = Some(endpoint.clone());
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
         }
-        let Learned { expected, seen } = self.learn(&endpoint, &query, body)?;
+        let (expected, seen) = self.learn(&endpoint, &query, body)?;
+        let ending = if self.settings.kept { Ending::Kept } else { Ending::Closed };
+        let session = FastCgiSession::new(self.request(&query, ending), expected);
         if burst {
-            let request = self.request(&query, Ending::Closed);
-            return Ok(Job::Burst(BurstJob {
-                endpoint,
-                connects: arm.point.connections,
-                session: Box::new(move || {
-                    Box::new(FastCgiSession::new(Arc::clone(&request), expected.clone()))
-                }),
-                patience: self.settings.patience,
-            }));
+            return Ok(self.burst(endpoint, arm, move || session.clone()));
         }
         if self.settings.kept {
-            let request = self.request(&query, Ending::Kept);
-            return Ok(Job::Sessions {
-                connector: Arc::new(FastCgiConnector { endpoint, request, expected }),
-                small: true,
-            });
+            return Ok(Opener::job(endpoint, true, move || session.clone()));
         }
-        let request = self.request(&query, Ending::Closed);
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
-            let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
-            callers.push(Box::new(PerRequest::new(&endpoint, session, seen.clone())));
-        }
-        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+        Job::callers(&endpoint, seen, arm.point.connections, |_| {
+            Ok(PerRequest::new(&endpoint, session.clone()))
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -389,7 +362,7 @@ impl Instance for RunningFastCgi {
     fn stderr_tail(&self) -> String {
         let behind = self.private.as_ref().map(PhpFpm::stderr_tail).unwrap_or_default();
         match &self.front {
-            Some(front) => format!("{behind}\n{}", front.stderr_tail()).trim().to_owned(),
+            Some(front) => format!("{behind}\n{}", front.server.stderr_tail()).trim().to_owned(),
             None => behind,
         }
     }
@@ -405,39 +378,13 @@ impl Instance for RunningFastCgi {
     fn finish_trial(&mut self, trial: &mut Trial) {
         let is_refused = trial.errors.contains_key("HTTP 502") || trial.errors.contains_key("HTTP 503");
         if is_refused && let (Some(front), Some(asked)) = (&self.front, &self.asked) {
-            trial.warnings.extend(explain(front.kind, asked, &front.stderr_tail()));
+            trial.warnings.extend(explain(front.kind, asked, &front.server.stderr_tail()));
         }
-        if let (Some(burst), Some(_)) = (&self.current_burst, &self.private) {
-            trial.warnings.extend(advise(burst.connections, burst.backlog, somaxconn()));
+        if let (true, Some(_), Some(point)) = (self.settings.burst, &self.private, &self.current_point) {
+            let backlog = self.settings.backlog.at(point);
+            trial.warnings.extend(advise(point.connections, backlog, somaxconn()));
         }
     }
-}
-
-struct FastCgiConnector {
-    endpoint: Endpoint,
-    request: Arc<[u8]>,
-    expected: Expected,
-}
-
-impl Connector for FastCgiConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let stream = link_to(&self.endpoint)?.into_stream()?;
-        let session = FastCgiSession::new(Arc::clone(&self.request), self.expected.clone());
-        Ok((stream, Box::new(session)))
-    }
-
-    fn endpoint(&self) -> String {
-        self.endpoint.to_string()
-    }
-}
-
-struct InFront {
-    kind: FrontKind,
-    /// Transport of its listener: a port of 127.0.0.1, or a Unix socket.
-    transport: Transport,
-    connections: u32,
-    /// Account of PHP-FPM, whose sockets it must reach; `None` for ours.
-    account: Option<Account>,
 }
 
 /// A private server in front of PHP-FPM: one listener, and a path for each pool. The transport in front stays the same
@@ -449,56 +396,8 @@ struct Front {
     endpoint: Endpoint,
 }
 
-impl Front {
-    /// Starts a server in front of pools, which are given by name and endpoint, with so many `kept` connections to each.
-    ///
-    /// # Errors
-    /// When it is not installed, does not become ready, or a path cannot be quoted.
-    fn start(
-        program: &Path,
-        front: &InFront,
-        pools: &[(String, Endpoint)],
-        script: &Path,
-        kept: Option<u32>,
-    ) -> Result<Self, BenchError> {
-        let spec = FrontSpec {
-            listens: &[front.transport],
-            connections: front.connections,
-            workers: 1,
-            account: front.account,
-            passes: Passes::FastCgi(&Pools { pools, script, parameters: parameters(), kept }),
-        };
-        let server = fronts::start(front.kind, program, &spec, |server| {
-            for endpoint in server.endpoints() {
-                if fetch(endpoint, &request(READY))?.head.status != 204 {
-                    return Err(BenchError::lost(endpoint, "another server answers there"));
-                }
-            }
-            Ok(())
-        })?;
-        let Some(endpoint) = server.endpoints().next().cloned() else {
-            return Err(server.failure("it has no listener"));
-        };
-        Ok(Front { kind: front.kind, server, endpoint })
-    }
-
-    fn pid(&self) -> u32 {
-        self.server.pid()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
-    }
-}
-
-fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
-    let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
-    request(&target)
-}
-
 fn request(target: &str) -> Arc<[u8]> {
-    let parts = RequestParts::get(target, "localhost");
-    parts.bytes()
+    RequestParts::get(target, "localhost").bytes()
 }
 
 /// The parameters of a request as nginx fills them in, with its variables; without the script's path.

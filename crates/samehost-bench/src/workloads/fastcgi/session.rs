@@ -8,8 +8,8 @@ use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, connect};
 
 use super::record::{Piece, RecordReader};
-use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
-use crate::workloads::http::{Expected, refusal};
+use crate::engine::session::{Bad, Caller, Progress, Session};
+use crate::workloads::http::{BodyCheck, Expected};
 use crate::workloads::requests::connect_failure;
 
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -19,69 +19,47 @@ const MOST_COMPLAINT: usize = 2048;
 pub(super) struct Reply {
     /// Status code; 200 if the script set none (RFC 3875, section 6.3.3).
     pub(super) status: u16,
-    pub(super) length: usize,
     /// The script's stderr, or the beginning of it.
     pub(super) complaint: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Reading {
     records: RecordReader,
     /// The fields of the script's output, as far as they have arrived; they may come in several records.
     head: Vec<u8>,
     status: Option<u16>,
-    length: usize,
     complaint: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FastCgiSession {
     request: Arc<[u8]>,
-    expected: Expected,
+    check: BodyCheck,
     reading: Reading,
 }
 
 impl FastCgiSession {
     pub(super) fn new(request: Arc<[u8]>, expected: Expected) -> Self {
-        FastCgiSession { request, expected, reading: Reading::default() }
+        FastCgiSession { request, check: BodyCheck::new(expected), reading: Reading::default() }
     }
 }
 
 impl Session for FastCgiSession {
     fn request(&mut self, out: &mut Vec<u8>) {
         self.reading.begin();
+        self.check.begin();
         out.extend_from_slice(&self.request);
     }
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
-        let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
-            Some(_) => Ok(()),
-            None => compare(&self.expected, from, part),
-        })?;
+        let check = &mut self.check;
+        let (reply, consumed) = self.reading.take(input, |status, part| check.more(status, part))?;
         let Some(reply) = reply else { return Ok(Progress::More { consumed }) };
-        match refusal(reply.status) {
-            Some(kind) => Ok(Progress::Rejected { consumed, kind }),
-            None => whole(&self.expected, reply.length).map(|()| Progress::Complete { consumed }),
-        }
-    }
-}
-
-/// Compares the bytes of a body that are at `from`; any are right where nothing is known of it.
-fn compare(expected: &Expected, from: usize, part: &[u8]) -> Result<(), Bad> {
-    match expected {
-        Expected::Bytes(bytes) if bytes.get(from..from + part.len()) != Some(part) => {
-            Err(Bad::new("wrong body", "a body differs from the one before"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn whole(expected: &Expected, length: usize) -> Result<(), Bad> {
-    match expected {
-        Expected::Bytes(bytes) if bytes.len() != length => {
-            Err(Bad::new("wrong body", format!("{length} bytes instead of {}", bytes.len())))
-        }
-        _ => Ok(()),
+        Ok(match self.check.whole(reply.status)? {
+            Some(kind) => Progress::Rejected { consumed, kind },
+            None => Progress::Complete { consumed },
+        })
     }
 }
 
@@ -91,11 +69,10 @@ impl Reading {
         self.records = RecordReader::default();
         self.head.clear();
         self.status = None;
-        self.length = 0;
         self.complaint.clear();
     }
 
-    /// Parses more bytes. Passes those of a body to `body`, with the status and their position. Returns the reply once it
+    /// Parses more bytes. Passes those of a body to `body`, with the status. Returns the reply once it
     /// is complete, and the bytes consumed.
     ///
     /// # Errors
@@ -103,7 +80,7 @@ impl Reading {
     fn take(
         &mut self,
         input: &[u8],
-        mut body: impl FnMut(u16, usize, &[u8]) -> Result<(), Bad>,
+        mut body: impl FnMut(u16, &[u8]) -> Result<(), Bad>,
     ) -> Result<(Option<Reply>, usize), Bad> {
         let mut at = 0;
         loop {
@@ -116,9 +93,8 @@ impl Reading {
                         part = self.take_head(part)?;
                     }
                     if let Some(status) = self.status {
-                        body(status, self.length, part)?;
+                        body(status, part)?;
                     }
-                    self.length += part.len();
                 }
                 Some(Piece::Complaint(part)) => {
                     let room = MOST_COMPLAINT.saturating_sub(self.complaint.len());
@@ -127,7 +103,7 @@ impl Reading {
                 Some(Piece::End { protocol: 0, exit: 0 }) => {
                     let status = self.status.ok_or_else(|| Bad::malformed("it ends inside its head"))?;
                     let complaint = String::from_utf8_lossy(&self.complaint).trim().to_owned();
-                    return Ok((Some(Reply { status, length: self.length, complaint }), at));
+                    return Ok((Some(Reply { status, complaint }), at));
                 }
                 Some(Piece::End { protocol, exit }) => {
                     let detail = format!("protocol status {protocol}, exit status {exit}");
@@ -177,12 +153,12 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
-pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
+type WholeReply = ((Reply, Vec<u8>), usize);
 
 /// Reads one reply outside the hot path: the reply, its body and the bytes consumed, or `None` while it is incomplete.
 pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
     let mut body = Vec::new();
-    let (reply, consumed) = Reading::default().take(input, |_, _, part| {
+    let (reply, consumed) = Reading::default().take(input, |_, part| {
         body.extend_from_slice(part);
         Ok(())
     })?;
@@ -197,19 +173,16 @@ pub(super) struct PerRequest {
     endpoint: Endpoint,
     options: ConnectOptions,
     session: FastCgiSession,
-    seen: Option<Seen>,
     out: Vec<u8>,
     input: Vec<u8>,
 }
 
 impl PerRequest {
-    /// `seen` is what the kernel reported about the connection that learned the reply before the trial.
-    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, seen: Option<Seen>) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession) -> Self {
         PerRequest {
             endpoint: endpoint.clone(),
             options: ConnectOptions::default(),
             session,
-            seen,
             out: Vec::with_capacity(1024),
             input: vec![0; BUFFER],
         }
@@ -244,10 +217,6 @@ impl Caller for PerRequest {
                 }
             }
         }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 

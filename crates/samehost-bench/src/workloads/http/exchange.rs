@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
-use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
+use samehost_transport::{ConnectOptions, Stream, connect};
 
 use super::reply::{Got, Head, ReplyReader, refusal};
-use crate::engine::session::{Bad, Caller, Connector, Progress, Seen, Session};
+use crate::engine::Job;
+use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
 use crate::parameters::{Word, words};
-use crate::workloads::requests::{connect_failure, prove};
+use crate::workloads::requests::{Opener, SMALL, connect_failure};
 
 /// How long a reply may take outside of the measurement, from the connect to its last byte.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +39,6 @@ pub(crate) struct RequestParts<'a> {
 }
 
 impl<'a> RequestParts<'a> {
-    /// A GET of HTTP 1.1 on a connection that stays open.
     pub(crate) fn get(target: &'a str, host: &'a str) -> Self {
         RequestParts {
             method: "GET",
@@ -84,32 +84,29 @@ impl<'a> RequestParts<'a> {
     }
 }
 
-/// Any certificate is accepted: verifying them is not what is measured.
-fn options() -> ConnectOptions {
-    ConnectOptions {
-        tls: TlsTrust::any_on_loopback(),
-        timeout: Some(REPLY_TIMEOUT),
-        ..ConnectOptions::default()
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Body {
+    /// Its beginning: at most [`LONGEST_KEPT`] bytes.
+    pub(crate) begins: Vec<u8>,
+    pub(crate) length: u64,
+}
+
+impl Body {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.begins.len() as u64 == self.length
     }
 }
 
-/// A reply that was fetched outside the measurement.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) head: Head,
-    /// The beginning of the body: at most [`LONGEST_KEPT`] bytes.
-    pub(crate) body: Vec<u8>,
-    pub(crate) length: u64,
+    pub(crate) body: Body,
     reader: ReplyReader,
 }
 
 impl Fetched {
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         self.reader.field(name)
-    }
-
-    pub(crate) fn is_whole(&self) -> bool {
-        self.body.len() as u64 == self.length
     }
 }
 
@@ -121,17 +118,16 @@ impl Fetched {
 /// When the server does not answer in time, or not in HTTP.
 pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, BenchError> {
     let ends = Instant::now() + REPLY_TIMEOUT;
-    let mut stream = connect(endpoint, &options())?;
-    prove(&stream, endpoint.transport())?;
-    let (mut reader, mut body, mut length, mut pending) = (ReplyReader::new(), Vec::new(), 0, Vec::new());
+    let mut stream = Opener::open(endpoint)?;
+    let (mut reader, mut body, mut pending) = (ReplyReader::new(), Body::default(), Vec::new());
     let outcome = exchange(&mut stream, request, Some(ends), &mut reader, &mut pending, |_, bytes| {
-        length += bytes.len() as u64;
-        let room = LONGEST_KEPT - body.len();
-        body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        body.length += bytes.len() as u64;
+        let room = LONGEST_KEPT - body.begins.len();
+        body.begins.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(())
     });
     match outcome {
-        Ok(head) => Ok(Fetched { head, body, length, reader }),
+        Ok(head) => Ok(Fetched { head, body, reader }),
         Err(bad) if bad.kind == NO_ANSWER => {
             Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: REPLY_TIMEOUT.as_secs_f64() })
         }
@@ -141,7 +137,6 @@ pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, Benc
 
 const NO_ANSWER: &str = "no answer in time";
 
-/// Limits the next read or write to what is left of the time.
 fn limit(stream: &mut Stream, which: Timeout, ends: Instant) -> std::io::Result<Duration> {
     let left = ends.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -216,26 +211,6 @@ fn exchange(
     }
 }
 
-pub(crate) struct HttpConnector {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) request: Arc<[u8]>,
-    pub(crate) pipeline: u32,
-    pub(crate) expected: Expected,
-}
-
-impl Connector for HttpConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let stream = connect(&self.endpoint, &options())?;
-        prove(&stream, self.endpoint.transport())?;
-        let session = HttpSession::new(Arc::clone(&self.request), self.pipeline, self.expected.clone());
-        Ok((stream, Box::new(session)))
-    }
-
-    fn endpoint(&self) -> String {
-        self.endpoint.to_string()
-    }
-}
-
 /// Opens a new connection for each request. As connecting is a part of what is measured, it has a thread of its own
 /// instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(crate) struct OneShot {
@@ -244,12 +219,10 @@ pub(crate) struct OneShot {
     request: Arc<[u8]>,
     check: BodyCheck,
     pending: Vec<u8>,
-    seen: Option<Seen>,
 }
 
 impl OneShot {
-    /// Makes `number` callers, after one connection that checks the transport. The evidence of that one stands for the
-    /// connections of all, as a look at each would be a part of what is measured.
+    /// Callers for so many connections, after one that checks the transport.
     ///
     /// # Errors
     /// When the server does not answer, or over another transport.
@@ -258,23 +231,18 @@ impl OneShot {
         endpoint: &Endpoint,
         request: &Arc<[u8]>,
         expected: &Expected,
-    ) -> Result<Vec<Box<dyn Caller>>, BenchError> {
-        let stream = connect(endpoint, &options())?;
-        prove(&stream, endpoint.transport())?;
-        let seen = Some(Seen::of_socket(&stream));
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..number {
-            callers.push(Box::new(OneShot {
+    ) -> Result<Job, BenchError> {
+        let seen = Seen::of_socket(&Opener::open(endpoint)?);
+        Job::callers(endpoint, Some(seen), number, |_| {
+            Ok(OneShot {
                 endpoint: endpoint.clone(),
                 // A time limit would cost each connection two more system calls.
-                options: ConnectOptions { timeout: None, ..options() },
+                options: ConnectOptions { timeout: None, ..Opener::options() },
                 request: Arc::clone(request),
                 check: BodyCheck::new(expected.clone()),
                 pending: Vec::new(),
-                seen: seen.clone(),
-            }));
-        }
-        Ok(callers)
+            })
+        })
     }
 }
 
@@ -289,14 +257,10 @@ impl Caller for OneShot {
             exchange(&mut stream, &self.request, None, &mut reader, &mut self.pending, |status, bytes| {
                 check.more(status, bytes)
             })?;
-        match self.check.whole(&head)? {
+        match self.check.whole(head.status)? {
             None => Ok(()),
             Some(kind) => Err(Bad::new(kind, "refused")),
         }
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
     }
 }
 
@@ -307,26 +271,40 @@ pub(crate) enum Expected {
     Anything,
 }
 
+impl Expected {
+    /// How replies are checked where nothing but a first body is known. If a second one is equal, all others must be too,
+    /// and if not, as with a page that shows the time, only their status and length are checked.
+    pub(crate) fn learned(
+        first: Body,
+        second: impl FnOnce() -> Result<Body, BenchError>,
+    ) -> Result<Self, BenchError> {
+        if first.is_whole() && second()? == first {
+            return Ok(Expected::Bytes(first.begins.into()));
+        }
+        Ok(Expected::Anything)
+    }
+}
+
 /// Compares bodies with the expected one as they arrive, so that none is kept.
-#[derive(Debug)]
-pub(super) struct BodyCheck {
+#[derive(Clone, Debug)]
+pub(crate) struct BodyCheck {
     expected: Expected,
     seen: usize,
 }
 
 impl BodyCheck {
-    pub(super) fn new(expected: Expected) -> Self {
+    pub(crate) fn new(expected: Expected) -> Self {
         BodyCheck { expected, seen: 0 }
     }
 
     /// Forgets what was taken of a body that did not come whole.
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.seen = 0;
     }
 
     /// Takes more of the body of a reply with this status. The body of a refusal is not compared.
     #[inline]
-    pub(super) fn more(&mut self, status: u16, bytes: &[u8]) -> Result<(), Bad> {
+    pub(crate) fn more(&mut self, status: u16, bytes: &[u8]) -> Result<(), Bad> {
         let from = self.seen;
         self.seen += bytes.len();
         match &self.expected {
@@ -340,9 +318,9 @@ impl BodyCheck {
     }
 
     /// Ends a reply: returns the kind of its refusal, or `None` for a success. The next body begins at 0 again.
-    pub(super) fn whole(&mut self, head: &Head) -> Result<Option<&'static str>, Bad> {
+    pub(crate) fn whole(&mut self, status: u16) -> Result<Option<&'static str>, Bad> {
         let seen = std::mem::take(&mut self.seen);
-        let rejected = refusal(head.status);
+        let rejected = refusal(status);
         match &self.expected {
             Expected::Bytes(expected) if rejected.is_none() && seen != expected.len() => {
                 Err(Bad::new("wrong body", format!("{seen} bytes instead of {}", expected.len())))
@@ -376,6 +354,13 @@ impl HttpSession {
             rejected: None,
         }
     }
+
+    pub(crate) fn job(endpoint: Endpoint, request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Job {
+        let small = request.len() * pipeline as usize <= SMALL;
+        Opener::job(endpoint, small, move || {
+            HttpSession::new(Arc::clone(&request), pipeline, expected.clone())
+        })
+    }
 }
 
 impl Session for HttpSession {
@@ -402,7 +387,7 @@ impl Session for HttpSession {
                 Got::Whole { consumed, head } => {
                     at += consumed;
                     self.replies += 1;
-                    if let Some(kind) = self.check.whole(&head)? {
+                    if let Some(kind) = self.check.whole(head.status)? {
                         self.rejected = Some(kind);
                     }
                     if self.replies < self.pipeline {
@@ -492,7 +477,9 @@ mod tests {
         });
         let request: Arc<[u8]> = b"GET / HTTP/1.1\r\n\r\n".as_slice().into();
         let expected = Expected::Bytes(b"abc".as_slice().into());
-        let mut caller = OneShot::several(1, &endpoint, &request, &expected).unwrap().remove(0);
+        let job = OneShot::several(1, &endpoint, &request, &expected).unwrap();
+        let Job::Callers { mut callers, .. } = job else { unreachable!("callers were asked for") };
+        let caller = &mut callers[0];
         assert_ne!(caller.call().unwrap_err().kind, "wrong body");
         assert_eq!(caller.call(), Ok(()));
         server.join().unwrap();

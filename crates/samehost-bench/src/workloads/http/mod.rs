@@ -18,16 +18,16 @@ use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, Look, Servers, StartOptions, Workload, Written,
 };
 use crate::workloads::foreign::{Forms, foreign_pids, needs_private};
-use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads, value};
+use crate::workloads::requests::{MOST_SLICED, listening, require_own_connects, require_threads, value};
 use exchange::OneShot;
 
-pub(crate) use exchange::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, Version, fetch};
+pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
 pub use page::PageLook;
 pub(crate) use reply::refusal;
 
@@ -46,23 +46,17 @@ pub struct Http;
 
 const PARAMETERS: &[Parameter] = &[
     Parameter::word::<Method>("method", "Method of the request"),
-    Parameter {
-        name: "post-size",
-        help: "post: bytes of the request's body",
-        default: "128",
-        kind: ParameterKind::Count,
-    },
+    Parameter::count("post-size", "128", "post: bytes of the request's body"),
     Parameter::word::<Version>("http", "Version of HTTP in the request"),
     Parameter::word::<Connect>(
         "connect",
         "keep: connections stay open; per-request: connect, ask, read, close for each request",
     ),
-    Parameter {
-        name: "pipeline",
-        help: "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
-        default: "1",
-        kind: ParameterKind::Counts,
-    },
+    Parameter::counts(
+        "pipeline",
+        "1",
+        "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
+    ),
     Parameter::text(
         "path",
         "Path and query that are asked for, where --tcp and --unix name a plain endpoint [default: /]",
@@ -105,22 +99,13 @@ impl Workload for Http {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Abstract, Tcp, Tcp6, TcpRun, TcpTls, Unix};
         Capabilities {
-            transports: &[
-                Transport::Tcp,
-                Transport::Unix,
-                Transport::Tcp6,
-                Transport::Abstract,
-                Transport::TcpTls,
-                Transport::TcpRun,
-            ],
+            transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, TcpRun],
             sizes: Some("4096"),
+            most_sliced: if self.per_request { 0 } else { MOST_SLICED },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.per_request { 0 } else { MOST_SLICED }
     }
 
     fn title(&self) -> String {
@@ -135,36 +120,34 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
+        let pipeline = self.pipeline.at(point);
         if self.per_request {
             require_own_connects(transport)?;
-        }
-        let pipeline = self.pipeline.at(point);
-        if self.per_request && pipeline > 1 {
-            return Err(BenchError::Usage(
-                "--pipeline needs connections that stay: leave --connect per-request out".into(),
-            ));
-        }
-        if self.per_request {
             require_threads("--connect per-request", point.connections)?;
+        }
+        if self.per_request && pipeline > 1 {
+            return BenchError::refuse(
+                "--pipeline needs connections that stay: leave --connect per-request out",
+            );
         }
         let largest = point.size_bytes.unwrap_or(0).max(u64::from(self.post_size));
         if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size, --post-size or --pipeline"
-            )));
+            ));
         }
         if let Some(path) = &self.path
             && (!path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()))
         {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
                 path.escape_debug()
-            )));
+            ));
         }
         if let Some(host) = &self.host
             && !host.bytes().all(|byte| byte.is_ascii_graphic())
         {
-            return Err(BenchError::Usage("--host: a host name has no blanks".into()));
+            return BenchError::refuse("--host: a host name has no blanks");
         }
         Ok(())
     }
@@ -184,7 +167,40 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningHttp::start(self, start)?))
+        let mut addresses = start.servers.clone();
+        let mut server = None;
+        if needs_private(start)? {
+            if self.path.is_some() {
+                return BenchError::refuse(
+                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes",
+                );
+            }
+            // One thread for all connections: a thread for each would cost more than the transport.
+            let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
+            let spec = BuiltInSpec::new(&start.program, "http", arguments);
+            let started = BuiltIn::start(spec, &start.transports)?;
+            for transport in &start.transports {
+                if let Some(endpoint) = started.endpoint(*transport) {
+                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
+                }
+            }
+            server = Some(started);
+        }
+        let info = match &server {
+            Some(server) => ServerInfo {
+                kind: "samehost serve http".into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                managed: true,
+                pids: server.pids(),
+            },
+            None => {
+                let pids = foreign_pids(addresses.values().map(|address| &address.endpoint));
+                let several = if pids.len() > 1 { ", in several processes" } else { "" };
+                let kind = format!("an HTTP server that already runs{several}");
+                ServerInfo { kind, pids, ..ServerInfo::default() }
+            }
+        };
+        Ok(Box::new(RunningHttp { server, addresses, settings: self.clone(), info, judged: String::new() }))
     }
 }
 
@@ -266,43 +282,12 @@ struct RunningHttp {
     server: Option<BuiltIn>,
     addresses: Servers,
     settings: Settings,
-    pids: Vec<u32>,
-    /// Version of the built-in server; empty for others.
-    version: String,
+    info: ServerInfo,
     /// How bodies of the current trial are compared, for the report.
     judged: String,
 }
 
 impl RunningHttp {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut addresses = start.servers.clone();
-        let mut server = None;
-        if needs_private(start)? {
-            if settings.path.is_some() {
-                return Err(BenchError::Usage(
-                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes".into(),
-                ));
-            }
-            // One thread for all connections: a thread for each would cost more than the transport.
-            let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec::new(&start.program, "http", arguments);
-            let started = BuiltIn::start(spec, &start.transports)?;
-            for transport in &start.transports {
-                if let Some(endpoint) = started.endpoint(*transport) {
-                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
-                }
-            }
-            server = Some(started);
-        }
-        let pids = match &server {
-            Some(server) => server.pids(),
-            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
-        };
-        let version = if server.is_some() { env!("CARGO_PKG_VERSION").into() } else { String::new() };
-        let settings = settings.clone();
-        Ok(RunningHttp { server, addresses, settings, pids, version, judged: String::new() })
-    }
-
     fn request(&self, address: &ServerAddress, arm: &Arm) -> Arc<[u8]> {
         let settings = &self.settings;
         let authorization = authorization(&address.credentials);
@@ -334,9 +319,8 @@ impl RunningHttp {
         parts.bytes()
     }
 
-    /// How replies of a trial are checked. The body of our server is known. Of another server two replies are fetched
-    /// before anything is measured: if their bodies are equal, all others must be too, and if not, as with a page that
-    /// shows the time, only their status and length are checked. `judged` then says which it was.
+    /// How replies of a trial are checked, which `judged` then says. The body of our server is known; of another server
+    /// two replies are fetched before anything is measured.
     ///
     /// # Errors
     /// When the first reply is not a success: its fast repetition would be taken for the page's speed.
@@ -347,62 +331,38 @@ impl RunningHttp {
         }
         let first = fetch(endpoint, request)?;
         if let Some(kind) = refusal(first.head.status) {
-            return Err(BenchError::Refused {
-                endpoint: endpoint.to_string(),
-                what: "the request".into(),
-                answer: format!("status {} ({kind})", first.head.status),
-                try_next: "only 2xx counts as done: give the URL of a page that is there (--path, --host)"
-                    .into(),
-            });
+            let answer = format!("status {} ({kind})", first.head.status);
+            let try_next = "only 2xx counts as done: give the URL of a page that is there (--path, --host)";
+            return Err(BenchError::refused(endpoint, "the request", answer, try_next));
         }
-        if !first.is_whole() {
-            self.judged = format!(
-                "bodies of {} bytes are too long to be compared: their status and length are checked",
-                first.length
-            );
-            return Ok(Expected::Anything);
-        }
-        let second = fetch(endpoint, request)?;
-        if second.is_whole() && first.body == second.body {
-            self.judged = format!("bodies of {} bytes compared byte for byte", first.length);
-            Ok(Expected::Bytes(first.body.into()))
-        } else {
-            self.judged = "bodies differ from reply to reply: their status and length are checked".into();
-            Ok(Expected::Anything)
-        }
+        let (length, is_whole) = (first.body.length, first.body.is_whole());
+        let expected = Expected::learned(first.body, || Ok(fetch(endpoint, request)?.body))?;
+        self.judged = match &expected {
+            Expected::Bytes(_) => format!("bodies of {length} bytes compared byte for byte"),
+            _ if is_whole => "bodies differ from reply to reply: their status and length are checked".into(),
+            _ => format!(
+                "bodies of {length} bytes are too long to be compared: their status and length are checked"
+            ),
+        };
+        Ok(expected)
     }
 }
 
 impl Instance for RunningHttp {
     fn server(&self) -> ServerInfo {
-        let differ = self.server.is_none() && self.pids.len() > 1;
-        ServerInfo {
-            kind: match &self.server {
-                Some(_) => "samehost serve http".into(),
-                None if differ => "an HTTP server that already runs, in several processes".into(),
-                None => "an HTTP server that already runs".into(),
-            },
-            version: self.version.clone(),
-            managed: self.server.is_some(),
-            pids: self.pids.clone(),
-        }
+        self.info.clone()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
-            return Err(BenchError::nobody_on(arm.transport, "HTTP server"));
-        };
+        let address = listening(arm.transport, "HTTP server", self.addresses.get(&arm.transport))?.clone();
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;
         if self.settings.per_request {
-            let callers = OneShot::several(arm.point.connections, &endpoint, &request, &expected)?;
-            return Ok(Job::Callers { endpoint: endpoint.to_string(), callers });
+            return OneShot::several(arm.point.connections, &endpoint, &request, &expected);
         }
         let pipeline = self.settings.pipeline.at(&arm.point);
-        let small = request.len() * pipeline as usize <= 16 * 1024;
-        let connector = Arc::new(HttpConnector { endpoint, request, pipeline, expected });
-        Ok(Job::Sessions { connector, small })
+        Ok(HttpSession::job(endpoint, request, pipeline, expected))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

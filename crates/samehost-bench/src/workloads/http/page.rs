@@ -38,7 +38,6 @@ pub struct PageLook {
     kind: String,
     /// Sorted hashes of the parts that all answers have in common.
     parts: Vec<u64>,
-    /// Bytes of the shortest answer.
     shortest: usize,
     /// One of [`FAILURES`]: texts that applications show when their database or cache does not answer.
     failure: Option<String>,
@@ -141,7 +140,7 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
     let head = request.strip_suffix(b"\r\n").unwrap_or(&request);
     let request = [head, b"Cache-Control: no-cache\r\nPragma: no-cache\r\n\r\n"].concat();
     let fetched = fetch(&address.endpoint, &request)?;
-    let text = String::from_utf8_lossy(&fetched.body);
+    let text = String::from_utf8_lossy(&fetched.body.begins);
     let media = fetched.field("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let mut kind = if media.is_empty() { "no media type".to_owned() } else { media };
@@ -153,7 +152,7 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
         status: fetched.head.status,
         kind,
         parts: parts(&text),
-        shortest: usize::try_from(fetched.length).unwrap_or(usize::MAX),
+        shortest: usize::try_from(fetched.body.length).unwrap_or(usize::MAX),
         failure: failure.map(|failure| (*failure).to_owned()),
         cache: cached(|name| fetched.field(name)),
     })

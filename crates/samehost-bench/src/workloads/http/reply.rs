@@ -35,7 +35,7 @@ pub(crate) struct ReplyReader {
 
 impl ReplyReader {
     pub(crate) fn new() -> Self {
-        let head = Head { status: 0, framing: Framing::Length(0), keeps: true };
+        let head = Head { status: 0, body: Place::Length(0), keeps: true };
         ReplyReader { place: Place::Head, head, known: Vec::new() }
     }
 
@@ -60,12 +60,10 @@ impl ReplyReader {
                     if (100..=199).contains(&self.head.status) {
                         continue;
                     }
-                    self.place = match self.head.framing {
-                        Framing::Length(0) => return Ok(self.whole(at)),
-                        Framing::Length(length) => Place::Length(length),
-                        Framing::Chunked => Place::ChunkSize,
-                        Framing::UntilClose => Place::UntilClose,
-                    };
+                    if self.head.body == Place::Length(0) {
+                        return Ok(self.whole(at));
+                    }
+                    self.place = self.head.body;
                 }
                 Place::Length(left) | Place::Chunk(left) => {
                     let length = left.min(rest.len() as u64);
@@ -135,7 +133,6 @@ impl ReplyReader {
         Ok(Some(length))
     }
 
-    /// The first field of this name in the last head.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -184,19 +181,12 @@ pub(super) const LONGEST_HEAD: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
-    pub(super) framing: Framing,
+    /// Where its body begins: in the length that is declared, in the size of a chunk, or in bytes until the connection is
+    /// closed.
+    body: Place,
     /// Whether the server keeps the connection open. One that announces that it closes is believed: the next request has
     /// a new connection, and no failure is counted (docs/decisions/0033).
     pub(crate) keeps: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// After so many bytes.
-    Length(u64),
-    /// After a chunk of length zero and the trailer.
-    Chunked,
-    UntilClose,
 }
 
 /// Parses the head at the beginning of `input`; returns it with its length once it is complete.
@@ -242,15 +232,14 @@ pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
             }
         }
     }
-    let framing = match (status, coded, declared) {
+    let body = match (status, coded, declared) {
         // These never have a body, whatever their fields declare.
-        (100..=199 | 204 | 304, ..) => Framing::Length(0),
-        (_, true, _) if chunked => Framing::Chunked,
-        (_, true, _) => Framing::UntilClose,
-        (_, false, Some(length)) => Framing::Length(length),
-        (_, false, None) => Framing::UntilClose,
+        (100..=199 | 204 | 304, ..) => Place::Length(0),
+        (_, true, _) if chunked => Place::ChunkSize,
+        (_, true, _) | (_, false, None) => Place::UntilClose,
+        (_, false, Some(length)) => Place::Length(length),
     };
-    Ok(Some((Head { status, framing, keeps: keeps && framing != Framing::UntilClose }, length)))
+    Ok(Some((Head { status, body, keeps: keeps && body != Place::UntilClose }, length)))
 }
 
 fn digits(text: &[u8]) -> Option<u64> {

@@ -11,36 +11,29 @@ use samehost_login::memcached::{self, line, listing};
 use super::{Command, Settings};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::parameters::words;
 use crate::private_servers::PrivateServer;
 use crate::workload::Look;
 use crate::workloads::requests::{Awaited, Seen, link_to, says};
 
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {
-    match memcached::version(link)? {
-        Ok(version) => Ok(version),
-        Err(answer) => Err(refused(link, "its version", answer)),
-    }
+    memcached::version(link)?.map_err(|answer| refused(link, "its version", answer))
 }
 
 pub(super) fn set(link: &mut Link, exchange: &Exchange) -> Result<(), BenchError> {
-    let answer = link.ask(exchange.request(), line)?;
-    if matches!(answer.as_str(), "STORED" | "HD") {
-        Ok(())
-    } else {
-        Err(refused(link, "setting a key", answer))
-    }
+    must(link, "setting a key", exchange.request(), &["STORED", "HD"])
 }
 
 /// Deletes a key; a key that does not exist is not an error.
 pub(super) fn delete(link: &mut Link, key: &str) -> Result<(), BenchError> {
-    let answer = link.ask(format!("delete {key}\r\n").as_bytes(), line)?;
-    if matches!(answer.as_str(), "DELETED" | "NOT_FOUND") {
-        Ok(())
-    } else {
-        Err(refused(link, "deleting our key", answer))
-    }
+    let request = format!("delete {key}\r\n");
+    must(link, "deleting our key", request.as_bytes(), &["DELETED", "NOT_FOUND"])
+}
+
+fn must(link: &mut Link, what: &str, request: &[u8], right: &[&str]) -> Result<(), BenchError> {
+    let answer = link.ask(request, line)?;
+    if right.contains(&answer.as_str()) { Ok(()) } else { Err(refused(link, what, answer)) }
 }
 
 /// The server's view of this connection (`stats conns`, memcached 1.4.31 or later).
@@ -48,7 +41,6 @@ pub(super) fn view(link: &mut Link) -> Result<Option<String>, BenchError> {
     Ok(memcached::seen(link)?.map(says))
 }
 
-/// Checks that what answers at each endpoint of a private server is the process that we started.
 pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.endpoints() {
         let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
@@ -76,7 +68,20 @@ pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, B
         let endpoint = &address.endpoint;
         let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
         let mut impact = Impact::of(format!("the memcached at {endpoint}"));
-        look_at(look, settings, &numbers(&stats), &mut impact);
+        let stats = numbers(&stats);
+        // Our own connection is not counted.
+        let open = stats.get("curr_connections").map(|open| open.saturating_sub(1));
+        impact.connections(look.connections, open, stats.get("max_connections").copied(), "its option -c");
+        impact.does.push(format!(
+            "sets one key samehost:… with up to {}, which is deleted at the end",
+            in_words(look.sizes)
+        ));
+        if settings.command == Command::Set {
+            impact.does.push("sets it again with every command, as fast as it answers".into());
+        }
+        if let (Some(&used), Some(&all)) = (stats.get("bytes"), stats.get("limit_maxbytes")) {
+            impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
+        }
         impacts.push(impact);
     }
     Ok(impacts)
@@ -95,25 +100,6 @@ fn numbers(stats: &str) -> BTreeMap<&str, u64> {
     numbers
 }
 
-fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
-    // Our own connection is not counted.
-    if let (Some(&open), Some(&most)) = (stats.get("curr_connections"), stats.get("max_connections")) {
-        let ours = u64::from(look.connections);
-        let connections = Connections { ours, open: open.saturating_sub(1), most };
-        impact.connections(connections, "its option -c");
-    }
-    impact.does.push(format!(
-        "sets one key samehost:… with up to {}, which is deleted at the end",
-        in_words(look.sizes)
-    ));
-    if settings.command == Command::Set {
-        impact.does.push("sets it again with every command, as fast as it answers".into());
-    }
-    if let (Some(&used), Some(&all)) = (stats.get("bytes"), stats.get("limit_maxbytes")) {
-        impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
-    }
-}
-
 words! {
     pub(super) enum Protocol {
         Text = "text",
@@ -121,7 +107,6 @@ words! {
     }
 }
 
-/// A request and its reply, of which every byte is known; shared by all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     request: Arc<[u8]>,
@@ -129,7 +114,6 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Reads `key`, which must have this value.
     pub(super) fn get(protocol: Protocol, key: &str, value: &[u8]) -> Self {
         let (request, head, end): (_, _, &[u8]) = match protocol {
             Protocol::Text => {
@@ -157,7 +141,6 @@ impl Exchange {
 #[derive(Debug)]
 pub(super) struct MemcachedSession {
     exchange: Exchange,
-    /// Bytes of the current reply that were compared, for [`Awaited::look`].
     received: usize,
 }
 

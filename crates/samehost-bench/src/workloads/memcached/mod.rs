@@ -19,10 +19,11 @@ use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{MEMCACHED, PrivateServer, memcached, random_hex};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload, Written,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, StartOptions,
+    Workload, Written,
 };
 use crate::workloads::foreign::{Forms, Given};
-use crate::workloads::requests::{MOST_SLICED, apart, link_to, require_size, size_of, value};
+use crate::workloads::requests::{MOST_SLICED, apart, link_to, listening, require_size, size_of, value};
 use dialogue::{Exchange, MemcachedSession, Protocol};
 
 const MOST_SIZE: u64 = 1024 * 1024;
@@ -62,7 +63,7 @@ impl Workload for Memcached {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&MEMCACHED, self.name()))
+        Some(CheckupEntry::server(&MEMCACHED, self.name(), CHECKUP_TRIAL, MANY))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -75,11 +76,7 @@ impl Workload for Memcached {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: Some("128"), ..Capabilities::REQUESTS }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        MOST_SLICED
+        Capabilities { sizes: Some("128"), most_sliced: MOST_SLICED, ..Capabilities::REQUESTS }
     }
 
     fn title(&self) -> String {
@@ -95,7 +92,28 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningMemcached::start(*self, start)?))
+        let given = Given::of(start);
+        let mut running = RunningMemcached {
+            settings: *self,
+            private: BTreeMap::new(),
+            foreign_pids: given.pids,
+            given: given.endpoints,
+            version: String::new(),
+            key: format!("samehost:{}", random_hex(8)?),
+            touched: Vec::new(),
+            current: None,
+            view: Arc::default(),
+        };
+        for transport in given.missing {
+            let most = start.most_connections;
+            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
+            running.private.insert(transport, server);
+        }
+        let private = running.private.values().next().and_then(|server| server.endpoints().next());
+        if let Some(first) = running.given.values().next().or(private) {
+            running.version = dialogue::version(&mut link_to(first)?)?;
+        }
+        Ok(Box::new(running))
     }
 }
 
@@ -109,7 +127,6 @@ words! {
     enum Command { Get = "get", Set = "set" }
 }
 
-/// A private process for each transport or the given servers, during a measurement, and our key in them.
 struct RunningMemcached {
     settings: Settings,
     private: BTreeMap<Transport, PrivateServer>,
@@ -121,35 +138,10 @@ struct RunningMemcached {
     touched: Vec<Endpoint>,
     /// Transport of the current trial: only its process counts as the server then.
     current: Option<Transport>,
-    connector: Option<Arc<MemcachedConnector>>,
+    view: Arc<OnceLock<Option<String>>>,
 }
 
 impl RunningMemcached {
-    fn start(settings: Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start);
-        let mut running = RunningMemcached {
-            settings,
-            private: BTreeMap::new(),
-            foreign_pids: given.pids,
-            given: given.endpoints,
-            version: String::new(),
-            key: format!("samehost:{}", random_hex(8)?),
-            touched: Vec::new(),
-            current: None,
-            connector: None,
-        };
-        for transport in given.missing {
-            let most = start.most_connections;
-            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
-            running.private.insert(transport, server);
-        }
-        let private = running.private.values().next().and_then(|server| server.endpoints().next());
-        if let Some(first) = running.given.values().next().or(private) {
-            running.version = dialogue::version(&mut link_to(first)?)?;
-        }
-        Ok(running)
-    }
-
     fn delete_key(&self) -> Result<(), BenchError> {
         for endpoint in &self.touched {
             dialogue::delete(&mut link_to(endpoint)?, &self.key)?;
@@ -190,8 +182,7 @@ impl Instance for RunningMemcached {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "memcached"))?;
+        let endpoint = listening(arm.transport, "memcached", self.endpoint(arm.transport))?;
         if self.given.contains_key(&arm.transport) && !self.touched.contains(&endpoint) {
             self.touched.push(endpoint.clone());
         }
@@ -203,10 +194,10 @@ impl Instance for RunningMemcached {
             Command::Set => set,
             Command::Get => Exchange::get(protocol, &self.key, &value),
         };
-        let connector = Arc::new(MemcachedConnector { endpoint, exchange, view: OnceLock::new() });
-        self.connector = Some(Arc::clone(&connector));
+        self.view = Arc::default();
         self.current = Some(arm.transport);
-        Ok(Job::Sessions { connector, small: true })
+        let connector = MemcachedConnector { endpoint, exchange, view: Arc::clone(&self.view) };
+        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -222,7 +213,7 @@ impl Instance for RunningMemcached {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.connector.as_ref()?.view.get().cloned().flatten()
+        self.view.get().cloned().flatten()
     }
 }
 
@@ -230,7 +221,7 @@ struct MemcachedConnector {
     endpoint: Endpoint,
     exchange: Exchange,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: OnceLock<Option<String>>,
+    view: Arc<OnceLock<Option<String>>>,
 }
 
 impl Connector for MemcachedConnector {

@@ -1,5 +1,6 @@
 //! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in `samehost-login`.
 
+use samehost_login::mysql::Reply;
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
 use samehost_login::{Expected, Malformed, ServerAddress};
 use samehost_model::Protocol;
@@ -7,7 +8,7 @@ use samehost_model::Protocol;
 use crate::error::BenchError;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
-pub(super) use samehost_login::mysql::{Dialogue, QUERY, Reply};
+pub(super) use samehost_login::mysql::{Dialogue, QUERY};
 
 const COM_STMT_PREPARE: u8 = 0x16;
 
@@ -79,7 +80,6 @@ pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str) -> Result<u32, BenchEr
     Ok(answered.map_err(|error| dialogue.refused("a prepared statement", &error))?)
 }
 
-/// The id of the prepared statement, or the server's refusal.
 type Prepared = Result<u32, SqlError>;
 
 /// Parses the reply to `COM_STMT_PREPARE`: OK, id (4 bytes), columns (2), parameters (2), then the definitions of

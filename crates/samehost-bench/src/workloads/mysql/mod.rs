@@ -9,7 +9,7 @@ mod statement;
 use std::sync::Arc;
 
 use samehost_login::{Credentials, MYSQL_SOCKET_OPTIONS, ServerAddress};
-use samehost_model::{Metric, MetricInfo, Point, RateSpec, Secret, Transport, metric};
+use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Secret, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -18,10 +18,10 @@ use crate::private_servers::mariadb::Brand;
 use crate::private_servers::{MARIADB, MARIADB_USER, PrivateServer};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look,
-    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, request_metrics,
+    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, infos, request_metrics,
 };
-use crate::workloads::foreign::{Forms, OtherHalf, complete};
-use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
+use crate::workloads::foreign::{Forms, complete, lacking};
+use crate::workloads::requests::{Connect, MOST_SLICED, require_own_connects, require_threads};
 use dialogue::begin;
 use running::RunningMySql;
 use statement::{Protocol, Statement};
@@ -96,21 +96,16 @@ impl Workload for MySql {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server {
-            kind: &MARIADB,
-            parameters: &[],
-            running: self.name(),
-            trial: CHECKUP_TRIAL,
-            many: CHECKUP_CONNECTIONS,
-        })
+        Some(CheckupEntry::server(&MARIADB, self.name(), CHECKUP_TRIAL, CHECKUP_CONNECTIONS))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
-        let statement = parameters.word("statement")?;
+        let (statement, protocol) = (parameters.word("statement")?, parameters.word("protocol")?);
+        let per_query = parameters.word::<Connect>("connect")? == Connect::PerQuery;
         Ok(Arc::new(Settings {
             statement,
-            protocol: parameters.word("protocol")?,
-            per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
+            protocol: if per_query { Protocol::Text } else { protocol },
+            per_query,
             rows: rows(statement, parameters.given("rows"))?,
             brand: parameters.word("server")?,
             thread_handling: parameters.word("thread-handling")?,
@@ -128,12 +123,11 @@ impl Configured for Settings {
             connections: if dump { None } else { Some("1") },
             rates: !dump,
             timed: !dump,
+            most_sliced: if self.per_query || dump { 0 } else { MOST_SLICED },
+            // Making a data directory and filling a table takes seconds.
+            starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.per_query || self.statement == Statement::Dump { 0 } else { MOST_SLICED }
     }
 
     fn title(&self) -> String {
@@ -149,14 +143,13 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.statement == Statement::Dump {
-            let metrics = [
+            return infos(&[
                 metric::WALL_TIME,
                 metric::BANDWIDTH,
                 metric::CLIENT_CPU_PER_OP,
                 metric::SERVER_CPU_PER_OP,
                 metric::TOTAL_CPU_PER_OP,
-            ];
-            return metrics.iter().map(Metric::info).collect();
+            ]);
         }
         request_metrics(open_loop)
     }
@@ -180,11 +173,6 @@ impl Configured for Settings {
         Ok(())
     }
 
-    fn starts(&self) -> Starts {
-        // Making a data directory and filling a table takes seconds.
-        Starts::InTurn(DATABASES)
-    }
-
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         running::look(self, look)
     }
@@ -196,7 +184,7 @@ impl Configured for Settings {
 
 /// Asks a server how it is reached over the other transport, by its variable `socket` or `port`. A port counts only
 /// where the server listens there (`skip_networking`); the address is taken to be 127.0.0.1.
-fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let variable = if known.endpoint.path().is_some() { "port" } else { "socket" };
     let mut dialogue = begin(known)?;
     let mut value = dialogue.variable(variable)?.filter(|value| !value.is_empty() && value != "0");
@@ -204,13 +192,16 @@ fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
         value = None;
     }
     dialogue.quit()?;
-    Ok(match value {
-        Some(path) if variable == "socket" => OtherHalf::At(format!("unix:{path}").parse()?),
-        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => OtherHalf::Lacking(format!(
-            "does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix"
+    match value {
+        Some(path) if variable == "socket" => Ok(format!("unix:{path}").parse()?),
+        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => Err(lacking(
+            known,
+            &format!(
+                "does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix"
+            ),
         )),
-    })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -227,8 +218,6 @@ struct Settings {
 }
 
 words! {
-    enum Connect { Once = "once", PerQuery = "per-query" }
-
     enum ThreadHandling {
         OneThreadPerConnection = "one-thread-per-connection",
         PoolOfThreads = "pool-of-threads",

@@ -16,15 +16,15 @@ use super::session::{DumpSession, MySqlCaller, MySqlSession};
 use super::statement::{Command, Ids, Known, Protocol, Statement, Table};
 use super::{Settings, login};
 use crate::engine::Job;
-use crate::engine::session::{Caller, Connector, Seen, Session};
+use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::parameters::Word;
 use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb, random_hex};
 use crate::workload::{Instance, Look, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{apart, says};
+use crate::workloads::requests::{apart, listening, says};
 
 pub(super) struct RunningMySql {
     // Dropped first, so that our tables are dropped while the server is still running. One set for all transports where
@@ -33,11 +33,8 @@ pub(super) struct RunningMySql {
     private: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
-    kind: String,
-    version: String,
-    pids: Vec<u32>,
-    connector: Option<Arc<MySqlConnector>>,
-    view: Option<String>,
+    info: ServerInfo,
+    view: Arc<OnceLock<String>>,
 }
 
 impl RunningMySql {
@@ -77,23 +74,22 @@ impl RunningMySql {
         let first = identities.into_iter().next().unwrap_or_default();
         Ok(RunningMySql {
             tables,
+            info: ServerInfo {
+                kind: kind(&first, differ),
+                version: first.version,
+                managed: server.is_some(),
+                pids,
+            },
             private: server,
             addresses,
             settings: settings.clone(),
-            kind: kind(&first, differ),
-            version: first.version,
-            pids,
-            connector: None,
-            view: None,
+            view: Arc::default(),
         })
     }
 
     fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
         let index = self.addresses.keys().position(|known| *known == transport).unwrap_or(0);
-        match self.tables.get(index).or(self.tables.first()) {
-            Some(tables) => Ok(tables),
-            None => Err(BenchError::nobody_on(transport, "MySQL")),
-        }
+        listening(transport, "MySQL", self.tables.get(index).or(self.tables.first()))
     }
 }
 
@@ -106,7 +102,6 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
     mariadb::start(&start.program, &options, answers)?.reached_by_run(&start.program, &start.transports)
 }
 
-/// Logs in at each endpoint of a private server, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.plain_endpoints() {
         begin(&ServerAddress::new(endpoint.clone(), login(server)))?.quit()?;
@@ -136,62 +131,38 @@ fn kind(identity: &Identity, differ: bool) -> String {
     let kind =
         Kind::that_says(samehost_model::Protocol::Mysql, identity.version.as_bytes()).unwrap_or(Kind::Mysql);
     let name = kind.name();
-    let threads = match identity.thread_handling.as_str() {
-        "pool-of-threads" => ", pool-of-threads",
-        _ => "",
-    };
+    let threads = if identity.thread_handling == "pool-of-threads" { ", pool-of-threads" } else { "" };
     let apart = if differ { format!(", {}", apart("process")) } else { String::new() };
     format!("{name}{threads}{apart}")
 }
 
 impl Instance for RunningMySql {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: self.kind.clone(),
-            version: self.version.clone(),
-            managed: self.private.is_some(),
-            pids: self.pids.clone(),
-        }
+        self.info.clone()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
-            return Err(BenchError::nobody_on(arm.transport, "MySQL"));
-        };
+        let address = listening(arm.transport, "MySQL", self.addresses.get(&arm.transport))?.clone();
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
-        let (table, ids) = (tables.table.clone(), tables.ids.clone());
+        let (table, ids, rows) = (tables.table.clone(), tables.ids.clone(), tables.rows);
+        self.view = Arc::default();
+        let (next, view) = (AtomicU64::new(0), Arc::clone(&self.view));
+        let connector =
+            Arc::new(MySqlConnector { address, statement, protocol, table, ids, rows, next, view });
         if self.settings.per_query {
+            let address = &connector.address;
             let mut first = address.begin()?;
-            self.view = Some(says(first.seen()?));
+            let _ = self.view.set(says(first.seen()?));
+            let session = connector.session(&mut first)?;
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
-            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-            for number in 0..arm.point.connections {
-                callers.push(Box::new(MySqlCaller::new(
-                    address.clone(),
-                    statement,
-                    table.clone(),
-                    ids.clone(),
-                    u64::from(number),
-                    Some(seen.clone()),
-                )));
-            }
-            return Ok(Job::Callers { endpoint: address.server.endpoint.to_string(), callers });
+            return Job::callers(&address.server.endpoint, Some(seen), arm.point.connections, |number| {
+                Ok(MySqlCaller { address: address.clone(), session: session.seeded(u64::from(number)) })
+            });
         }
-        let connector = Arc::new(MySqlConnector {
-            address,
-            statement,
-            protocol,
-            table,
-            ids,
-            rows: tables.rows,
-            next: AtomicU64::new(0),
-            view: OnceLock::new(),
-        });
-        self.connector = Some(Arc::clone(&connector));
         Ok(match statement {
             Statement::Dump => Job::Whole { connector },
             _ => Job::Sessions { connector, small: true },
@@ -207,11 +178,7 @@ impl Instance for RunningMySql {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        let connector = self.connector.take();
-        if self.view.is_some() {
-            return self.view.take();
-        }
-        connector?.view.get().cloned()
+        self.view.get().cloned()
     }
 }
 
@@ -225,7 +192,31 @@ struct MySqlConnector {
     /// Connections opened so far: the seed of each one's ids, the same in every trial.
     next: AtomicU64,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: OnceLock<String>,
+    view: Arc<OnceLock<String>>,
+}
+
+impl MySqlConnector {
+    /// Sends a first statement, from whose reply a session learns.
+    fn session(&self, dialogue: &mut Dialogue) -> Result<MySqlSession, BenchError> {
+        let (mut first, command) = match self.protocol {
+            Protocol::Text => {
+                let command = Command::query(self.statement, &self.table);
+                (command.clone(), command)
+            }
+            Protocol::Prepared => {
+                let id = prepare(dialogue, &self.statement.sql(&self.table, "?"))?;
+                let has_id = self.statement.has_id();
+                (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
+            }
+        };
+        if let Ids::Known(known) = &self.ids {
+            let id = if let Some((id, _)) = known.first() { *id } else { 1 };
+            first.set(id);
+        }
+        let answer = dialogue.raw(first.payload())?;
+        let session = MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone());
+        session.map_err(|answer| BenchError::refused(&self.endpoint(), "the first statement", answer, ""))
+    }
 }
 
 impl Connector for MySqlConnector {
@@ -239,31 +230,8 @@ impl Connector for MySqlConnector {
             return Ok((dialogue.into_stream()?, Box::new(session)));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (mut first, command) = match self.protocol {
-            Protocol::Text => {
-                let command = Command::query(self.statement, &self.table);
-                (command.clone(), command)
-            }
-            Protocol::Prepared => {
-                let id = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
-                let has_id = self.statement.has_id();
-                (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
-            }
-        };
-        if let Ids::Known(known) = &self.ids {
-            let id = if let Some((id, _)) = known.first() { *id } else { 1 };
-            first.set(id);
-        }
-        let answer = dialogue.raw(first.payload())?;
-        match MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number) {
-            Ok(session) => Ok((dialogue.into_stream()?, Box::new(session))),
-            Err(error) => Err(BenchError::Refused {
-                endpoint: self.address.server.endpoint.to_string(),
-                what: "the first statement".into(),
-                answer: error.to_string(),
-                try_next: String::new(),
-            }),
-        }
+        let session = self.session(&mut dialogue)?.seeded(number);
+        Ok((dialogue.into_stream()?, Box::new(session)))
     }
 
     fn endpoint(&self) -> String {
@@ -301,14 +269,11 @@ fn look_at(
     let statement = settings.statement;
     let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
     let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
-    // Our own connection is not counted.
     let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?;
     let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
-    if let (Some(open), Some(most)) = (open, most) {
-        let ours = u64::from(look.connections);
-        let connections = Connections { ours, open: open.saturating_sub(1), most };
-        impact.connections(connections, "max_connections");
-    }
+    // Our own connection is not counted.
+    let open = open.map(|open| open.saturating_sub(1));
+    impact.connections(look.connections, open, most, "max_connections");
     if settings.read_only || statement == Statement::SelectOne {
         return Ok(impact);
     }
@@ -348,7 +313,6 @@ fn number(dialogue: &mut Dialogue, sql: &str, column: usize) -> Result<Option<u6
     }
 }
 
-/// Adds where else the writes go: the binary log, replicas, a cluster.
 fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<(), BenchError> {
     let replicas = number(
         dialogue,
@@ -388,7 +352,6 @@ const KNOWN_ROWS: u32 = 100;
 struct Tables {
     table: Table,
     ids: Ids,
-    /// Rows of the table that is dumped.
     rows: u64,
     /// Server and statement that drop what we made; `None` in a private server, which is removed as a whole, and where
     /// nothing was made.
@@ -436,9 +399,9 @@ impl Tables {
         }
         let mut dialogue = address.begin()?;
         let Some(database) = &address.server.credentials.database else {
-            return Err(BenchError::Usage(
-                "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1".into(),
-            ));
+            return BenchError::refuse(
+                "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1",
+            );
         };
         let (name, key) = keyed_table(&mut dialogue, database, settings.table.as_deref())?;
         table.points = format!("{}.{}", quoted(database), quoted(&name));
@@ -512,10 +475,10 @@ fn keyed_table(
     let row = dialogue.rows("looking for a table", &sql)?.into_iter().next().unwrap_or_default();
     match row.as_slice() {
         [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
-        _ => Err(BenchError::Usage(format!(
+        _ => BenchError::refuse(format!(
             "the database `{}` has no such table whose primary key is one integer; name one with --table, or use --statement select-1",
             database.escape_debug()
-        ))),
+        )),
     }
 }
 
@@ -530,7 +493,7 @@ fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<K
         ids.push(id);
     }
     if ids.is_empty() {
-        return Err(BenchError::Usage(format!("{points} has no row to ask for; name another --table")));
+        return BenchError::refuse(format!("{points} has no row to ask for; name another --table"));
     }
     let mut command = if protocol == Protocol::Text {
         Command::query(Statement::PointSelect, table)

@@ -2,6 +2,7 @@
 //! connection for each statement (connect, log in, query as text, quit). The latter is what a program without a
 //! connection pool does, and shows how much of a difference is the handshake. A dump is one query for all rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -10,20 +11,16 @@ use samehost_login::mysql::packet::{
     self, Answer, HEAD, SqlError, first_frame, frame, is_end, take_integer, take_text,
 };
 
-use super::dialogue::{Address, QUERY, Reply};
-use super::statement::{
-    C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
-};
-use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
+use super::dialogue::{Address, QUERY};
+use super::statement::{C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits};
+use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
+use crate::workloads::requests::write_digits;
 
 #[derive(Clone, Debug)]
 enum Judge {
     /// One row, whose payload is at this range of the awaited bytes.
-    Row {
-        from: usize,
-        to: usize,
-    },
+    Row(Range<usize>),
     /// At most one row, which is not that of another known id: the table's owner may change or delete rows meanwhile.
     Live,
     Changed,
@@ -33,7 +30,7 @@ enum Judge {
 /// all others: for each id its digits are filled in, and a reply is then one comparison of memory. Parsing every
 /// reply would cost the client CPU time that is not the transport's; without a check errors would count as fast
 /// replies. Only a reply that differs is parsed and judged by its meaning (docs/decisions/0031).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MySqlSession {
     command: Command,
     /// Reply to the current command, if all is right.
@@ -46,19 +43,17 @@ pub(super) struct MySqlSession {
 }
 
 impl MySqlSession {
-    /// A session whose first reply, to id 1 (or the first known id), has been received. The seed decides which ids are
-    /// queried: with the same one, every trial asks for the same rows in the same order.
+    /// A session whose first reply, to id 1 (or the first known id), has been received.
     ///
     /// # Errors
-    /// When that reply is not one to compare others with.
+    /// Why that reply is not one to compare others with.
     pub(super) fn new(
         statement: Statement,
         protocol: Protocol,
         command: Command,
         first_answer: &[u8],
         ids: Ids,
-        seed: u64,
-    ) -> Result<Self, FirstReplyError> {
+    ) -> Result<Self, String> {
         let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
         Ok(MySqlSession {
             command,
@@ -66,8 +61,13 @@ impl MySqlSession {
             judge,
             digits,
             ids,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            random: Xoshiro256PlusPlus::seed_from_u64(0),
         })
+    }
+
+    /// The seed decides which ids are queried: with the same one, every trial asks for the same rows in the same order.
+    pub(super) fn seeded(&self, seed: u64) -> Self {
+        MySqlSession { random: Xoshiro256PlusPlus::seed_from_u64(seed), ..self.clone() }
     }
 
     /// Judges a reply that differs from the awaited bytes, or waits for the rest of one that is incomplete. Status flags
@@ -90,8 +90,8 @@ impl MySqlSession {
                     return Ok(Progress::Complete { consumed });
                 }
             }
-            (Judge::Row { from, to }, Answer::Rows(rows)) => match rows.as_slice() {
-                [row] if *row == &self.awaited[*from..*to] => return Ok(Progress::Complete { consumed }),
+            (Judge::Row(place), Answer::Rows(rows)) => match rows.as_slice() {
+                [row] if *row == &self.awaited[place.clone()] => return Ok(Progress::Complete { consumed }),
                 [_] => "wrong row",
                 [] => "no row",
                 _ => "too many rows",
@@ -117,29 +117,14 @@ impl MySqlSession {
     }
 }
 
-/// Why the first reply of a connection cannot be the pattern of the others.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FirstReplyError {
-    #[error("{0}")]
-    Malformed(&'static str),
-    #[error("SELECT 1 is not 1")]
-    NotOne,
-    #[error("the row with id 1 is not the one that was written")]
-    OtherRow,
-    #[error("{0}")]
-    Refused(SqlError),
-    #[error("the first statement was not answered with one row")]
-    NotOneRow,
-}
-
 /// Derives from the first reply how replies are judged, and the position of the digits that change with the id, if any.
 fn learn(
     statement: Statement,
     protocol: Protocol,
     answer: &[u8],
     ids: &Ids,
-) -> Result<(Judge, Option<usize>), FirstReplyError> {
-    match (packet::answer(answer).map_err(FirstReplyError::Malformed)?, statement.writes()) {
+) -> Result<(Judge, Option<usize>), String> {
+    match (packet::answer(answer)?, statement.writes()) {
         (Some((Answer::Rows(rows), _)), false) if matches!(ids, Ids::Known(_)) && rows.len() <= 1 => {
             Ok((Judge::Live, None))
         }
@@ -147,22 +132,22 @@ fn learn(
         (Some((Answer::Rows(rows), _)), false) if rows.len() == 1 => {
             let (row, start) = (rows[0], answer.as_ptr() as usize);
             let from = row.as_ptr() as usize - start;
-            let judge = Judge::Row { from, to: from + row.len() };
+            let judge = Judge::Row(from..from + row.len());
             if statement == Statement::SelectOne {
                 let right = if protocol == Protocol::Text { row == b"\x011" } else { row.get(2) == Some(&1) };
-                return if right { Ok((judge, None)) } else { Err(FirstReplyError::NotOne) };
+                return if right { Ok((judge, None)) } else { Err("SELECT 1 is not 1".into()) };
             }
             // A binary row starts with 0 and the NULL bitmap, (columns + 7 + 2) / 8 bytes.
             let head = if protocol == Protocol::Prepared { 2 } else { 0 };
             let mut column = row.get(head..).unwrap_or_default();
             let text = take_text(&mut column).flatten().unwrap_or_default();
             if text != digits(1).repeat(C_REPEATS).as_bytes() || !column.is_empty() {
-                return Err(FirstReplyError::OtherRow);
+                return Err("the row with id 1 is not the one that was written".into());
             }
             Ok((judge, Some(from + row.len() - text.len())))
         }
-        (Some((Answer::Refused(error), _)), _) => Err(FirstReplyError::Refused(error)),
-        _ => Err(FirstReplyError::NotOneRow),
+        (Some((Answer::Refused(error), _)), _) => Err(error.to_string()),
+        _ => Err("the first statement was not answered with one row".into()),
     }
 }
 
@@ -205,73 +190,23 @@ impl Session for MySqlSession {
 /// Opens a new connection for each statement. As the handshake is a part of what is measured, it has a thread of its
 /// own instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(super) struct MySqlCaller {
-    address: Address,
-    statement: Statement,
-    table: Table,
-    ids: Ids,
-    random: Xoshiro256PlusPlus,
-    seen: Option<Seen>,
-}
-
-impl MySqlCaller {
-    pub(super) fn new(
-        address: Address,
-        statement: Statement,
-        table: Table,
-        ids: Ids,
-        seed: u64,
-        seen: Option<Seen>,
-    ) -> Self {
-        MySqlCaller { address, statement, table, ids, random: Xoshiro256PlusPlus::seed_from_u64(seed), seen }
-    }
-
-    /// Judges the reply to a statement; the error is its kind, for the error counts. In a table that is not ours rows may
-    /// change and go meanwhile, so any one row is right, and none.
-    fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
-        match (self.statement, reply) {
-            (_, Reply::Refused(error)) => Err(error.kind()),
-            (Statement::Update | Statement::Insert, Reply::Done(1)) => Ok(()),
-            (Statement::Update | Statement::Insert, _) => Err("no row changed"),
-            (Statement::SelectOne, Reply::Rows(rows)) if rows.len() == 1 => match rows[0].as_slice() {
-                [Some(one)] if one == "1" => Ok(()),
-                _ => Err("wrong row"),
-            },
-            (_, Reply::Rows(rows)) => match rows.as_slice() {
-                [] if !self.table.is_own() => Ok(()),
-                [] => Err("no row"),
-                [row] if !self.table.is_own() && !row.is_empty() => Ok(()),
-                [row] if is_own_row(row, id) => Ok(()),
-                _ => Err("wrong row"),
-            },
-            _ => Err("wrong reply"),
-        }
-    }
-}
-
-/// Whether a row is the one column `c` of our row with this id.
-fn is_own_row(row: &[Option<String>], id: u32) -> bool {
-    match row {
-        [Some(c)] => *c == digits(id).repeat(C_REPEATS),
-        _ => false,
-    }
+    pub(super) address: Address,
+    pub(super) session: MySqlSession,
 }
 
 impl Caller for MySqlCaller {
     fn call(&mut self) -> Result<(), Bad> {
-        let id = self.ids.pick(&mut self.random);
         let mut dialogue = self.address.measured().map_err(bad)?;
-        let sql = self.statement.sql(&self.table, &digits(id));
-        let reply = dialogue.ask(&sql).map_err(bad)?;
-        self.is_right(id, &reply).map_err(|kind| Bad::new(kind, sql))?;
-        dialogue.quit().map_err(bad)
-    }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
+        self.session.request(&mut Vec::new());
+        let reply = dialogue.raw(self.session.command.payload()).map_err(bad)?;
+        match self.session.response(&reply)? {
+            Progress::Complete { .. } => dialogue.quit().map_err(bad),
+            Progress::Rejected { kind, .. } => Err(Bad::new(kind, "the server's answer")),
+            Progress::More { .. } | Progress::Last { .. } => Err(Bad::malformed("a reply in parts")),
+        }
     }
 }
 
-/// Sorts an error by its kind, for the error counts.
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {
@@ -420,17 +355,13 @@ mod tests {
         frames(&[&[1], b"\x03def column", END, &row, END])
     }
 
-    fn session(
-        statement: Statement,
-        protocol: Protocol,
-        first: &[u8],
-    ) -> Result<MySqlSession, FirstReplyError> {
+    fn session(statement: Statement, protocol: Protocol, first: &[u8]) -> Result<MySqlSession, String> {
         let table = Table::own("s.", 1000);
         let command = match protocol {
             Protocol::Text => Command::query(statement, &table),
             Protocol::Prepared => Command::execute(3, statement.has_id(), false),
         };
-        MySqlSession::new(statement, protocol, command, first, Ids::Own(table.rows), 7)
+        MySqlSession::new(statement, protocol, command, first, Ids::Own(table.rows))
     }
 
     fn asked(session: &mut MySqlSession) -> u32 {
@@ -505,8 +436,7 @@ mod tests {
         let command = Command::execute(3, true, false);
         let (statement, protocol) = (Statement::PointSelect, Protocol::Prepared);
         let mut session =
-            MySqlSession::new(statement, protocol, command, &first, Ids::Known(Arc::clone(&known)), 1)
-                .unwrap();
+            MySqlSession::new(statement, protocol, command, &first, Ids::Known(Arc::clone(&known))).unwrap();
         for _ in 0..20 {
             let id = asked(&mut session);
             let (own, other) = if id == 5 { (&known[0].1, &known[1].1) } else { (&known[1].1, &known[0].1) };

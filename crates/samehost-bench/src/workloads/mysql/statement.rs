@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_login::mysql::packet::frame;
 
 use super::dialogue::QUERY;
 use crate::parameters::words;
+use crate::workloads::requests::write_digits;
 
 const COM_STMT_EXECUTE: u8 = 0x17;
 /// `MYSQL_TYPE_LONG` with the flag for unsigned.
@@ -132,14 +131,6 @@ pub(super) fn digits(id: u32) -> String {
     format!("{id:0DIGITS$}")
 }
 
-#[inline]
-pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
-    for digit in place.iter_mut().rev() {
-        *digit = b'0' + (id % 10) as u8;
-        id /= 10;
-    }
-}
-
 /// Some ids of a table that is not ours, and the reply to each.
 pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
 
@@ -148,15 +139,6 @@ pub(super) enum Ids {
     /// All ids of our own table: from 1 to this.
     Own(u32),
     Known(Known),
-}
-
-impl Ids {
-    pub(super) fn pick(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
-        match self {
-            Ids::Own(rows) => random.random_range(1..=*rows),
-            Ids::Known(known) => known[random.random_range(0..known.len())].0,
-        }
-    }
 }
 
 /// A frame that is sent over and over, in which only the id changes, at the place `number`: four bytes, little endian, or

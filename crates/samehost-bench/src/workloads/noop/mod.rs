@@ -2,32 +2,26 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Metric, MetricInfo, ServerInfo, Transport, metric};
+use samehost_model::{Arm, MetricInfo, ServerInfo, Transport, metric};
 
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 use crate::parameters::Parameters;
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, infos,
 };
 
 pub struct Noop;
 
-struct Nothing;
-
-impl Caller for Nothing {
+impl Caller for Noop {
     fn call(&mut self) -> Result<(), Bad> {
         Ok(())
     }
 }
 
-pub(crate) fn job(threads: u32) -> Job {
-    let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-    for _ in 0..threads.max(1) {
-        callers.push(Box::new(Nothing));
-    }
-    Job::Callers { endpoint: "nothing".into(), callers }
+pub(crate) fn job(threads: u32) -> Result<Job, BenchError> {
+    Job::callers(&"nothing", None, threads.max(1), |_| Ok(Noop))
 }
 
 impl Workload for Noop {
@@ -55,10 +49,7 @@ impl Configured for Noop {
     }
 
     fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
-        [metric::LATENCY_MEAN, metric::THROUGHPUT, metric::CLIENT_CPU_PER_OP]
-            .iter()
-            .map(Metric::info)
-            .collect()
+        infos(&[metric::LATENCY_MEAN, metric::THROUGHPUT, metric::CLIENT_CPU_PER_OP])
     }
 
     fn start(&self, _: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -72,6 +63,6 @@ impl Instance for Noop {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        Ok(job(arm.point.connections))
+        job(arm.point.connections)
     }
 }

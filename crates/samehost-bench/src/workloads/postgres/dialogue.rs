@@ -9,13 +9,13 @@ use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use samehost_login::postgres::unsaid;
 use samehost_login::{Credentials, LoginError, ServerAddress};
-use samehost_model::{Protocol, Secret};
+use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
 use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
-use crate::workloads::foreign::OtherHalf;
+use crate::workloads::foreign::lacking;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
 pub(super) use samehost_login::postgres::LoggedIn as Dialogue;
@@ -45,56 +45,52 @@ pub(super) fn measured(address: &ServerAddress, read_only: bool) -> Result<Dialo
     Ok(Dialogue::begin(address, read_only, expected_again(Protocol::Postgres), REPLY_TIMEOUT)?)
 }
 
-/// Runs a statement and returns its RowDescription message, header included; empty if the reply has none.
-pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>, BenchError> {
-    let mut question = query(sql).map_err(unsaid)?;
-    let (mut description, mut refusal) = (Vec::new(), None);
-    loop {
-        let message = dialogue.link.ask(&question, |input| {
+/// Sends messages and passes those of the reply to `take`, until the server is ready for the next.
+fn converse(
+    dialogue: &mut Dialogue,
+    what: &str,
+    mut question: Vec<u8>,
+    mut take: impl FnMut(u8, &[u8]),
+) -> Result<(), BenchError> {
+    let (mut refusal, mut is_ready) = (None, false);
+    while !is_ready {
+        dialogue.link.ask(&question, |input| {
             let Some((tag, length)) = first(input)? else { return Ok(None) };
-            Ok(Some(((tag, input[..length].to_vec()), length)))
+            if let Some((Message::ErrorResponse(body), _)) = parse(&input[..length])? {
+                refusal = Some(Refusal::read(body.fields()));
+            }
+            take(tag, &input[..length]);
+            is_ready = tag == b'Z';
+            Ok(Some(((), length)))
         })?;
-        match message {
-            (b'T', bytes) => description = bytes,
-            (b'E', bytes) => refusal = Some(bytes),
-            (b'Z', _) => break,
-            _ => {}
-        }
         question.clear();
     }
-    if refusal.is_some() {
-        // Sent again, so that the error contains the server's own message.
-        dialogue.must("a statement", sql)?;
+    match refusal {
+        Some(refusal) => Err(dialogue.refused(what, &refusal).into()),
+        None => Ok(()),
     }
+}
+
+/// Runs a statement and returns its RowDescription message, header included; empty if the reply has none.
+pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>, BenchError> {
+    let mut description = Vec::new();
+    converse(dialogue, "a statement", query(sql).map_err(unsaid)?, |tag, message| {
+        if tag == b'T' {
+            description = message.to_vec();
+        }
+    })?;
     Ok(description)
 }
 
-/// Prepares a named statement with so many integer parameters.
-pub(super) fn prepare(
-    dialogue: &mut Dialogue,
-    name: &str,
-    sql: &str,
-    parameters: usize,
-) -> Result<(), BenchError> {
-    let mut question = parse_statement(name, sql, parameters)?;
+/// Prepares the statement [`PREPARED`] with so many integer parameters.
+pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str, parameters: usize) -> Result<(), BenchError> {
+    let mut question = parse_statement(PREPARED, sql, parameters)?;
     let sync = bytes(|out| {
         frontend::sync(out);
         Ok(())
     });
     question.extend(sync.map_err(unsaid)?);
-    let mut refusal = None;
-    loop {
-        match dialogue.link.ask(&question, parse)? {
-            Message::ErrorResponse(body) => refusal = Some(Refusal::read(body.fields())),
-            Message::ReadyForQuery(_) => break,
-            _ => {}
-        }
-        question.clear();
-    }
-    match refusal {
-        Some(refusal) => Err(dialogue.refused("to prepare a statement", &refusal).into()),
-        None => Ok(()),
-    }
+    converse(dialogue, "to prepare a statement", question, |_, _| {})
 }
 
 /// Makes one exchange of a session outside the engine. The outer error is the connection's; the inner one
@@ -142,8 +138,7 @@ pub(super) fn identity(dialogue: &mut Dialogue) -> Result<Identity, BenchError> 
     Ok(Identity { version: dialogue.version.clone(), started, database })
 }
 
-/// Asks a server how it is reached over the other transport, by its settings.
-pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+pub(super) fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let mut dialogue = begin(known, true)?;
     let is_tcp = known.endpoint.path().is_none();
     let port = dialogue.value("its port", "SHOW port")?;
@@ -152,12 +147,15 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError>
     // A user who may not read the directories gets an empty value or a refusal.
     let value = dialogue.value(setting, &format!("SHOW {setting}")).unwrap_or_default();
     let found = if is_tcp { socket(&value, &port) } else { tcp(&value, &port) };
-    Ok(match found {
-        Some(endpoint) => OtherHalf::At(endpoint.parse()?),
-        None => OtherHalf::Lacking(format!(
-            "does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}"
+    match found {
+        Some(endpoint) => Ok(endpoint.parse()?),
+        None => Err(lacking(
+            known,
+            &format!(
+                "does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}"
+            ),
         )),
-    })
+    }
 }
 
 /// The endpoint of the first socket that is there, in the directories of `unix_socket_directories`; `None` if all are
@@ -217,6 +215,7 @@ pub(super) fn login(server: &PrivateServer, database: &str) -> Credentials {
 
 /// OID of the type of our ids, `integer`.
 const INT4: u32 = 23;
+pub(super) const PREPARED: &str = "s";
 
 /// Encodes Parse, without Sync, of a statement with so many integer parameters.
 pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, LoginError> {

@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use samehost_login::url::ServerUrl;
 use samehost_login::{ServerAddress, SslMode};
-use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
+use samehost_model::{MetricInfo, Point, Transport, metric};
 
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
+use crate::impact::{Impact, in_words};
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::POSTGRES;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Workload, Written, add_proxy_metric, request_metrics,
+    StartOptions, Starts, Workload, Written, infos, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::{MOST_SLICED, require_threads};
+use crate::workloads::requests::{Connect, MOST_SLICED, require_threads};
 use dialogue::{Dialogue, Identity, begin, identity};
 use running::{FRONTS, Pool, Pooled, RunningPostgres, VIA};
 use statement::{Protocol, Statement};
@@ -65,22 +65,16 @@ const PARAMETERS: &[Parameter] = &[
         "connect",
         "once: connections stay; per-query: connect, log in, ask and close for each statement",
     ),
-    Parameter {
-        name: "rows",
-        help: "Rows of the table, 1 to 1,000,000 (about 150 bytes each)",
-        default: "10000",
-        kind: ParameterKind::Count,
-    },
+    Parameter::count("rows", "10000", "Rows of the table, 1 to 1,000,000 (about 150 bytes each)"),
     Parameter::word::<YesOrNo>(
         "read-only",
         "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
     ),
-    Parameter {
-        name: "via",
-        help: "A private PgBouncer or Odyssey in front of a private server; the arms are the transports behind it",
-        default: VIA[0],
-        kind: ParameterKind::Choice(VIA),
-    },
+    Parameter::choice(
+        "via",
+        VIA,
+        "A private PgBouncer or Odyssey in front of a private server; the arms are the transports behind it",
+    ),
     Parameter {
         name: "pool",
         help: "--via: a connection to the server for each transaction (extended statements are then parsed each time) or for each session [default: transaction]",
@@ -134,9 +128,9 @@ impl Workload for Postgres {
                     parameters.insert(name.to_owned(), default);
                 }
                 (true, Some(_)) => {
-                    return Err(BenchError::Usage(format!(
+                    return BenchError::refuse(format!(
                         "--{name} is an option of --via pgbouncer and --via odyssey"
-                    )));
+                    ));
                 }
                 _ => {}
             }
@@ -145,13 +139,7 @@ impl Workload for Postgres {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server {
-            kind: &POSTGRES,
-            parameters: &[],
-            running: self.name(),
-            trial: CHECKUP_LENGTH,
-            many: CHECKUP_CONNECTIONS,
-        })
+        Some(CheckupEntry::server(&POSTGRES, self.name(), CHECKUP_LENGTH, CHECKUP_CONNECTIONS))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -177,21 +165,21 @@ impl Workload for Postgres {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Tcp, TcpTls, Unix};
         // A COPY is one whole operation on a connection of its own.
         let requests = self.statement != Statement::Copy;
         let direct = self.pooled.is_none();
         Capabilities {
-            transports: if direct { TO_THE_SERVER } else { BEHIND_A_POOLER },
+            transports: if direct { &[Tcp, Unix, TcpTls] } else { &[Tcp, Unix] },
             foreign_servers: direct,
             connections: requests.then_some("1"),
             rates: requests,
             timed: requests,
+            most_sliced: if self.per_query || !requests { 0 } else { MOST_SLICED },
+            // Making a cluster and filling a table takes about a second each time.
+            starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.per_query || self.statement == Statement::Copy { 0 } else { MOST_SLICED }
     }
 
     fn title(&self) -> String {
@@ -221,52 +209,41 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.statement == Statement::Copy {
-            let metrics = [
+            return infos(&[
                 metric::BANDWIDTH,
                 metric::THROUGHPUT,
                 metric::CLIENT_CPU_PER_OP,
                 metric::SERVER_CPU_PER_OP,
                 metric::TOTAL_CPU_PER_OP,
-            ];
-            return metrics.iter().map(Metric::info).collect();
+            ]);
         }
-        let mut metrics = request_metrics(open_loop);
-        if self.pooled.is_some() {
-            add_proxy_metric(&mut metrics);
-        }
-        metrics
+        let metrics = request_metrics(open_loop);
+        if self.pooled.is_some() { with_proxy(metrics) } else { metrics }
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if self.pooled.is_some() && self.statement == Statement::Copy {
-            return Err(BenchError::Usage(
-                "--via is for statements of one row; leave it out to measure a COPY".into(),
-            ));
+            return BenchError::refuse("--via is for statements of one row; leave it out to measure a COPY");
         }
         if self.per_query && self.statement == Statement::Copy {
-            return Err(BenchError::Usage(
-                "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
-            ));
+            return BenchError::refuse(
+                "a COPY has a connection of its own anyway; leave --connect per-query out",
+            );
         }
         if self.per_query {
             require_threads("--connect per-query", point.connections)?;
         }
         if self.read_only && self.statement.has_table() {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--read-only yes writes nothing, and --statement {} needs a table of ours; use --statement select-1, or leave --read-only out: the table is dropped at the end",
                 self.statement.word()
-            )));
+            ));
         }
         Ok(())
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         self::look(self, look)
-    }
-
-    fn starts(&self) -> Starts {
-        // Making a cluster and filling a table takes about a second each time.
-        Starts::InTurn(DATABASES)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -285,9 +262,10 @@ struct Settings {
 }
 
 impl Settings {
-    /// Whether a connection prepares its statement once, and then only binds and executes it.
+    /// Whether a connection prepares its statement once, and then only binds and executes it. In a pool of transactions
+    /// another connection to the server may serve the next request.
     fn prepares_once(&self) -> bool {
-        !self.per_query && self.pooled.as_ref().is_none_or(Pooled::keeps_prepared)
+        !self.per_query && self.pooled.as_ref().is_none_or(|pooled| pooled.pool == Pool::Session)
     }
 }
 
@@ -336,13 +314,6 @@ fn is_direct(parameters: &Parameters) -> bool {
     parameters.given("via").is_none_or(|via| via == VIA[0])
 }
 
-const TO_THE_SERVER: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
-const BEHIND_A_POOLER: &[Transport] = &[Transport::Tcp, Transport::Unix];
-
-words! {
-    enum Connect { Once = "once", PerQuery = "per-query" }
-}
-
 /// Bytes of a row with half of each page free, including its part of the index.
 const ROW: u64 = 400;
 /// Bytes that the write-ahead log may take besides: segments until a checkpoint.
@@ -369,17 +340,14 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     let statement = settings.statement;
     let database = address.credentials.database.as_deref().unwrap_or_default();
     let mut impact = Impact::of(format!("the PostgreSQL at {} database {database}", address.endpoint));
-    // Our own connection is not counted.
     let open = number(
         dialogue,
         "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()",
     );
     let kept = number(dialogue, "SHOW superuser_reserved_connections").unwrap_or(0)
         + number(dialogue, "SHOW reserved_connections").unwrap_or(0);
-    if let (Some(open), Some(most)) = (open, number(dialogue, "SHOW max_connections")) {
-        let ours = u64::from(look.connections);
-        impact.connections(Connections { ours, open, most: most.saturating_sub(kept) }, "max_connections");
-    }
+    let most = number(dialogue, "SHOW max_connections").map(|most| most.saturating_sub(kept));
+    impact.connections(look.connections, open, most, "max_connections");
     if settings.read_only || !statement.has_table() {
         return impact;
     }

@@ -16,16 +16,16 @@ use super::dialogue::{
     prepare, wait_for_leavers,
 };
 use super::session::{CopySession, QueryCaller, RowSession};
-use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
+use super::statement::{Exchange, Protocol, Statement, make_table};
 use crate::engine::Job;
-use crate::engine::session::{Caller, Connector, Seen, Session};
+use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::parameters::{Axis, Word, words};
 use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{apart, says};
+use crate::workloads::requests::{apart, listening, says};
 
 /// Requests of each connection before it is measured, and statements on each connection that a pooler opens to the
 /// server. A backend fills its caches with the first request, which takes milliseconds, and plans a prepared statement
@@ -44,7 +44,7 @@ pub(super) struct RunningPostgres {
     table: String,
     /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
-    view: Option<Arc<OnceLock<Option<String>>>>,
+    view: Arc<OnceLock<Option<String>>>,
     /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<PostgresConnector>>,
 }
@@ -71,7 +71,7 @@ impl RunningPostgres {
             pids: Vec::new(),
             table: format!("samehost_{}", random_hex(8)?),
             tables: Vec::new(),
-            view: None,
+            view: Arc::default(),
             open: Vec::new(),
         };
         running.look_around()?;
@@ -101,10 +101,6 @@ impl RunningPostgres {
         self.pids.sort_unstable();
         self.pids.dedup();
         Ok(())
-    }
-
-    fn is_foreign(&self) -> bool {
-        self.private.is_none()
     }
 
     fn are_different_servers(&self) -> bool {
@@ -160,7 +156,7 @@ impl RunningPostgres {
 
 impl Drop for RunningPostgres {
     fn drop(&mut self) {
-        if !self.is_foreign() {
+        if self.private.is_some() {
             return;
         }
         for address in &self.tables {
@@ -180,7 +176,7 @@ impl Instance for RunningPostgres {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: if let Some(pooler) = &self.pooler {
-                format!("{} and postgresql", pooler.word())
+                format!("{} and postgresql", pooler.settings.kind.word())
             } else if self.are_different_servers() {
                 format!("postgresql, {}", apart("server"))
             } else {
@@ -190,21 +186,21 @@ impl Instance for RunningPostgres {
                 Some((_, identity)) => identity.version.clone(),
                 None => String::new(),
             },
-            managed: !self.is_foreign(),
+            managed: self.private.is_some(),
             pids: self.pids.clone(),
         }
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        self.pooler.iter().map(Pooler::pid).collect()
+        self.pooler.iter().map(|pooler| pooler.server.pid()).collect()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let address = match &self.pooler {
-            Some(pooler) => pooler.address(arm),
+            Some(pooler) => pooler.address(pooler.settings.front.at(&arm.point), arm.transport),
             None => self.addresses.get(&arm.transport).cloned(),
         };
-        let address = address.ok_or_else(|| BenchError::nobody_on(arm.transport, "PostgreSQL"))?;
+        let address = listening(arm.transport, "PostgreSQL", address)?;
         let mut dialogue = begin(&address, self.read_only)?;
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
@@ -215,22 +211,19 @@ impl Instance for RunningPostgres {
             None => {}
         }
         let asked = self.asked(&mut dialogue)?;
-        let view = Arc::new(OnceLock::new());
-        self.view = Some(Arc::clone(&view));
+        let view = Arc::default();
+        self.view = Arc::clone(&view);
         if self.settings.per_query {
             let Asked::Rows { exchange, .. } = asked else {
-                return Err(BenchError::Usage("--connect per-query is for statements of one row".into()));
+                return BenchError::refuse("--connect per-query is for statements of one row");
             };
             let _ = view.set(dialogue.seen().ok().map(says));
             let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&dialogue.link.into_stream()?).saying(&cipher);
-            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-            for number in 0..arm.point.connections {
+            return Job::callers(&address.endpoint, Some(seen), arm.point.connections, |number| {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
-                let (address, seen) = (address.clone(), Some(seen.clone()));
-                callers.push(Box::new(QueryCaller::new(address, session, self.read_only, seen)));
-            }
-            return Ok(Job::Callers { callers, endpoint: address.endpoint.to_string() });
+                Ok(QueryCaller { address: address.clone(), session, read_only: self.read_only })
+            });
         }
         let whole = matches!(asked, Asked::Copy { .. });
         let connector = Arc::new(PostgresConnector {
@@ -249,13 +242,8 @@ impl Instance for RunningPostgres {
     }
 
     fn stderr_tail(&self) -> String {
-        let mut tails = Vec::new();
-        if let Some(pooler) = &self.pooler {
-            tails.push(pooler.stderr_tail());
-        }
-        if let Some(server) = &self.private {
-            tails.push(server.stderr_tail());
-        }
+        let pooler = self.pooler.iter().map(|pooler| &pooler.server);
+        let mut tails: Vec<String> = pooler.chain(&self.private).map(PrivateServer::stderr_tail).collect();
         tails.retain(|tail| !tail.is_empty());
         tails.join("\n")
     }
@@ -267,7 +255,7 @@ impl Instance for RunningPostgres {
             observed.push_str(&format!("; {view}"));
             return;
         };
-        *observed = format!("in front {observed}; behind {} {view}", pooler.title());
+        *observed = format!("in front {observed}; behind {} {view}", pooler.settings.kind.title());
         // The kernel's evidence is about the connection in front, which is the same in both arms.
         trial.connection = None;
         // PgBouncer has one thread, and Odyssey is started with one worker.
@@ -275,7 +263,7 @@ impl Instance for RunningPostgres {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.view.as_ref()?.get().cloned().flatten()
+        self.view.get().cloned().flatten()
     }
 }
 
@@ -337,7 +325,7 @@ impl Connector for PostgresConnector {
         let session: Box<dyn Session> = match &self.asked {
             Asked::Rows { exchange, prepared } => {
                 if let Some((sql, parameters)) = prepared {
-                    prepare(&mut dialogue, PREPARED, sql, *parameters)?;
+                    prepare(&mut dialogue, sql, *parameters)?;
                 }
                 let mut session = RowSession::new(exchange.clone(), number);
                 for _ in 0..BEFOREHAND {
@@ -361,7 +349,6 @@ impl Connector for PostgresConnector {
 }
 
 words! {
-    /// How long a client keeps a connection to the server.
     pub(super) enum Pool { Transaction = "transaction", Session = "session" }
 }
 
@@ -377,14 +364,6 @@ pub(super) struct Pooled {
     pub(super) front: Axis<Transport>,
 }
 
-impl Pooled {
-    /// Whether a statement that was prepared is there for the next request. In a pool of transactions another connection
-    /// to the server may serve that.
-    pub(super) fn keeps_prepared(&self) -> bool {
-        self.pool == Pool::Session
-    }
-}
-
 /// A pooler between the client and the private server. An arm is the transport behind it; the transport in front is a
 /// factor of its own.
 struct Pooler {
@@ -393,7 +372,6 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// Starts a pooler in front of `server`, and checks each of its ways to it.
     fn start(settings: &Pooled, start: &StartOptions, server: &PrivateServer) -> Result<Self, BenchError> {
         let spec = PoolerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
         let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {
@@ -408,13 +386,8 @@ impl Pooler {
         Ok(Pooler { server: pooler, settings: settings.clone() })
     }
 
-    /// Where an arm connects to: at the transport in front that its point has, to the database that the pooler reaches
-    /// over the arm's transport.
-    fn address(&self, arm: &Arm) -> Option<ServerAddress> {
-        self.address_of(self.settings.front.at(&arm.point), arm.transport)
-    }
-
-    fn address_of(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
+    /// Where to connect to: at the transport in front, to the database that the pooler reaches over that behind.
+    fn address(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
         let endpoint = self.server.endpoint(front)?;
         Some(ServerAddress::new(endpoint.clone(), login(&self.server, &database(behind))))
     }
@@ -423,10 +396,10 @@ impl Pooler {
     /// pay for their login. A client that waits inside a transaction keeps its connection, so the pooler has to open
     /// another one for the next client.
     fn fill(&self, connections: u32, statement: Statement, table: &str) -> Result<(), BenchError> {
-        let sql =
-            if statement.has_table() { Statement::PointSelect } else { statement }.sql(table, "1000000001");
+        let statement = if statement.has_table() { Statement::PointSelect } else { statement };
+        let sql = statement.sql(table, "1000000001");
         for behind in [Transport::Tcp, Transport::Unix] {
-            let Some(address) = self.address_of(Transport::Unix, behind) else { continue };
+            let Some(address) = self.address(Transport::Unix, behind) else { continue };
             let mut open = Vec::new();
             for _ in 0..connections.min(MOST_OPENED) {
                 let mut dialogue = begin(&address, false)?;
@@ -451,21 +424,5 @@ impl Pooler {
             return Ok(());
         }
         Err(BenchError::WrongTransport { asked: arm.transport, observed: says(seen) })
-    }
-
-    fn title(&self) -> &'static str {
-        self.settings.kind.title()
-    }
-
-    fn word(&self) -> &'static str {
-        self.settings.kind.word()
-    }
-
-    fn pid(&self) -> u32 {
-        self.server.pid()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
     }
 }

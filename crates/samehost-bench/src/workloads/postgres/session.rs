@@ -8,8 +8,8 @@ use samehost_login::postgres::unsaid;
 use samehost_login::{LoginError, ServerAddress};
 
 use super::dialogue::{Refusal, exchange_once, first, is_aside, measured, parse, query};
-use super::statement::{Exchange, ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
-use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
+use super::statement::{DIGITS, Exchange, Statement, copy_end, copy_head, copy_row, increment};
+use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::error::BenchError;
 use crate::workloads::requests::connect_failure;
 
@@ -84,7 +84,6 @@ impl RowSession {
     }
 }
 
-/// The kinds of the messages of a reply, one letter each.
 fn tags(reply: &[u8]) -> String {
     let (mut tags, mut at) = (String::new(), 0);
     while let Ok(Some((tag, length))) = first(&reply[at..]) {
@@ -120,22 +119,9 @@ impl Session for RowSession {
 
 /// Opens a new connection for each statement: login and handshake are a part of what is measured.
 pub(super) struct QueryCaller {
-    address: ServerAddress,
-    session: RowSession,
-    read_only: bool,
-    seen: Option<Seen>,
-}
-
-impl QueryCaller {
-    /// `seen` is the evidence about the first connection, which was made to check that the server answers.
-    pub(super) fn new(
-        address: ServerAddress,
-        session: RowSession,
-        read_only: bool,
-        seen: Option<Seen>,
-    ) -> Self {
-        QueryCaller { address, session, read_only, seen }
-    }
+    pub(super) address: ServerAddress,
+    pub(super) session: RowSession,
+    pub(super) read_only: bool,
 }
 
 impl Caller for QueryCaller {
@@ -144,13 +130,8 @@ impl Caller for QueryCaller {
         exchange_once(&mut dialogue, &mut self.session).map_err(bad)??;
         dialogue.end().map_err(bad)
     }
-
-    fn seen(&self) -> Option<Seen> {
-        self.seen.clone()
-    }
 }
 
-/// Sorts an error by its kind, for the error counts.
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {
@@ -212,7 +193,6 @@ impl CopySession {
         }
     }
 
-    /// Consumes the complete rows at the beginning of the input.
     #[inline]
     fn rows(&mut self, input: &[u8]) -> usize {
         let mut at = 0;
@@ -220,7 +200,7 @@ impl CopySession {
             at += self.row.len();
             self.left -= 1;
             for place in self.places {
-                increment(&mut self.row[place..place + ID_DIGITS]);
+                increment(&mut self.row[place..place + DIGITS]);
             }
         }
         if self.left == 0 {
@@ -393,7 +373,7 @@ mod tests {
         for _ in 0..rows {
             all.extend_from_slice(&row);
             for place in places {
-                increment(&mut row[place..place + ID_DIGITS]);
+                increment(&mut row[place..place + DIGITS]);
             }
         }
         [all, copy_end(rows)].concat()

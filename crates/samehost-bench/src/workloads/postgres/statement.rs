@@ -6,15 +6,15 @@
 use samehost_login::LoginError;
 use samehost_login::postgres::unsaid;
 
-use super::dialogue::{bind_execute_sync, message, parse_statement, query};
+use super::dialogue::{PREPARED, bind_execute_sync, message, parse_statement, query};
 use crate::parameters::words;
+use crate::workloads::requests::write_digits;
 
 /// The id before the first: all have ten digits.
 const BASE: u32 = 1_000_000_000;
-const DIGITS: usize = 10;
+pub(super) const DIGITS: usize = 10;
 /// What follows the id's digits in a row's content, which is 120 bytes as in sysbench.
 const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF";
-pub(super) const PREPARED: &str = "s";
 
 words! {
     pub(super) enum Statement {
@@ -74,9 +74,7 @@ pub(super) struct Exchange {
     pub(super) request: Vec<u8>,
     pub(super) reply: Vec<u8>,
     id: IdPlace,
-    /// Position of the id's digits in the reply.
     digits: Option<usize>,
-    /// Rows of the table; ids are random among them.
     pub(super) rows: u32,
 }
 
@@ -146,7 +144,8 @@ impl Exchange {
     #[inline]
     pub(super) fn ask_for(&mut self, row: u32) {
         let id = BASE + 1 + row;
-        let digits = digits(id);
+        let mut digits = [0; DIGITS];
+        write_digits(id, &mut digits);
         match self.id {
             IdPlace::Nowhere => {}
             IdPlace::Binary(at) => self.request[at..at + 4].copy_from_slice(&id.to_be_bytes()),
@@ -163,17 +162,6 @@ fn row(value: &[u8]) -> Vec<u8> {
     message(b'D', &[&[0, 1], length.to_be_bytes().as_slice(), value].concat())
 }
 
-#[inline]
-fn digits(id: u32) -> [u8; DIGITS] {
-    let mut digits = [b'0'; DIGITS];
-    let mut rest = id;
-    for digit in digits.iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    digits
-}
-
 /// The message before the rows of a COPY: text format, three columns.
 pub(super) fn copy_head() -> Vec<u8> {
     message(b'H', &[0, 0, 3, 0, 0, 0, 0, 0, 0])
@@ -186,7 +174,6 @@ pub(super) fn copy_row() -> (Vec<u8>, [usize; 2]) {
     (row, [5, 5 + DIGITS + 1])
 }
 
-/// The messages after the rows of a COPY.
 pub(super) fn copy_end(rows: u32) -> Vec<u8> {
     let count = format!("COPY {rows}\0");
     [message(b'c', b""), message(b'C', count.as_bytes()), message(b'Z', b"I")].concat()
@@ -202,8 +189,6 @@ pub(super) fn increment(digits: &mut [u8]) {
         *digit = b'0';
     }
 }
-
-pub(super) const ID_DIGITS: usize = DIGITS;
 
 #[cfg(test)]
 mod tests {

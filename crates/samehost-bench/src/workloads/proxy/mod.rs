@@ -18,9 +18,9 @@ use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE
 use crate::private_servers::{Account, BACKEND_NAMES, BackendKind, FrontKind, NGINX, PrivateServer};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
-    StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
+    StartOptions, Starts, Workload, request_metrics, with_proxy,
 };
-use crate::workloads::http::{Expected, Fetched, HttpConnector, RequestParts, Version, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpSession, RequestParts, Version, fetch, refusal};
 use crate::workloads::requests::{MOST_SLICED, require_size};
 
 /// Most backends of a condition: each is a process.
@@ -29,50 +29,44 @@ const MOST_SIZE: u64 = 16 << 20;
 
 pub struct Proxy;
 
+const PARAMETERS: &[Parameter] = &[
+    Parameter::choice("backend", BACKEND_NAMES, "The application server behind"),
+    Parameter::counts(
+        "backends",
+        "1,4",
+        "How many of them: a number, a list (1,4) or a doubling range (1..4)",
+    ),
+    Parameter {
+        name: "http",
+        help: "HTTP version to the backends: 1.0 with a connection for each request (1.1 and closed after it by HAProxy, Caddy and Envoy), 1.1 with connections that are kept, or both (1.0,1.1)",
+        default: "1.0,1.1",
+        kind: ParameterKind::Choices(VERSIONS),
+    },
+    Parameter::choices(
+        "via",
+        FrontKind::WORDS,
+        "The server in front, or several as a factor of their own (nginx,apache)",
+    ),
+    Parameter {
+        name: "front",
+        help: "Transport in front of that server: unix, tcp, or both as a factor of their own [default: unix; tcp with Apache, which listens on ports only]",
+        default: "",
+        kind: ParameterKind::Choices(FRONTS),
+    },
+    Parameter::count(
+        "workers",
+        "1",
+        "Workers of that server: processes of nginx and Apache, threads of HAProxy and Envoy, CPUs of Caddy",
+    ),
+];
+
 impl Workload for Proxy {
     fn description(&self) -> Description {
         Description {
             name: "proxy",
             about: "Thin, Puma, gunicorn, uvicorn, Node, Tomcat or the built-in server behind a proxy",
             example: "proxy --backend built-in --connections 1,64",
-            parameters: &[
-                Parameter {
-                    name: "backend",
-                    help: "The application server behind",
-                    default: "thin",
-                    kind: ParameterKind::Choice(BACKEND_NAMES),
-                },
-                Parameter {
-                    name: "backends",
-                    help: "How many of them: a number, a list (1,4) or a doubling range (1..4)",
-                    default: "1,4",
-                    kind: ParameterKind::Counts,
-                },
-                Parameter {
-                    name: "http",
-                    help: "HTTP version to the backends: 1.0 with a connection for each request (1.1 and closed after it by HAProxy, Caddy and Envoy), 1.1 with connections that are kept, or both (1.0,1.1)",
-                    default: "1.0,1.1",
-                    kind: ParameterKind::Choices(VERSIONS),
-                },
-                Parameter {
-                    name: "via",
-                    help: "The server in front, or several as a factor of their own (nginx,apache)",
-                    default: "nginx",
-                    kind: ParameterKind::Choices(FrontKind::WORDS),
-                },
-                Parameter {
-                    name: "front",
-                    help: "Transport in front of that server: unix, tcp, or both as a factor of their own [default: unix; tcp with Apache, which listens on ports only]",
-                    default: "",
-                    kind: ParameterKind::Choices(FRONTS),
-                },
-                Parameter {
-                    name: "workers",
-                    help: "Workers of that server: processes of nginx and Apache, threads of HAProxy and Envoy, CPUs of Caddy",
-                    default: "1",
-                    kind: ParameterKind::Count,
-                },
-            ],
+            parameters: PARAMETERS,
         }
     }
 
@@ -98,11 +92,15 @@ impl Workload for Proxy {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: Some("4096"), foreign_servers: false, ..Capabilities::REQUESTS }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        MOST_SLICED
+        Capabilities {
+            sizes: Some("4096"),
+            foreign_servers: false,
+            most_sliced: MOST_SLICED,
+            // Two processes of the same program differ by more than the transports do, so several are used. Half a dozen
+            // Ruby, Python or Java programs take seconds to start, so their blocks take turns on a few starts.
+            starts: if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) },
+            ..Capabilities::REQUESTS
+        }
     }
 
     fn title(&self) -> String {
@@ -113,8 +111,7 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = request_metrics(open_loop);
-        add_proxy_metric(&mut metrics);
+        let mut metrics = with_proxy(request_metrics(open_loop));
         if open_loop == OpenOrClosed::Closed {
             // The published results are in requests per second.
             metrics.sort_by_key(|metric| !metric.is_rate_of_work());
@@ -126,21 +123,55 @@ impl Configured for Settings {
         self.via.at(point).check_listens(self.front.at(point))?;
         let backends = self.backends.at(point);
         if backends > MOST_BACKENDS {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--backends {backends}: each is a process; at most {MOST_BACKENDS}"
-            )));
+            ));
         }
         require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
     }
 
-    /// Two processes of the same program differ by more than the transports do, so several are used. Half a dozen Ruby,
-    /// Python or Java programs take seconds to start, so their blocks take turns on a few starts.
-    fn starts(&self) -> Starts {
-        if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) }
-    }
-
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningProxy::start(self, start)?))
+        // Missing programs are reported before anything is started.
+        for via in &self.via.values {
+            (via.descriptor().server.find)()?;
+        }
+        let most = self.backends.values.iter().copied().max().unwrap_or(1);
+        // One account for all: the servers in front must reach the backends' sockets.
+        let account = Account::made()?;
+        let backends = start_backends(self.backend, account, start, most)?;
+        let mut fronts = Vec::new();
+        for via in &self.via.values {
+            let conditions = Condition::all(*via, &start.transports, self);
+            let mut hosts: Vec<Host<'_>> = Vec::new();
+            for (number, condition) in conditions.iter().enumerate() {
+                let kept = if condition.http == Version::V11 { Some(KEPT) } else { None };
+                let servers = behind(&backends, condition);
+                hosts.push(Host { name: Condition::host(number), servers, kept });
+            }
+            let spec = FrontSpec {
+                listens: &self.front.values,
+                connections: start.most_connections,
+                workers: self.workers,
+                account,
+                passes: Passes::Http(&hosts),
+            };
+            let server = fronts::start(*via, &start.program, &spec, |server| {
+                for front in server.endpoints() {
+                    for host in &hosts {
+                        ask(front, &host.name)?;
+                    }
+                }
+                Ok(())
+            })?;
+            fronts.push(Front { server, conditions });
+        }
+        Ok(Box::new(RunningProxy {
+            fronts,
+            backends,
+            settings: self.clone(),
+            current_condition: None,
+            asked: String::new(),
+        }))
     }
 }
 
@@ -150,7 +181,6 @@ struct Settings {
     backends: Axis<u32>,
     http: Axis<Version>,
     via: Axis<FrontKind>,
-    /// Transport between the client and the server in front.
     front: Axis<Transport>,
     workers: u32,
 }
@@ -210,7 +240,6 @@ impl Condition {
         }
     }
 
-    /// All conditions of a server in front, each once.
     fn all(via: FrontKind, transports: &[Transport], settings: &Settings) -> Vec<Self> {
         let mut all = Vec::new();
         for transport in transports {
@@ -226,12 +255,6 @@ impl Condition {
     /// Name of the condition's virtual host; all have the same length, and so have the requests.
     fn host(number: usize) -> String {
         format!("condition{number:02}")
-    }
-
-    /// The virtual host in the configuration of the server in front.
-    fn described<'a>(&self, number: usize, servers: Vec<&'a Endpoint>) -> Host<'a> {
-        let kept = if self.http == Version::V11 { Some(KEPT) } else { None };
-        Host { name: Condition::host(number), servers, kept }
     }
 }
 
@@ -260,49 +283,6 @@ struct RunningProxy {
 }
 
 impl RunningProxy {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        // Missing programs are reported before anything is started.
-        for via in &settings.via.values {
-            (via.descriptor().server.find)()?;
-        }
-        let most = settings.backends.values.iter().copied().max().unwrap_or(1);
-        // One account for all: the servers in front must reach the backends' sockets.
-        let account = Account::made()?;
-        let backends = start_backends(settings.backend, account, start, most)?;
-        let mut fronts = Vec::new();
-        for via in &settings.via.values {
-            let conditions = Condition::all(*via, &start.transports, settings);
-            let mut hosts: Vec<Host<'_>> = Vec::new();
-            for (number, condition) in conditions.iter().enumerate() {
-                hosts.push(condition.described(number, behind(&backends, condition)));
-            }
-            let spec = FrontSpec {
-                listens: &settings.front.values,
-                connections: start.most_connections,
-                workers: settings.workers,
-                account,
-                passes: Passes::Http(&hosts),
-            };
-            let server = fronts::start(*via, &start.program, &spec, |server| {
-                for front in server.endpoints() {
-                    for host in &hosts {
-                        ask(front, &host.name)?;
-                    }
-                }
-                Ok(())
-            })?;
-            fronts.push(Front { server, conditions });
-        }
-        Ok(RunningProxy {
-            fronts,
-            backends,
-            settings: settings.clone(),
-            current_condition: None,
-            asked: String::new(),
-        })
-    }
-
-    /// The server in front in this condition, and the name of the virtual host there.
     fn front(&self, wanted: &Condition) -> Option<(&PrivateServer, String)> {
         for front in &self.fronts {
             if let Some(number) = front.conditions.iter().position(|condition| condition == wanted) {
@@ -310,16 +290,6 @@ impl RunningProxy {
             }
         }
         None
-    }
-
-    /// Processes of the current trial's backends; before the first trial, all.
-    fn backend_pids(&self) -> Vec<u32> {
-        match &self.current_condition {
-            Some(condition) => {
-                processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
-            }
-            None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
-        }
     }
 }
 
@@ -355,7 +325,6 @@ fn start_backends(
     })
 }
 
-/// Starts a backend, and warms it up over all of its endpoints in turn.
 fn start_backend(
     kind: &'static BackendKind,
     account: Option<Account>,
@@ -371,11 +340,10 @@ fn start_backend(
     Ok(backend)
 }
 
-/// Checks that an endpoint serves the page of our backends under this host.
 fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
     let Fetched { head, body, .. } = fetch(endpoint, &request("/bytes/64", host))?;
     match refusal(head.status) {
-        None if body == http_body(64) => Ok(()),
+        None if body.begins == http_body(64) => Ok(()),
         None => Err(BenchError::lost(endpoint, "another server answers there")),
         Some(kind) => Err(BenchError::lost(endpoint, kind)),
     }
@@ -386,8 +354,7 @@ fn serves(endpoint: &Endpoint) -> Result<(), BenchError> {
 }
 
 fn request(target: &str, host: &str) -> Arc<[u8]> {
-    let parts = RequestParts { length: REQUEST, ..RequestParts::get(target, host) };
-    parts.bytes()
+    RequestParts { length: REQUEST, ..RequestParts::get(target, host) }.bytes()
 }
 
 /// The processes that serve a condition: the first of those that listen on its transport.
@@ -415,7 +382,13 @@ impl Instance for RunningProxy {
             kind: format!("{via} and {}: {how}", self.settings.backend.title),
             version: String::new(),
             managed: true,
-            pids: self.backend_pids(),
+            // Before the first trial, those of all backends.
+            pids: match &self.current_condition {
+                Some(condition) => {
+                    processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
+                }
+                None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
+            },
         }
     }
 
@@ -466,13 +439,8 @@ impl Instance for RunningProxy {
         self.asked = asked;
         self.current_condition = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
-        let connector = Arc::new(HttpConnector {
-            endpoint,
-            request: request(&format!("/bytes/{size}"), &host),
-            pipeline: 1,
-            expected: Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()),
-        });
-        Ok(Job::Sessions { connector, small: true })
+        let expected = Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into());
+        Ok(HttpSession::job(endpoint, request(&format!("/bytes/{size}"), &host), 1, expected))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

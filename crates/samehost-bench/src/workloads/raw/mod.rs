@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use samehost_login::Link;
-use samehost_model::{
-    Arm, Endpoint, Metric, MetricInfo, Point, ServerInfo, Transport, metric, parse_fraction,
-};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, metric, parse_fraction};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
 use crate::builtin_servers::MARK;
@@ -16,18 +14,16 @@ use crate::engine::Job;
 use crate::engine::bulk::Writer;
 use crate::engine::session::{Bad, Connector, Progress, Session, Wait};
 use crate::error::BenchError;
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, infos,
+    request_metrics,
 };
 use crate::workloads::foreign::Given;
-use crate::workloads::requests::{MOST_SLICED, prove, value};
+use crate::workloads::requests::{MOST_SLICED, SMALL, prove, value};
 
-/// Largest message that one blocking connection may echo: it fits into every transport's buffers, so that
-/// client and server cannot deadlock, each waiting for the other to read.
-const SMALL: u64 = 16 * 1024;
 /// Shortest message whose last byte is not part of its number.
 const LEAST_MARKED: u64 = 9;
 /// Shortest slice of a stream: a transfer of its own, from the first byte to the acknowledgement of the
@@ -97,12 +93,11 @@ const PARAMETERS: &[Parameter] = &[
         "wait",
         "Where a thread with one connection sleeps until its reply is there: poll, as most clients do, or read, as a plain C loop does (then --server auto is blocking)",
     ),
-    Parameter {
-        name: "work",
-        help: "CPU time that the server spends on each message, to play one with work to do (20us)",
-        default: "",
-        kind: ParameterKind::Duration,
-    },
+    Parameter::duration(
+        "work",
+        "",
+        "CPU time that the server spends on each message, to play one with work to do (20us)",
+    ),
     Parameter::text(
         "longer",
         "A known difference, to see whether it is found: the second of two arms of one transport (--transports unix,unix) has so much more --work (3%)",
@@ -144,31 +139,16 @@ impl Workload for Raw {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Abstract, Pipe, Seqpacket, Socketpair, Tcp, Tcp6, TcpRun, TcpTls, Unix};
         Capabilities {
-            transports: &[
-                Transport::Tcp,
-                Transport::Unix,
-                Transport::Tcp6,
-                Transport::Abstract,
-                Transport::TcpTls,
-                Transport::Seqpacket,
-                Transport::Socketpair,
-                Transport::Pipe,
-                Transport::TcpRun,
-            ],
+            transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, Seqpacket, Socketpair, Pipe, TcpRun],
             connections: if self.bulk { None } else { Some("1") },
             sizes: Some(if self.bulk { "512k" } else { "128" }),
             rates: !self.bulk,
+            most_sliced: if self.bulk { 1 } else { MOST_SLICED },
+            least_slice: if self.bulk { LEAST_BULK } else { Duration::ZERO },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.bulk { 1 } else { MOST_SLICED }
-    }
-
-    fn least_slice(&self) -> Duration {
-        if self.bulk { LEAST_BULK } else { Duration::ZERO }
     }
 
     fn title(&self) -> String {
@@ -179,13 +159,12 @@ impl Configured for Settings {
         if !self.bulk {
             return request_metrics(open_loop);
         }
-        let metrics = [
+        infos(&[
             metric::BANDWIDTH,
             metric::CLIENT_CPU_PER_OP,
             metric::SERVER_CPU_PER_OP,
             metric::TOTAL_CPU_PER_OP,
-        ];
-        metrics.iter().map(Metric::info).collect()
+        ])
     }
 
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
@@ -196,28 +175,28 @@ impl Configured for Settings {
             _ => 1024 * 1024 * 1024,
         };
         if size > most {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--size {size} is too large for {transport}: at most {most} bytes there"
-            )));
+            ));
         }
         let inherited = matches!(transport, Transport::Socketpair | Transport::Pipe);
         if transport == Transport::Pipe && self.has_socket_buffer {
-            return Err(BenchError::Usage("a pipe has no socket buffer; leave --socket-buffer out".into()));
+            return BenchError::refuse("a pipe has no socket buffer; leave --socket-buffer out");
         }
         if transport == Transport::Pipe && (point.connections > 1 || point.rate_per_s.is_some()) {
-            return Err(BenchError::Usage(
-                "pipe has one connection in a closed loop; leave --connections at 1 and --rate out".into(),
-            ));
+            return BenchError::refuse(
+                "pipe has one connection in a closed loop; leave --connections at 1 and --rate out",
+            );
         }
         if self.longer.is_some() && (self.work.is_none() || size < LEAST_MARKED || inherited) {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
-            )));
+            ));
         }
         if inherited && point.connections > 64 {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "{transport} needs a server process for each connection; at most 64 of them"
-            )));
+            ));
         }
         Ok(())
     }
@@ -276,7 +255,6 @@ fn require_echo(endpoint: &Endpoint) -> Result<(), BenchError> {
 }
 
 struct RunningRaw {
-    /// A server for each combination of socket options.
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
     start: StartOptions,
     given: Given,
@@ -334,7 +312,7 @@ impl Instance for RunningRaw {
             Some(bytes) => size <= bytes / 2,
             None => true,
         };
-        let small = size <= SMALL && fits || arm.transport == Transport::Pipe;
+        let small = size <= SMALL as u64 && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
 
@@ -414,7 +392,6 @@ impl Connector for RawConnector {
 pub(in crate::workloads) struct EchoSession {
     message: Vec<u8>,
     number: u64,
-    /// Bytes of the current echo that were compared.
     received: usize,
 }
 
@@ -423,7 +400,6 @@ impl EchoSession {
         EchoSession { message: value(message_bytes), number: 0, received: 0 }
     }
 
-    /// Marks the messages, so that a server with work does more of it.
     pub(in crate::workloads) fn marked(mut self) -> Self {
         if let Some(last) = self.message.last_mut() {
             *last = MARK;

@@ -4,20 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use samehost_login::{Credentials, ServerAddress};
-use samehost_model::{Protocol, Secret};
+use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::Command;
 use crate::error::BenchError;
-use crate::impact::{Connections, Impact, in_words};
+use crate::impact::{Impact, in_words};
 use crate::private_servers::PrivateServer;
 use crate::private_servers::podman::Place;
 use crate::workload::Look;
-use crate::workloads::foreign::OtherHalf;
+use crate::workloads::foreign::lacking;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again, says};
 
 pub(super) use samehost_login::redis::{Dialogue, Identity};
 
-/// Connects, logs in and selects the database, after the server was identified in full.
 pub(super) fn begin(address: &ServerAddress) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, expected(Protocol::Redis), REPLY_TIMEOUT)?)
 }
@@ -43,20 +42,23 @@ pub(super) fn login(server: &PrivateServer) -> Credentials {
 
 /// Asks a server how it is reached over the other transport, by its setting `unixsocket` or `port`; the address of the
 /// port is taken to be 127.0.0.1.
-pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+pub(super) fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> {
     let mut dialogue = begin(known)?;
     // Reports a missing login, which CONFIG alone cannot distinguish from a missing permission.
     dialogue.identity()?;
     let is_tcp = known.endpoint.path().is_none();
     let (setting, missing) = if is_tcp { ("unixsocket", "--unix") } else { ("port", "--tcp") };
     let value = dialogue.setting(setting)?.filter(|value| !value.is_empty() && value != "0");
-    Ok(match value {
-        Some(path) if is_tcp => OtherHalf::At(format!("unix:{path}").parse()?),
-        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => OtherHalf::Lacking(format!(
-            "does not tell a `{setting}` to measure against (not set, or CONFIG is not allowed); set it and restart the server, give {missing}"
+    match value {
+        Some(path) if is_tcp => Ok(format!("unix:{path}").parse()?),
+        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => Err(lacking(
+            known,
+            &format!(
+                "does not tell a `{setting}` to measure against (not set, or CONFIG is not allowed); set it and restart the server, give {missing}"
+            ),
         )),
-    })
+    }
 }
 
 /// Checks that what answers at each endpoint is the process that we started, by its process number. In a container the
@@ -133,10 +135,6 @@ fn fields(info: &str) -> BTreeMap<String, String> {
     fields
 }
 
-fn is_on(info: &BTreeMap<String, String>, name: &str) -> bool {
-    matches!(info.get(name).map(String::as_str), Some("1"))
-}
-
 fn look_at(
     look: &Look<'_>,
     command: Command,
@@ -152,11 +150,8 @@ fn look_at(
         most = value.parse().ok();
     }
     // Our own connection is not counted.
-    if let (Some(open), Some(most)) = (number(info, "connected_clients"), most) {
-        let connections =
-            Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
-        impact.connections(connections, "maxclients");
-    }
+    let open = number(info, "connected_clients").map(|open| open.saturating_sub(1));
+    impact.connections(look.connections, open, most, "maxclients");
     if command == Command::Ping {
         return Ok(());
     }
@@ -191,7 +186,6 @@ fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
     }
 }
 
-/// Adds where else the writes go: replicas, and the append-only file.
 fn log(
     look: &Look<'_>,
     command: Command,
@@ -204,12 +198,13 @@ fn log(
         Some("1") => impact.found.push("1 replica gets all that is written".into()),
         Some(many) => impact.found.push(format!("{many} replicas get all that is written")),
     }
-    if is_on(info, "aof_rewrite_in_progress") || is_on(info, "rdb_bgsave_in_progress") {
+    if ["aof_rewrite_in_progress", "rdb_bgsave_in_progress"].iter().any(|name| number(info, name) == Some(1))
+    {
         impact.beyond.push(
             "it writes its data to disk right now (a fork, whose memory grows with every write): measure when that is done".into(),
         );
     }
-    if is_on(info, "aof_enabled") {
+    if number(info, "aof_enabled") == Some(1) {
         impact.found.push("its append-only file is on, and grows with all that is written".into());
         let writes = if command == Command::Get { 1.0 } else { look.seconds * COMMANDS_PER_S };
         let value = if command == Command::Incr { 0 } else { look.sizes };

@@ -23,16 +23,16 @@ use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::Network;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::podman::{Inside, Place};
 use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric, request_metrics,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, MANY,
+    OpenOrClosed, Servers, StartOptions, Starts, Wanted, Workload, Written, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{MOST_SLICED, apart, require_size, size_of, value};
+use crate::workloads::requests::{MOST_SLICED, apart, listening, require_size, size_of, value};
 use dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
 use session::{Exchange, RedisSession};
 
@@ -40,9 +40,6 @@ const MOST_PIPELINE: u32 = 64;
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Most bytes of all values in one request, or in its replies.
 const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
-
-/// Transports to a Redis of this machine; those in containers have the first two.
-const WAYS: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpRun];
 
 const FORMS: Forms = Forms {
     protocol: samehost_model::Protocol::Redis,
@@ -58,18 +55,16 @@ const PARAMETERS: &[Parameter] = &[
         "command",
         "What is asked. get, set and incr use keys `samehost:…`, set before the first trial and deleted after the last; ping writes nothing",
     ),
-    Parameter {
-        name: "pipeline",
-        help: "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
-        default: "1",
-        kind: ParameterKind::Counts,
-    },
-    Parameter {
-        name: "in",
-        help: "Where the private server runs: on this machine, or in a podman container (root only) whose port is published by a bridge, by the proxy rootlesskit or by slirp4netns, or that has the machine's network; its socket is in a volume. Several (machine,podman-bridge) are points of their own",
-        default: Place::WORDS[0],
-        kind: ParameterKind::Choices(Place::WORDS),
-    },
+    Parameter::counts(
+        "pipeline",
+        "1",
+        "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
+    ),
+    Parameter::choices(
+        "in",
+        Place::WORDS,
+        "Where the private server runs: on this machine, or in a podman container (root only) whose port is published by a bridge, by the proxy rootlesskit or by slirp4netns, or that has the machine's network; its socket is in a volume. Several (machine,podman-bridge) are points of their own",
+    ),
 ];
 
 impl Workload for Redis {
@@ -112,7 +107,7 @@ impl Workload for Redis {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&REDIS, self.name()))
+        Some(CheckupEntry::server(&REDIS, self.name(), CHECKUP_TRIAL, MANY))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -133,16 +128,16 @@ impl Workload for Redis {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
+        use Transport::{Tcp, TcpRun, Unix};
         Capabilities {
-            transports: if self.in_containers() { &[Transport::Tcp, Transport::Unix] } else { WAYS },
-            sizes: if self.command.has_value() { Some("128") } else { None },
+            transports: if self.in_containers() { &[Tcp, Unix] } else { &[Tcp, Unix, TcpRun] },
+            sizes: if matches!(self.command, Command::Get | Command::Set) { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
+            most_sliced: MOST_SLICED,
+            // A container takes a second to start.
+            starts: if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        MOST_SLICED
     }
 
     fn title(&self) -> String {
@@ -164,28 +159,21 @@ impl Configured for Settings {
         let size = point.size_bytes.unwrap_or(0);
         require_size("--size", size, "redis", MOST_SIZE)?;
         if size * u64::from(pipeline) > MOST_AT_ONCE {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"
-            )));
+            ));
         }
         Ok(())
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = request_metrics(open_loop);
-        if self.place.values.iter().any(|place| place.has_proxy()) {
-            add_proxy_metric(&mut metrics);
-        }
-        metrics
+        let metrics = request_metrics(open_loop);
+        let has_proxy = self.place.values.iter().any(|place| place.has_proxy());
+        if has_proxy { with_proxy(metrics) } else { metrics }
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         dialogue::look(self.command, look)
-    }
-
-    /// A container takes a second to start.
-    fn starts(&self) -> Starts {
-        if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock }
     }
 
     fn network(&self, wanted: Wanted<'_>) -> Network {
@@ -194,7 +182,39 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningRedis::start(self, start)?))
+        let mut servers = Vec::new();
+        if needs_private(start)? {
+            // A program that is missing is reported before anything is started.
+            for place in &self.place.values {
+                place.check()?;
+            }
+            for place in &self.place.values {
+                servers.push(Served::private(*place, start)?);
+            }
+        } else {
+            servers.push(Served::given(start));
+        }
+        let mut identities = Vec::new();
+        for served in &servers {
+            for address in served.addresses.values() {
+                identities.push(begin(address)?.identity()?);
+            }
+        }
+        let differ = servers.iter().all(|served| served.private.is_none())
+            && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
+        Ok(Box::new(RunningRedis {
+            servers,
+            current: 0,
+            differ,
+            identity: identities.into_iter().next().unwrap_or_default(),
+            settings: self.clone(),
+            prefix: format!("samehost:{}:", random_hex(8)?),
+            keys: BTreeSet::new(),
+            view: Arc::default(),
+            counters: Arc::default(),
+            most_counters: 0,
+            open: Vec::new(),
+        }))
     }
 }
 
@@ -215,16 +235,9 @@ words! {
     enum Command { Get = "get", Set = "set", Incr = "incr", Ping = "ping" }
 }
 
-impl Command {
-    fn has_value(self) -> bool {
-        matches!(self, Command::Get | Command::Set)
-    }
-}
-
 struct RunningRedis {
     /// The private server in each place, or the given ones as one.
     servers: Vec<Served>,
-    /// Index of the one that serves the current trial.
     current: usize,
     settings: Settings,
     identity: Identity,
@@ -233,8 +246,7 @@ struct RunningRedis {
     prefix: String,
     /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
-    connector: Option<Arc<RedisConnector>>,
-    /// Number of counters in use, one for each connection that counts.
+    view: Arc<OnceLock<Option<String>>>,
     counters: Arc<AtomicU32>,
     /// The most counters that were in use at once, which all have to be deleted.
     most_counters: u32,
@@ -243,42 +255,6 @@ struct RunningRedis {
 }
 
 impl RunningRedis {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut servers = Vec::new();
-        if needs_private(start)? {
-            // A program that is missing is reported before anything is started.
-            for place in &settings.place.values {
-                place.check()?;
-            }
-            for place in &settings.place.values {
-                servers.push(Served::private(*place, start)?);
-            }
-        } else {
-            servers.push(Served::given(start));
-        }
-        let mut identities = Vec::new();
-        for served in &servers {
-            for address in served.addresses.values() {
-                identities.push(begin(address)?.identity()?);
-            }
-        }
-        let differ = servers.iter().all(|served| served.private.is_none())
-            && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
-        Ok(RunningRedis {
-            servers,
-            current: 0,
-            differ,
-            identity: identities.into_iter().next().unwrap_or_default(),
-            settings: settings.clone(),
-            prefix: format!("samehost:{}:", random_hex(8)?),
-            keys: BTreeSet::new(),
-            connector: None,
-            counters: Arc::default(),
-            most_counters: 0,
-            open: Vec::new(),
-        })
-    }
-
     fn current(&self) -> &Served {
         &self.servers[self.current]
     }
@@ -315,15 +291,6 @@ impl RunningRedis {
                 }
             }
         }))
-    }
-
-    /// Frees counters whose connections are closed. Those of a round's arms are in use at the same time.
-    fn free_counters(&mut self) {
-        self.connector = None;
-        self.open.retain(|connector| connector.strong_count() > 0);
-        if self.open.is_empty() {
-            self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
-        }
     }
 
     fn delete_keys(&self) -> Result<(), BenchError> {
@@ -394,15 +361,18 @@ impl Instance for RunningRedis {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let place = self.settings.place.at(&arm.point);
         self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
-        let Some(address) = self.current().addresses.get(&arm.transport).cloned() else {
-            return Err(BenchError::nobody_on(arm.transport, "Redis"));
-        };
+        let addresses = &self.current().addresses;
+        let address = listening(arm.transport, "Redis", addresses.get(&arm.transport))?.clone();
         let mut dialogue = begin(&address)?;
-        self.free_counters();
+        // Counters whose connections are closed are free again. Those of a round's arms are in use at the same time.
+        self.open.retain(|connector| connector.strong_count() > 0);
+        if self.open.is_empty() {
+            self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
+        }
         let asked = self.asked(arm, &mut dialogue)?;
-        let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
+        self.view = Arc::default();
+        let connector = Arc::new(RedisConnector { address, asked, view: Arc::clone(&self.view) });
         self.open.push(Arc::downgrade(&connector));
-        self.connector = Some(Arc::clone(&connector));
         Ok(Job::Sessions { connector, small: true })
     }
 
@@ -416,7 +386,7 @@ impl Instance for RunningRedis {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.connector.as_ref()?.view.get().cloned().flatten()
+        self.view.get().cloned().flatten()
     }
 }
 
@@ -477,7 +447,7 @@ struct RedisConnector {
     address: ServerAddress,
     asked: Asked,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: OnceLock<Option<String>>,
+    view: Arc<OnceLock<Option<String>>>,
 }
 
 impl Connector for RedisConnector {

@@ -39,7 +39,6 @@ impl Exchange {
 pub(super) struct RedisSession {
     exchange: Exchange,
     left: u32,
-    /// Bytes of the current reply that were compared, for [`Awaited::look`].
     received: usize,
     refused: Option<&'static str>,
     counter: Counter,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_types::Uri;
 use http_types::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
-use samehost_model::{Endpoint, Transport};
+use samehost_model::Endpoint;
 use samehost_transport::tokio as transport;
 use serde_json::{Deserializer, Value};
 use tokio::runtime::Runtime;
@@ -27,7 +27,6 @@ use crate::error::BenchError;
 
 const FIRST_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A call's request and the payload of its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     request: EchoRequest,
@@ -143,31 +142,23 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
-    BenchError::Refused {
-        endpoint: endpoint.to_string(),
-        what: format!("a call of {METHOD}"),
-        answer: answer.to_owned(),
-        try_next: try_next.to_owned(),
-    }
+    BenchError::refused(endpoint, format!("a call of {METHOD}"), answer, try_next)
 }
 
 /// The error of a first call: the server has no such procedure, or does not speak gRPC without TLS.
 fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
     let answer = format!("{}: {}", kind(status.code()), status.message());
-    match status.code() {
-        Code::Unimplemented => refused(
-            endpoint,
-            &answer,
-            &format!(
-                "start one that has it there, `samehost serve rpc --listen {endpoint}`, or serve echo.proto yourself"
-            ),
+    let try_next = match status.code() {
+        Code::Unimplemented => format!(
+            "start one that has it there, `samehost serve rpc --listen {endpoint}`, or serve echo.proto yourself"
         ),
-        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => BenchError::lost(
-            endpoint,
-            format!("{answer}{}; does it speak gRPC without TLS?", because(status)),
-        ),
-        _ => refused(endpoint, &answer, ""),
-    }
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => {
+            let reason = format!("{answer}{}; does it speak gRPC without TLS?", because(status));
+            return BenchError::lost(endpoint, reason);
+        }
+        _ => String::new(),
+    };
+    refused(endpoint, &answer, &try_next)
 }
 
 fn because(status: &Status) -> String {
@@ -217,9 +208,6 @@ impl Caller for GrpcCaller {
         self.seen.get().cloned()
     }
 }
-
-pub(super) const TRANSPORTS: &[Transport] =
-    &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
 
 /// A request up to its number, which is at its end, and a reply after its number, which is at its beginning; shared by
 /// all connections of a trial.
@@ -288,10 +276,6 @@ impl JsonSession {
         input[..length] == beginning[..length] && after[..rest] == reply[..rest]
     }
 
-    fn head_is_right(&self, input: &[u8]) -> bool {
-        self.is_right(&input[..input.len().min(self.head())])
-    }
-
     /// Parses a reply other than the one that must come: an error of the server leaves the connection usable.
     #[cold]
     fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
@@ -331,7 +315,8 @@ impl Session for JsonSession {
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         if !self.is_right(input) {
-            return if self.received == 0 && !self.head_is_right(input) {
+            let head = &input[..input.len().min(self.head())];
+            return if self.received == 0 && !self.is_right(head) {
                 self.other(input)
             } else {
                 Err(Bad::new("wrong reply", "the payload differs from what was sent"))

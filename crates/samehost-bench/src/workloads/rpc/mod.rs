@@ -8,22 +8,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, parse_size};
-use samehost_transport::{ConnectOptions, Stream, connect};
 
 use crate::builtin_servers::rpc::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
-use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::requests::{MOST_SLICED, prove, require_size, require_threads, size_of};
+use crate::workloads::requests::{
+    MOST_SLICED, Opener, SMALL, listening, require_size, require_threads, size_of,
+};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
-/// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
 
 pub struct Rpc;
@@ -74,23 +73,17 @@ impl Workload for Rpc {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        let protocol = self.protocol;
+        use Transport::{Abstract, Tcp, Tcp6, Unix};
+        let is_grpc = self.protocol == Protocol::Grpc;
         Capabilities {
-            transports: if protocol == Protocol::Grpc {
-                clients::TRANSPORTS
-            } else {
-                &[Transport::Tcp, Transport::Unix]
-            },
+            transports: if is_grpc { &[Tcp, Unix, Tcp6, Abstract] } else { &[Tcp, Unix] },
             sizes: Some("128"),
             // The Go client generates its own load, in a closed loop.
-            rates: protocol != Protocol::GoGob,
-            foreign_servers: protocol == Protocol::Grpc,
+            rates: self.protocol != Protocol::GoGob,
+            foreign_servers: is_grpc,
+            most_sliced: if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
             ..Capabilities::REQUESTS
         }
-    }
-
-    fn most_sliced(&self) -> u32 {
-        if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 }
     }
 
     fn title(&self) -> String {
@@ -118,11 +111,18 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let codec = match self.protocol {
-            Protocol::Grpc => return Ok(Box::new(Grpc::start(self.reply_size, start)?)),
+            Protocol::Grpc => {
+                needs_private(start)?;
+                let given = Given::of(start);
+                let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
+                let server = BuiltIn::start(spec, &given.missing)?;
+                return Ok(Box::new(Grpc { server, given, reply_size: self.reply_size }));
+            }
             Protocol::GoGob => GoCodec::Gob,
             Protocol::GoJson => GoCodec::Json,
         };
-        Ok(Box::new(Go::start(codec, self.reply_size, start)?))
+        let (server, program) = go::start(&start.program, codec)?;
+        Ok(Box::new(Go { server, program, codec, reply_size: self.reply_size }))
     }
 }
 
@@ -141,7 +141,7 @@ impl Settings {
 fn reply_size(text: &str) -> Result<u32, BenchError> {
     match u32::try_from(parse_size(text)?) {
         Ok(size) if size > 0 => Ok(size),
-        _ => Err(BenchError::Usage(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}"))),
+        _ => BenchError::refuse(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}")),
     }
 }
 
@@ -150,22 +150,10 @@ fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
 }
 
-/// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
-const SMALL: usize = 16 * 1024;
-
 struct Grpc {
     server: BuiltIn,
     given: Given,
     reply_size: u32,
-}
-
-impl Grpc {
-    fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start);
-        needs_private(start)?;
-        let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
-        Ok(Grpc { server: BuiltIn::start(spec, &given.missing)?, given, reply_size })
-    }
 }
 
 impl Instance for Grpc {
@@ -174,15 +162,11 @@ impl Instance for Grpc {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(endpoint) = self.endpoint(arm.transport) else {
-            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
-        };
+        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
         let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
-        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
-        for _ in 0..arm.point.connections {
-            callers.push(Box::new(clients::GrpcCaller::connect(&endpoint, &asked)?));
-        }
-        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+        Job::callers(&endpoint, None, arm.point.connections, |_| {
+            clients::GrpcCaller::connect(&endpoint, &asked)
+        })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -202,11 +186,6 @@ struct Go {
 }
 
 impl Go {
-    fn start(codec: GoCodec, reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let (server, program) = go::start(&start.program, codec)?;
-        Ok(Go { server, program, codec, reply_size })
-    }
-
     /// The job of the Go client, which generates its own load, in a closed loop: with gob both ends are Go, as in
     /// programs that have it.
     fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {
@@ -237,9 +216,7 @@ impl Instance for Go {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let Some(endpoint) = self.endpoint(arm.transport) else {
-            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
-        };
+        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
@@ -247,8 +224,7 @@ impl Instance for Go {
         let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
         let small = payload.len().max(awaited.len()) <= SMALL;
         let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);
-        let connector = JsonConnector { endpoint, transport: arm.transport, asked };
-        Ok(Job::Sessions { connector: Arc::new(connector), small })
+        Ok(Opener::job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -257,24 +233,6 @@ impl Instance for Go {
 
     fn stderr_tail(&self) -> String {
         self.server.stderr_tail()
-    }
-}
-
-struct JsonConnector {
-    endpoint: Endpoint,
-    transport: Transport,
-    asked: clients::JsonAsked,
-}
-
-impl Connector for JsonConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let stream = connect(&self.endpoint, &ConnectOptions::default())?;
-        prove(&stream, self.transport)?;
-        Ok((stream, Box::new(clients::JsonSession::new(self.asked.clone()))))
-    }
-
-    fn endpoint(&self) -> String {
-        self.endpoint.to_string()
     }
 }
 

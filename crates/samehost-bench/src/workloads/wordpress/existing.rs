@@ -21,10 +21,8 @@ use super::web::check_name;
 use crate::error::BenchError;
 use crate::private_servers::{Account, PrivateDirectory, installed};
 
-/// Answers the questions below with the site's own code.
 const INSPECT: &str = include_str!("php/inspect.php");
 
-/// What the script [`INSPECT`] prints of a site, by name.
 #[derive(Clone, Debug, Default)]
 struct Answers(BTreeMap<String, String>);
 
@@ -107,7 +105,7 @@ fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Answers), Be
     );
     for reader in readers(root, settings)? {
         let php = Php::find(reader.account)?;
-        match php.answers(root, host, settings) {
+        match php.check_syntax(settings).and_then(|()| php.inspect(root, host, settings)) {
             Ok(answers) => return Ok((reader, answers)),
             // A file that it includes may be closed to this user and open to the next.
             Err(error @ BenchError::Path { .. }) => failure = error,
@@ -159,11 +157,6 @@ impl Php {
             let _ = stdin.write_all(script.as_bytes());
         }
         child.wait_with_output().map_err(BenchError::during("running php"))
-    }
-
-    fn answers(&self, root: &Path, host: &str, settings: &Path) -> Result<Answers, BenchError> {
-        self.check_syntax(settings)?;
-        self.inspect(root, host, settings)
     }
 
     /// Refuses settings that PHP cannot parse, with its own words: run at once, they would end it without any.
@@ -245,12 +238,7 @@ fn unreachable(answers: &Answers, place: &str, answer: &str) -> BenchError {
         "measure one transport with --transports, or make the other one work for the site's own account"
             .into()
     };
-    BenchError::Refused {
-        endpoint: place.to_owned(),
-        what: format!("the site's account `{user}`"),
-        answer: answer.to_owned(),
-        try_next,
-    }
+    BenchError::refused(place, format!("the site's account `{user}`"), answer, try_next)
 }
 
 /// Splits a home address: whether it is https, its host with the port, and its path without the last slash.
@@ -298,18 +286,13 @@ fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, BenchError> {
         groups.push(web);
     }
     groups.dedup();
-    let mut candidates = vec![(made, String::new())];
+    let mut readers = vec![Reader { account: Some(made), remark: String::new() }];
     for gid in groups {
         let remark = format!(", read with the group {gid}, for not everybody may read it");
-        candidates.push((Account { gid, ..made }, remark));
+        readers.push(Reader { account: Some(Account { gid, ..made }), remark });
     }
     let site = NeededFiles::of(root, settings);
-    let mut readers = Vec::new();
-    for (account, remark) in candidates {
-        if site.is_open_to(account) {
-            readers.push(Reader { account: Some(account), remark });
-        }
-    }
+    readers.retain(|reader| reader.account.is_none_or(|account| site.is_open_to(account)));
     if let Some(owner) = owner
         && owner.uid() != 0
     {

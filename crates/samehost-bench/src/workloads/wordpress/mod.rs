@@ -19,14 +19,14 @@ use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
+use crate::parameters::{Axis, Parameter, Parameters, Values};
 use crate::private_servers::{FrontKind, MARIADB, PhpFpm, PrivateServer};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Starts,
     Wanted, Workload, request_metrics,
 };
 use crate::workloads::foreign::foreign_pids;
-use crate::workloads::http::{Expected, Fetched, HttpConnector, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpSession, fetch, refusal};
 use pages::{Page, PageLog, summarise};
 use site::{Database, Site, private};
 use web::Web;
@@ -37,18 +37,16 @@ const MOST_CONNECTIONS: u32 = 64;
 pub struct WordPress;
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "via",
-        help: "The web server in front: nginx, apache, or both as a factor of their own",
-        default: VIA[0],
-        kind: ParameterKind::Choices(VIA),
-    },
-    Parameter {
-        name: "fpm",
-        help: "How the web server reaches PHP-FPM: unix, tcp, or both as a factor of their own",
-        default: "unix",
-        kind: ParameterKind::Choices(FPM),
-    },
+    Parameter::choices(
+        "via",
+        VIA,
+        "The web server in front: nginx, apache, or both as a factor of their own",
+    ),
+    Parameter::choices(
+        "fpm",
+        FPM,
+        "How the web server reaches PHP-FPM: unix, tcp, or both as a factor of their own",
+    ),
     Parameter::text(
         "site",
         "Directory of a site that is there already; no file of it is changed [default: a private site]",
@@ -89,7 +87,9 @@ impl Workload for WordPress {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { rates: false, foreign_servers: false, ..Capabilities::REQUESTS }
+        // Making a site takes seconds, and both arms are served by the same processes.
+        let starts = Starts::Once;
+        Capabilities { rates: false, foreign_servers: false, starts, ..Capabilities::REQUESTS }
     }
 
     fn title(&self) -> String {
@@ -121,17 +121,16 @@ impl Configured for Settings {
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if point.connections > MOST_CONNECTIONS {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "{} pages at the same time: each has a process of PHP, and at most {MOST_CONNECTIONS} are started",
                 point.connections
-            )));
+            ));
         }
         // PHP-FPM's ports are then where nobody else is, and Apache's with them.
         if self.is_hidden() && self.via.values.contains(&FrontKind::Apache) {
-            return Err(BenchError::Usage(
-                "--via apache with --site needs --fpm unix: Apache listens on ports only, and has to be where PHP-FPM's port is hidden"
-                    .into(),
-            ));
+            return BenchError::refuse(
+                "--via apache with --site needs --fpm unix: Apache listens on ports only, and has to be where PHP-FPM's port is hidden",
+            );
         }
         if let Some(path) = &self.path {
             pages::check_path(path)?;
@@ -171,13 +170,46 @@ impl Configured for Settings {
         if self.site.is_none() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
-    fn starts(&self) -> Starts {
-        // Making a site takes seconds, and both arms are served by the same processes.
-        Starts::Once
-    }
-
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningWordPress::start(self, start)?))
+        // Missing programs are reported before anything is started.
+        for via in &self.via.values {
+            (via.descriptor().server.find)()?;
+        }
+        PhpFpm::require_extension("mysqli", "php-mysql")?;
+        let host = self.host.as_deref();
+        let (site, server) = if let Some(path) = &self.site {
+            (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
+        } else {
+            (MARIADB.find)()?;
+            if host.is_some() {
+                return BenchError::refuse("--host is for a site that is there already: give --site");
+            }
+            let (site, server) = private(start, start.most_connections)?;
+            (site, Some(server))
+        };
+        let web = Web::start(start, &site, &self.via.values, &self.fpm.values)?;
+        let (kind, version) = match &server {
+            Some(_) => install(&web)?,
+            None => {
+                (format!("WordPress, a site that is there already{}", site.runs_as), site.version.clone())
+            }
+        };
+        let mut pids = match &server {
+            Some(server) => vec![server.pid()],
+            None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
+        };
+        pids.push(web.fpm_pid());
+        Ok(Box::new(RunningWordPress {
+            log: PageLog::new(&web.log()),
+            web,
+            info: ServerInfo { kind, version, managed: server.is_some(), pids },
+            server,
+            site,
+            settings: self.clone(),
+            trials: 0,
+            current: None,
+            current_via: None,
+        }))
     }
 }
 
@@ -201,7 +233,6 @@ impl Settings {
 const VIA: &[&str] = &["nginx", "apache"];
 const FPM: &[&str] = &["unix", "tcp"];
 
-/// The commands that measure the sites and the WordPress of this machine.
 fn hints() -> Vec<String> {
     let mut hints = Vec::new();
     for path in site::found(std::path::Path::new("/var/www")) {
@@ -229,9 +260,7 @@ struct RunningWordPress {
     site: Site,
     settings: Settings,
     log: PageLog,
-    kind: String,
-    version: String,
-    pids: Vec<u32>,
+    info: ServerInfo,
     /// Number of trials, which gives each its name in PHP's log.
     trials: u64,
     current: Option<CurrentTrial>,
@@ -246,54 +275,6 @@ struct CurrentTrial {
 }
 
 impl RunningWordPress {
-    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        // Missing programs are reported before anything is started.
-        for via in &settings.via.values {
-            (via.descriptor().server.find)()?;
-        }
-        PhpFpm::require_extension("mysqli", "php-mysql")?;
-        let host = settings.host.as_deref();
-        let (site, server) = if let Some(path) = &settings.site {
-            (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
-        } else {
-            (MARIADB.find)()?;
-            if host.is_some() {
-                return Err(BenchError::Usage(
-                    "--host is for a site that is there already: give --site".into(),
-                ));
-            }
-            let (site, server) = private(start, start.most_connections)?;
-            (site, Some(server))
-        };
-        let web = Web::start(start, &site, &settings.via.values, &settings.fpm.values)?;
-        let (kind, version) = match &server {
-            Some(_) => install(&web)?,
-            None => {
-                (format!("WordPress, a site that is there already{}", site.runs_as), site.version.clone())
-            }
-        };
-        let mut pids = match &server {
-            Some(server) => vec![server.pid()],
-            None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
-        };
-        pids.push(web.fpm_pid());
-        let log = PageLog::new(&web.log());
-        Ok(RunningWordPress {
-            web,
-            server,
-            site,
-            settings: settings.clone(),
-            log,
-            kind,
-            version,
-            pids,
-            trials: 0,
-            current: None,
-            current_via: None,
-        })
-    }
-
-    /// Path and query of the page: the site's home, if none is given.
     fn path(&self) -> String {
         match &self.settings.path {
             Some(path) => path.clone(),
@@ -312,15 +293,11 @@ impl RunningWordPress {
             fetched => fetched?,
         };
         let status = page.head.status;
-        if (200..300).contains(&status) {
-            if self.server.is_some() && !page.body.windows(MARK.len()).any(|part| part == MARK) {
+        let Some(kind) = refusal(status) else {
+            if self.server.is_some() && !page.body.begins.windows(MARK.len()).any(|part| part == MARK) {
                 return Err(self.refused(endpoint, "it is not the page of the private site", ""));
             }
             return Ok(page);
-        }
-        let answer = match refusal(status) {
-            Some(kind) => format!("{kind}, status {status}"),
-            None => format!("status {status}"),
         };
         let try_next = match status {
             300..400 => {
@@ -329,7 +306,7 @@ impl RunningWordPress {
             500.. => "the site's own log says more; WordPress answers 500 where it cannot reach its database",
             _ => "give a page that is there (--path)",
         };
-        Err(self.refused(endpoint, &answer, try_next))
+        Err(self.refused(endpoint, &format!("{kind}, status {status}"), try_next))
     }
 
     /// The error for an answer that cannot count; if PHP-FPM has ended, that is the cause, and the error says so.
@@ -340,12 +317,8 @@ impl RunningWordPress {
         let stderr = self.web.stderr_tail();
         let stderr = stderr.trim();
         let separator = if stderr.is_empty() { "" } else { "; the servers said: " };
-        BenchError::Refused {
-            endpoint: endpoint.to_string(),
-            what: format!("the page {}", self.path()),
-            answer: format!("{answer}{separator}{stderr}"),
-            try_next: try_next.into(),
-        }
+        let (what, answer) = (format!("the page {}", self.path()), format!("{answer}{separator}{stderr}"));
+        BenchError::refused(endpoint, what, answer, try_next)
     }
 
     /// Requests a page with evidence about its connection to the database, and with the time of some more connections.
@@ -385,7 +358,6 @@ impl RunningWordPress {
     }
 }
 
-/// Installs WordPress and makes its content; returns kind and version of the server.
 fn install(web: &Web) -> Result<(String, String), BenchError> {
     let reason = match web.run_script("/install") {
         Ok(page) => {
@@ -410,12 +382,7 @@ fn installed(line: &str) -> Option<(&str, &str)> {
 
 impl Instance for RunningWordPress {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: self.kind.clone(),
-            version: self.version.clone(),
-            managed: self.server.is_some(),
-            pids: self.pids.clone(),
-        }
+        self.info.clone()
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
@@ -425,10 +392,10 @@ impl Instance for RunningWordPress {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         self.web.require()?;
         let Some(database) = self.site.databases.get(&arm.transport).cloned() else {
-            return Err(BenchError::Usage(format!(
+            return BenchError::refuse(format!(
                 "the site's database is not known over {} for this trial",
                 arm.transport
-            )));
+            ));
         };
         self.trials += 1;
         let fpm = self.settings.fpm.at(&arm.point);
@@ -444,20 +411,18 @@ impl Instance for RunningWordPress {
         let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
         let warm = pages::page(&self.path(), &self.site.host, "between", self.web.key());
         let second = self.page(&endpoint, &warm)?;
-        let (expected, judged) = if first.is_whole() && second.is_whole() && first.body == second.body {
-            let judged = format!("pages of {} bytes compared byte for byte", first.length);
-            (Expected::Bytes(first.body.into()), judged)
-        } else {
-            let judged = "pages differ from one another: their status and length are checked";
-            (Expected::Anything, judged.to_owned())
+        let length = first.body.length;
+        let expected = Expected::learned(first.body, || Ok(second.body))?;
+        let judged = match &expected {
+            Expected::Bytes(_) => format!("pages of {length} bytes compared byte for byte"),
+            Expected::Anything => "pages differ from one another: their status and length are checked".into(),
         };
         let name = format!("trial-{}", self.trials);
         let request = pages::page(&self.path(), &self.site.host, &name, self.web.key());
         let observed = format!("{}; {} to PHP-FPM over {fpm}; {judged}", seen.observed(), via.title());
         self.current =
             Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
-        let connector = Arc::new(HttpConnector { endpoint, request, pipeline: 1, expected });
-        Ok(Job::Sessions { connector, small: true })
+        Ok(HttpSession::job(endpoint, request, 1, expected))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

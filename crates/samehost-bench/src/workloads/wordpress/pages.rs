@@ -28,7 +28,6 @@ pub(super) struct Page {
     library: String,
     /// Sockets that the page opened, according to the kernel: `unix stream`, `tcp 3306`. Only a probe asks for them.
     kernel: Vec<String>,
-    /// Times of the further connections that a probe makes.
     connect_us: Vec<f64>,
 }
 
@@ -117,7 +116,6 @@ pub(super) fn summarise(pages: &[Page], connect_ms: f64) -> BTreeMap<String, f64
     means
 }
 
-/// The log file that PHP writes, and how far it was read.
 pub(super) struct PageLog {
     path: PathBuf,
     read_bytes: u64,
@@ -170,10 +168,10 @@ pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
     if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
-    Err(BenchError::Usage(format!(
+    BenchError::refuse(format!(
         "--path {}: it begins with `/`, and blanks and bytes that are not ASCII are percent-encoded",
         path.escape_debug()
-    )))
+    ))
 }
 
 /// Checks that a host can be sent in a request; it may come from the site's own settings.

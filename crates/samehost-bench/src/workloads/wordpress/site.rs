@@ -42,7 +42,7 @@ impl Database {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Site {
     /// Directory of an existing site; `None` for the private one, which is PHP-FPM's script folder.
     pub(super) root: Option<PathBuf>,
@@ -57,7 +57,6 @@ pub(super) struct Site {
     pub(super) databases: BTreeMap<Transport, Database>,
     /// Version of WordPress; empty for a private site, which says it when it is installed.
     pub(super) version: String,
-    /// Names and texts of the scripts that PHP-FPM gets.
     pub(super) scripts: Vec<(String, String)>,
 }
 
@@ -94,20 +93,16 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
         .replace("{password}", server.password())
         .replace("{wordpress}", WORDPRESS);
     let site = Site {
-        root: None,
         host: "localhost".into(),
-        base: String::new(),
-        https: false,
         account,
-        runs_as: String::new(),
         databases,
-        version: String::new(),
         scripts: vec![
             script(PREPEND.0, PREPEND.1),
             script("wp-config.php", &settings),
             script("index.php", include_str!("php/index.php")),
             script("install.php", include_str!("php/install.php")),
         ],
+        ..Site::default()
     };
     Ok((site, server))
 }

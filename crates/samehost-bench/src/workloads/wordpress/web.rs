@@ -47,7 +47,6 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// Starts them, with PHP processes for as many pages as are requested at the same time.
     pub(super) fn start(
         start: &StartOptions,
         site: &Site,
@@ -138,13 +137,9 @@ impl Web {
 
     /// The end of the stderr of each server that has written something, after its name.
     pub(super) fn stderr_tail(&self) -> String {
-        let mut tails: Vec<(&str, String)> = Vec::new();
-        for front in &self.fronts {
-            tails.push((front.kind.title(), front.server.stderr_tail()));
-        }
-        tails.push(("PHP-FPM", self.fpm.stderr_tail()));
+        let fronts = self.fronts.iter().map(|front| (front.kind.title(), front.server.stderr_tail()));
         let mut lines = Vec::new();
-        for (name, tail) in tails {
+        for (name, tail) in fronts.chain([("PHP-FPM", self.fpm.stderr_tail())]) {
             let tail = tail.trim();
             if !tail.is_empty() {
                 lines.push(format!("{name}: {tail}"));
@@ -154,7 +149,6 @@ impl Web {
     }
 }
 
-/// Starts the servers in front, and waits until each answers with the key.
 fn start_fronts(
     start: &StartOptions,
     via: &[FrontKind],
@@ -196,7 +190,6 @@ fn pool(transport: Transport, pages: u32) -> Pool {
     }
 }
 
-/// Checks that a path can be quoted in nginx's configuration.
 pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
     let text = path.to_string_lossy();
     if text.contains(['"', '$', '\\', '{', '}', ';']) || text.chars().any(char::is_control) {
@@ -215,15 +208,10 @@ fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, Bench
         return Err(server.failure("it has no listener"));
     };
     let Fetched { head, body, .. } = fetch(endpoint, &pages::page(target, "localhost", "", key))?;
-    let text = String::from_utf8_lossy(&body).into_owned();
+    let text = String::from_utf8_lossy(&body.begins).into_owned();
     match refusal(head.status) {
         None => Ok(text),
-        Some(kind) => Err(BenchError::Refused {
-            endpoint: endpoint.to_string(),
-            what: format!("the script {target}"),
-            answer: kind.into(),
-            try_next: String::new(),
-        }),
+        Some(kind) => Err(BenchError::refused(endpoint, format!("the script {target}"), kind, "")),
     }
 }
 
