@@ -12,92 +12,70 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
 
+use crate::name_and_about;
 use crate::process::{Process, serve, show};
 
-struct Yardstick {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&Tools) -> anyhow::Result<()>,
+/// What our client is compared with, or in.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Yardstick {
+    /// median round trip, 128 bytes, 1 connection, against minimal C loops that wait in poll, and in read
+    PingPong,
+    /// client CPU per operation, 64 connections, against a minimal C epoll loop
+    Epoll,
+    /// client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark
+    Redis,
+    /// a prepared point select on MariaDB, against a minimal C epoll loop and sysbench
+    Mysql,
+    /// a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench
+    Postgres,
+    /// 64 connections that stay: client CPU per request through nginx (at most 0.9 of wrk's), and requests per second over a
+    /// Unix socket (at least twice wrk's over TCP)
+    Http,
+    /// a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory
+    Scan,
+    /// what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)
+    Predict,
+    /// what scan --observe predicts of pgbench, sysbench and redis-benchmark, against what they measure (a factor of 1.5 at
+    /// most)
+    Foreign,
+    /// the same of wrk on a WordPress, 12 minutes (a factor of 1.5 at most)
+    Pages,
+    /// how long `scan --observe 8s` takes while those three and a client of short connections are busy (30 s at most)
+    Observe,
+    /// 50,000 requests/s on 16 connections: rate achieved, lateness of the generator
+    OpenLoop,
+    /// what `samehost run` adds to a connect (the aim is 50 µs at most on one CPU), and redis-benchmark under it, over TCP and
+    /// over the Unix socket, two minutes
+    Run,
+    /// `--version` (less than 5 ms) of the program as packages have it, beside that of ripgrep, hyperfine and oha, and sizes
+    Start,
+    /// slices of 0.2 to 100 ms, raw and Redis, 1, 8 and 64 connections: which length gives the smallest error
+    Variogram,
 }
 
-const YARDSTICKS: &[Yardstick] = &[
-    Yardstick {
-        name: "ping-pong",
-        about: "median round trip, 128 bytes, 1 connection, against minimal C loops that wait in poll, and in read",
-        run: ping_pong,
-    },
-    Yardstick {
-        name: "epoll",
-        about: "client CPU per operation, 64 connections, against a minimal C epoll loop",
-        run: epoll,
-    },
-    Yardstick {
-        name: "redis",
-        about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
-        run: databases::redis,
-    },
-    Yardstick {
-        name: "mysql",
-        about: "a prepared point select on MariaDB, against a minimal C epoll loop and sysbench",
-        run: databases::mysql,
-    },
-    Yardstick {
-        name: "postgres",
-        about: "a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench",
-        run: databases::postgres,
-    },
-    Yardstick {
-        name: "http",
-        about: "64 connections that stay: client CPU per request through nginx (at most 0.9 of wrk's), and requests per second over a Unix socket (at least twice wrk's over TCP)",
-        run: http::http,
-    },
-    Yardstick {
-        name: "scan",
-        about: "a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
-        run: scan::scan,
-    },
-    Yardstick {
-        name: "predict",
-        about: "what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)",
-        run: scan::predict,
-    },
-    Yardstick {
-        name: "foreign",
-        about: "what scan --observe predicts of pgbench, sysbench and redis-benchmark, against what they measure (a factor of 1.5 at most)",
-        run: foreign::foreign,
-    },
-    Yardstick {
-        name: "pages",
-        about: "the same of wrk on a WordPress, 12 minutes (a factor of 1.5 at most)",
-        run: foreign::pages,
-    },
-    Yardstick {
-        name: "observe",
-        about: "how long `scan --observe 8s` takes while those three and a client of short connections are busy (30 s at most)",
-        run: foreign::observe,
-    },
-    Yardstick {
-        name: "open-loop",
-        about: "50,000 requests/s on 16 connections: rate achieved, lateness of the generator",
-        run: open_loop,
-    },
-    Yardstick {
-        name: "run",
-        about: "what `samehost run` adds to a connect (the aim is 50 µs at most on one CPU), and redis-benchmark under it, over TCP and over the Unix socket, two minutes",
-        run: databases::run,
-    },
-    Yardstick {
-        name: "start",
-        about: "`--version` (less than 5 ms) of the program as packages have it, beside that of ripgrep, hyperfine and oha, and sizes",
-        run: scan::start,
-    },
-    Yardstick {
-        name: "variogram",
-        about: "slices of 0.2 to 100 ms, raw and Redis, 1, 8 and 64 connections: which length gives the smallest error",
-        run: variogram::variogram,
-    },
-];
+impl Yardstick {
+    fn run(self) -> fn(&Tools) -> anyhow::Result<()> {
+        match self {
+            Yardstick::PingPong => ping_pong,
+            Yardstick::Epoll => epoll,
+            Yardstick::Redis => databases::redis,
+            Yardstick::Mysql => databases::mysql,
+            Yardstick::Postgres => databases::postgres,
+            Yardstick::Http => http::http,
+            Yardstick::Scan => scan::scan,
+            Yardstick::Predict => scan::predict,
+            Yardstick::Foreign => foreign::foreign,
+            Yardstick::Pages => foreign::pages,
+            Yardstick::Observe => foreign::observe,
+            Yardstick::OpenLoop => open_loop,
+            Yardstick::Run => databases::run,
+            Yardstick::Start => scan::start,
+            Yardstick::Variogram => variogram::variogram,
+        }
+    }
+}
 
 /// Client and server are pinned to one CPU each. Otherwise the kernel's placement would be the largest
 /// difference between two runs, and it is not caused by the client.
@@ -109,16 +87,14 @@ struct Tools {
     directory: tempfile::TempDir,
 }
 
-pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
-    for name in names {
-        let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
-        ensure!(known.contains(&name.as_str()), "no yardstick `{name}`; known are {}", known.join(", "));
-    }
+/// Compares with these, and with all where none is named.
+pub(crate) fn run(named: &[Yardstick]) -> anyhow::Result<()> {
     let tools = Tools { samehost: crate::release_program()?, directory: tempfile::tempdir()? };
-    for yardstick in YARDSTICKS {
-        if names.is_empty() || names.iter().any(|name| name == yardstick.name) {
-            println!("\n## {}: {}\n", yardstick.name, yardstick.about);
-            (yardstick.run)(&tools)?;
+    for yardstick in Yardstick::value_variants() {
+        if named.is_empty() || named.contains(yardstick) {
+            let (name, about) = name_and_about(*yardstick);
+            println!("\n## {name}: {about}\n");
+            yardstick.run()(&tools)?;
         }
     }
     Ok(())

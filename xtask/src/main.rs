@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use process::{bytes, cargo_command};
@@ -46,12 +46,12 @@ enum Chore {
     /// Measure our client against its yardsticks, and print the ratios
     Bench {
         /// Which of them; all by default
-        names: Vec<String>,
+        names: Vec<bench::Yardstick>,
     },
     /// Gather what takes longer than a test may, and keep what it said in docs/evidence
     Evidence {
         /// Which
-        name: String,
+        name: evidence::Evidence,
         /// How long it may take, in minutes
         #[arg(long)]
         minutes: Option<u64>,
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         Chore::Servers => needs(),
         Chore::Bench { names } => bench::run(&names),
         Chore::Evidence { name, minutes, only, before } => {
-            evidence::gather(&name, minutes, only, before, &root())
+            evidence::gather(name, minutes, only, before, &root())
         }
         Chore::Package { binary, out } => package::run(binary, out),
         Chore::Site { out, reports } => site(out, reports.as_deref()),
@@ -143,6 +143,12 @@ fn main() -> ExitCode {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_owned)
+}
+
+/// What an argument is called on the command line, and what its help says.
+fn name_and_about(value: impl ValueEnum) -> (String, String) {
+    let shown = value.to_possible_value().unwrap_or_default();
+    (shown.get_name().to_owned(), shown.get_help().map(ToString::to_string).unwrap_or_default())
 }
 
 /// Where cargo puts what it builds.
