@@ -17,7 +17,6 @@ use clap::ValueEnum;
 use crate::name_and_about;
 use crate::process::{Process, serve, show};
 
-/// What our client is compared with, or in.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Yardstick {
     /// median round trip, 128 bytes, 1 connection, against minimal C loops that wait in poll, and in read
@@ -163,10 +162,6 @@ impl Tools {
         Ok(output)
     }
 
-    fn echo(&self, model: &str, cpu: &str) -> anyhow::Result<Echo> {
-        Echo::start(&self.samehost, self.directory.path(), model, cpu)
-    }
-
     /// Command for one trial of ours against a running server, with JSON on standard output. `more` are further options,
     /// and where a shell is to write errors.
     fn trial(&self, workload: &str, transport: &str, endpoint: &str, connections: u32, more: &str) -> String {
@@ -268,7 +263,7 @@ fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
     for (where_to, server_cpu) in [("on one CPU", CLIENT_CPU), ("across two CPUs", SERVER_CPU)] {
         // A thread in read is woken at other times than one in poll, so both ends use the same call.
         for (wait, model) in [("poll", "threads"), ("read", "blocking")] {
-            let echo = tools.echo(model, server_cpu)?;
+            let echo = Echo::start(&tools.samehost, tools.directory.path(), model, server_cpu)?;
             for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
                 println!("{transport}, {where_to}, both ends wait in {wait}: median round trip, µs");
                 let figure = Figure::lower(format!("p50_us ([\\d.]+)|{}", field(transport, "p50")));
@@ -284,7 +279,7 @@ fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
 
 fn epoll(tools: &Tools) -> anyhow::Result<()> {
     let peer = tools.compile("epoll")?;
-    let echo = tools.echo("epoll", SERVER_CPU)?;
+    let echo = Echo::start(&tools.samehost, tools.directory.path(), "epoll", SERVER_CPU)?;
     for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
         let command = c_command(&peer, &[endpoint, "64", "128", "0.5"]);
         let ours = tools.echo_trial(transport, endpoint, 64, "");
