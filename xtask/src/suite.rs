@@ -29,25 +29,13 @@ use crate::{list, needs, root, servers, target};
 /// Ends of the names of tests that `--quick` leaves out.
 const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suite {
-    All,
-    Quick,
-}
-
-impl fmt::Display for Suite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Suite::All => "all tests",
-            Suite::Quick => "quick tests",
-        })
-    }
-}
+const ALL: &str = "all tests";
+const QUICK: &str = "quick tests";
 
 /// How long a suite took: to build, with what it installs meanwhile, and to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Took {
-    suite: Suite,
+    suite: &'static str,
     build_s: u64,
     run_s: u64,
     cpus: u64,
@@ -62,7 +50,7 @@ impl fmt::Display for Took {
 
 impl Took {
     /// The line of this suite in a text that [`Took`] wrote.
-    fn read(text: &str, suite: Suite) -> Option<Took> {
+    fn read(text: &str, suite: &'static str) -> Option<Took> {
         let start = format!("{suite} | ");
         let line = text.lines().find_map(|line| line.strip_prefix(&start))?;
         let numbers: Vec<u64> =
@@ -74,7 +62,7 @@ impl Took {
 
 /// Runs all tests, and installs what they need before.
 pub(crate) fn all() -> anyhow::Result<()> {
-    announce(Suite::All);
+    announce(ALL);
     servers::announce();
     let begun = Instant::now();
     let options = ["--workspace", "--locked", "--all-features"];
@@ -85,12 +73,12 @@ pub(crate) fn all() -> anyhow::Result<()> {
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test_all(&options)?;
-    end(Suite::All, build_s, begun)
+    end(ALL, build_s, begun)
 }
 
 /// Runs the tests that need neither root nor servers.
 pub(crate) fn quick() -> anyhow::Result<()> {
-    announce(Suite::Quick);
+    announce(QUICK);
     println!(
         "Left out: what needs servers, another's program, root or half a minute; `cargo xtask test` has it."
     );
@@ -101,24 +89,23 @@ pub(crate) fn quick() -> anyhow::Result<()> {
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test(&options, &skipped)?;
-    end(Suite::Quick, build_s, begun)
+    end(QUICK, build_s, begun)
 }
 
-/// Starts cargo, which builds the tests.
 fn start_build(options: &[&str]) -> anyhow::Result<Process> {
     let words = [&["test"], options, &["--no-run"]].concat();
     println!("$ cargo {}", words.join(" "));
     Process::start(&mut cargo_command(&words))
 }
 
-fn end(suite: Suite, build_s: u64, begun: Instant) -> anyhow::Result<()> {
+fn end(suite: &'static str, build_s: u64, begun: Instant) -> anyhow::Result<()> {
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
     keep(&took)
 }
 
 /// Says how long a suite will take, by its last run here or else by the one that the repository has.
-fn announce(suite: Suite) {
+fn announce(suite: &'static str) {
     let here = fs::read_to_string(kept()).unwrap_or_default();
     let committed = fs::read_to_string(root().join("docs/evidence/tests.txt")).unwrap_or_default();
     let (took, place) = match (Took::read(&here, suite), Took::read(&committed, suite)) {
@@ -134,7 +121,7 @@ fn announce(suite: Suite) {
 /// Keeps how long a suite took, beside the other suite.
 fn keep(took: &Took) -> anyhow::Result<()> {
     let before = fs::read_to_string(kept()).unwrap_or_default();
-    let other = if took.suite == Suite::All { Suite::Quick } else { Suite::All };
+    let other = if took.suite == ALL { QUICK } else { ALL };
     let kept_of_other = Took::read(&before, other).map(|other| format!("{other}\n")).unwrap_or_default();
     Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
@@ -346,11 +333,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let took = |suite| Took { suite, build_s: 95, run_s: 1800, cpus: 2 };
-        let text = format!("$ cargo xtask evidence tests\n{}\n{}\n", took(Suite::All), took(Suite::Quick));
-        for suite in [Suite::All, Suite::Quick] {
+        let text = format!("$ cargo xtask evidence tests\n{}\n{}\n", took(ALL), took(QUICK));
+        for suite in [ALL, QUICK] {
             assert_eq!(Took::read(&text, suite), Some(took(suite)), "{text}");
         }
-        assert_eq!(Took::read("quick tests | soon", Suite::Quick), None);
+        assert_eq!(Took::read("quick tests | soon", QUICK), None);
         assert_eq!((minutes(89).as_str(), minutes(95).as_str()), ("89 s", "2 min"));
     }
 
