@@ -8,22 +8,11 @@ use crate::error::TransactionError;
 use crate::intent::{Reload, ReloadError, Reloader, Step};
 use crate::journal::{Journal, JournalHeader, Record};
 use crate::lock::LockedDirectories;
-use crate::store::{JournalStatus, Store};
+use crate::store::{Opened, Store};
 use crate::writer::{Direction, Writer};
 
-/// A file that was left as it is because it is not a version of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    pub path: PathBuf,
-    /// Where the version before the switch is kept.
-    pub backup: Option<PathBuf>,
-    /// What, why, and what to try.
-    pub reason: String,
-}
-
-/// A file that could not be put back. The switch stays unfinished.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct NotPutBack {
     /// A file of the user, or one of the switch itself.
     pub path: PathBuf,
     /// Where the version before the switch is kept.
@@ -36,10 +25,10 @@ pub struct Failed {
 pub struct RolledBack {
     /// Files that were changed back, each once.
     pub files: Vec<PathBuf>,
-    /// Files that somebody else changed meanwhile.
-    pub left: Vec<Skipped>,
-    /// Files that the system refused to change back; `recover` tries again.
-    pub failures: Vec<Failed>,
+    /// Files that were left as they are, because somebody else changed them meanwhile.
+    pub left: Vec<NotPutBack>,
+    /// Files that the system refused to change back. The switch stays unfinished, and `recover` tries again.
+    pub failures: Vec<NotPutBack>,
     /// Reloads that failed, and why. Their programs may still use the files of the switch.
     pub reload_failures: Vec<(Reload, ReloadError)>,
 }
@@ -64,7 +53,7 @@ pub(crate) fn roll_back(
     if let Err(error) = journal.append(&Record::RollingBack)
         && verified
     {
-        let failed = Failed { path: journal.path().to_owned(), backup: None, reason: error.to_string() };
+        let failed = NotPutBack { path: journal.path().to_owned(), backup: None, reason: error.to_string() };
         return RolledBack { failures: vec![failed], ..RolledBack::default() };
     }
     let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
@@ -161,17 +150,18 @@ impl<'a> Rollback<'a> {
             }
         }
         let reason = self.writer.changed(path).to_string();
-        self.done.left.push(Skipped { path: path.to_owned(), backup: self.backup(path), reason });
+        let left = self.not_put_back(path, reason);
+        self.done.left.push(left);
         Ok(())
     }
 
     fn fail(&mut self, path: &Path, error: &TransactionError) {
-        let (path, backup) = (path.to_owned(), self.backup(path));
-        self.done.failures.push(Failed { path, backup, reason: error.to_string() });
+        let failed = self.not_put_back(path, error.to_string());
+        self.done.failures.push(failed);
     }
 
-    fn backup(&self, path: &Path) -> Option<PathBuf> {
-        self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest))
+    fn not_put_back(&self, path: &Path, reason: String) -> NotPutBack {
+        NotPutBack { path: path.to_owned(), backup: self.store.version_before(self.begun, path), reason }
     }
 }
 
@@ -220,9 +210,9 @@ fn recover_one(
     reload: &mut Reloader<'_>,
 ) -> Result<Option<Ending>, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
-        JournalStatus::Running => return Ok(Some(Ending::Running)),
-        JournalStatus::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Running => return Ok(Some(Ending::Running)),
+        Opened::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
+        Opened::There(there) => *there,
     };
     if journal.last().is_some_and(Record::has_ended) {
         return Ok(None);

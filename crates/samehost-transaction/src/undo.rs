@@ -12,7 +12,7 @@ use crate::journal::{JournalHeader, Record};
 use crate::lock::LockedDirectories;
 use crate::put_back::{RolledBack, finish_undo};
 use crate::state::State;
-use crate::store::{JournalStatus, Store};
+use crate::store::{Opened, Store};
 use crate::writer::{self, Direction, Writer};
 
 /// Undoes a committed switch: every byte, mode, owner, access control list and attribute, the last stage first.
@@ -45,9 +45,9 @@ fn undo_because(
     reload: &mut Reloader<'_>,
 ) -> Result<RolledBack, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
-        JournalStatus::Running => return Err(running(id)),
-        JournalStatus::Nothing => return Err(nothing(id)),
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Running => return Err(running(id)),
+        Opened::Nothing => return Err(nothing(id)),
+        Opened::There(there) => *there,
     };
     if let (Some(Record::Committed | Record::Confirmed { .. }), Some(_)) = (journal.last(), why) {
         return Err(state(id, State::Committed, "it was confirmed"));
@@ -137,13 +137,11 @@ fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Re
 /// When there is no such switch, it was put back meanwhile, or it is being put back.
 pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError> {
     let (mut journal, _) = match store.take(id)? {
-        JournalStatus::Running => {
+        Opened::Running => {
             return Err(state(id, State::Running, "it is being put back, or not done yet"));
         }
-        JournalStatus::Nothing => {
-            return Err(nothing(id));
-        }
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Nothing => return Err(nothing(id)),
+        Opened::There(there) => *there,
     };
     match journal.last() {
         Some(Record::Awaiting { .. }) => journal.append(&Record::Confirmed { by: by.to_owned() }),
@@ -163,9 +161,9 @@ pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError
 pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
     // The journal stays locked until it is removed.
     let (journal, _) = match store.take(id)? {
-        JournalStatus::Running => return Err(running(id)),
-        JournalStatus::Nothing => return store.forget(id),
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Running => return Err(running(id)),
+        Opened::Nothing => return store.forget(id),
+        Opened::There(there) => *there,
     };
     match journal.last() {
         Some(Record::Awaiting { .. }) => {
