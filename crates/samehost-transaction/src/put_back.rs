@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TransactionError;
 use crate::intent::{Reload, ReloadError, Reloader, Step};
-use crate::journal::{Journal, JournalHeader, Record};
+use crate::journal::{Journal, Record};
 use crate::lock::LockedDirectories;
 use crate::store::{Opened, Store};
 use crate::writer::{Direction, Writer};
@@ -41,13 +41,7 @@ impl RolledBack {
 }
 
 /// Rolls back a transaction that was not committed, as far as it had come.
-pub(crate) fn roll_back(
-    store: &Store,
-    journal: &mut Journal,
-    begun: &JournalHeader,
-    held: &LockedDirectories,
-    reload: &mut Reloader<'_>,
-) -> RolledBack {
+pub(crate) fn roll_back(writer: Writer<'_>, journal: &mut Journal, reload: &mut Reloader<'_>) -> RolledBack {
     let verified = journal.history().is_verified();
     // A rollback continues if the journal cannot be written, unless the journal says that a crash is to be completed.
     if let Err(error) = journal.append(&Record::RollingBack)
@@ -56,7 +50,7 @@ pub(crate) fn roll_back(
         let failed = NotPutBack { path: journal.path().to_owned(), backup: None, reason: error.to_string() };
         return RolledBack { failures: vec![failed], ..RolledBack::default() };
     }
-    let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
+    let mut back = Rollback::new(writer, journal);
     if let Some(furthest) = journal.history().furthest() {
         back.go(furthest, reload);
     }
@@ -65,22 +59,14 @@ pub(crate) fn roll_back(
 
 struct Rollback<'a> {
     writer: Writer<'a>,
-    begun: &'a JournalHeader,
+    /// The stages whose reloads may have happened, and are repeated.
     reloaded: BTreeSet<usize>,
-    store: &'a Store,
     done: RolledBack,
 }
 
 impl<'a> Rollback<'a> {
-    /// `reloaded`: the stages whose reloads may have happened, and are repeated.
-    fn new(
-        store: &'a Store,
-        begun: &'a JournalHeader,
-        held: &'a LockedDirectories,
-        reloaded: BTreeSet<usize>,
-    ) -> Self {
-        let writer = Writer::new(store, begun, held);
-        Rollback { writer, begun, reloaded, store, done: RolledBack::default() }
+    fn new(writer: Writer<'a>, journal: &Journal) -> Self {
+        Rollback { writer, reloaded: journal.history().reloaded(), done: RolledBack::default() }
     }
 
     /// Puts back the stages from this one to the first: of each its files, then the reloads that were begun.
@@ -91,7 +77,7 @@ impl<'a> Rollback<'a> {
     /// continues there (docs/decisions/0043).
     fn go(&mut self, furthest: usize, reload: &mut Reloader<'_>) {
         for stage in (0..=furthest).rev() {
-            for step in self.begun.steps.iter().filter(|step| step.stage == stage).rev() {
+            for step in self.writer.begun.steps.iter().filter(|step| step.stage == stage).rev() {
                 if let Err(error) = self.put_back(step) {
                     self.fail(&step.path, &error);
                 }
@@ -101,7 +87,7 @@ impl<'a> Rollback<'a> {
                 break;
             }
             if self.reloaded.contains(&stage) {
-                for again in self.begun.reloads[stage].iter().rev() {
+                for again in self.writer.begun.reloads[stage].iter().rev() {
                     if let Err(why) = reload(again) {
                         self.done.reload_failures.push((again.clone(), why));
                     }
@@ -135,7 +121,7 @@ impl<'a> Rollback<'a> {
             return Ok(());
         }
         let found = self.writer.look(path)?;
-        if self.begun.is_back(step, |version| found.is(version)) {
+        if self.writer.begun.is_back(step, |version| found.is(version)) {
             return Ok(());
         }
         if found.is(step.after.as_ref()) {
@@ -161,7 +147,8 @@ impl<'a> Rollback<'a> {
     }
 
     fn not_put_back(&self, path: &Path, reason: String) -> NotPutBack {
-        NotPutBack { path: path.to_owned(), backup: self.store.version_before(self.begun, path), reason }
+        let backup = self.writer.store.version_before(self.writer.begun, path);
+        NotPutBack { path: path.to_owned(), backup, reason }
     }
 }
 
@@ -228,20 +215,18 @@ fn recover_one(
         return Ok(Some(Ending::Committed));
     }
     if journal.history().is_undoing() {
-        return Ok(Some(Ending::Undone(finish_undo(store, &mut journal, &begun, &locked, reload))));
+        return Ok(Some(Ending::Undone(finish_undo(writer, &mut journal, reload))));
     }
-    Ok(Some(Ending::RolledBack(roll_back(store, &mut journal, &begun, &locked, reload))))
+    Ok(Some(Ending::RolledBack(roll_back(writer, &mut journal, reload))))
 }
 
 /// Puts everything back after the undo was journalled, by whoever began it or by [`recover`].
 pub(crate) fn finish_undo(
-    store: &Store,
+    writer: Writer<'_>,
     journal: &mut Journal,
-    begun: &JournalHeader,
-    held: &LockedDirectories,
     reload: &mut Reloader<'_>,
 ) -> RolledBack {
-    let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
-    back.go(begun.reloads.len() - 1, reload);
+    let mut back = Rollback::new(writer, journal);
+    back.go(writer.begun.reloads.len() - 1, reload);
     back.end(journal, |left| Record::Undone { left })
 }

@@ -169,7 +169,8 @@ impl Transaction {
 
     /// Puts everything back, the last stage first: its files, then the reloads that were begun.
     pub fn roll_back(mut self, reload: &mut Reloader<'_>) -> RolledBack {
-        put_back::roll_back(&self.store, &mut self.journal, &self.begun, &self.held, reload)
+        let writer = Writer::new(&self.store, &self.begun, &self.held);
+        put_back::roll_back(writer, &mut self.journal, reload)
     }
 }
 

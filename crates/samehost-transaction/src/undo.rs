@@ -54,16 +54,17 @@ fn undo_because(
     }
     is_in_force(id, journal.last())?;
     let locked = LockedDirectories::acquire(store, begun.places())?;
-    check(store, &begun, &locked)?;
+    let writer = Writer::new(store, &begun, &locked);
+    check(writer)?;
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
-    if let Err(error) = prepare(store, &begun, &locked) {
+    if let Err(error) = prepare(writer) {
         // If this fails too, `recover` completes the undo.
-        Writer::new(store, &begun, &locked).discard()?;
+        writer.discard()?;
         journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
     }
-    Ok(finish_undo(store, &mut journal, &begun, &locked, reload))
+    Ok(finish_undo(writer, &mut journal, reload))
 }
 
 fn state(id: &str, state: State, hint: &'static str) -> TransactionError {
@@ -90,11 +91,10 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
 }
 
 /// Fails unless every file still is as the switch left it.
-fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
-    let writer = Writer::new(store, begun, held);
-    for step in &begun.steps {
-        if !writer.look(&step.path)?.is(begun.last(&step.path)) {
-            return Err(changed(store, begun, &step.path)?);
+fn check(writer: Writer<'_>) -> Result<(), TransactionError> {
+    for step in &writer.begun.steps {
+        if !writer.look(&step.path)?.is(writer.begun.last(&step.path)) {
+            return Err(changed(writer.store, writer.begun, &step.path)?);
         }
     }
     Ok(())
@@ -120,11 +120,11 @@ pub(crate) fn changed(
     Ok(error)
 }
 
-fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
-    let writer = Writer::new(store, begun, held);
-    for step in &begun.steps {
+fn prepare(writer: Writer<'_>) -> Result<(), TransactionError> {
+    for step in &writer.begun.steps {
         if let Some(digest) = &step.before {
-            writer.prepare(step, Direction::Back, &store.kept(&begun.id, digest)?)?;
+            let content = writer.store.kept(&writer.begun.id, digest)?;
+            writer.prepare(step, Direction::Back, &content)?;
         }
     }
     Ok(())

@@ -24,9 +24,11 @@ pub(crate) enum Direction {
     Back,
 }
 
+/// Writes the files of a switch whose directories are locked.
+#[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
-    store: &'a Store,
-    begun: &'a JournalHeader,
+    pub(crate) store: &'a Store,
+    pub(crate) begun: &'a JournalHeader,
     held: &'a LockedDirectories,
 }
 
