@@ -64,7 +64,7 @@ pub struct FoundPassword {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordPlace {
     Variable,
-    /// A line of a password file: its number, from 1, and its first field.
+    /// A line of a password file: its number, from 1, and its first field, unescaped.
     Line {
         file: PathBuf,
         number: u32,
@@ -149,9 +149,7 @@ impl OwnFiles {
             );
             return None;
         }
-        let found = find(&text, login)?;
-        let place = PasswordPlace::Line { file: file.to_owned(), number: found.number, host: found.host };
-        Some(FoundPassword { password: Secret::new(found.password), place })
+        find(file, &text, login)
     }
 
     /// The parameters of a service, in the user's file, else in the system's; `None` if neither has it.
@@ -245,14 +243,6 @@ pub struct Login<'a> {
 /// named. The same directory in another spelling, `/run/postgresql`, is another host.
 const DEFAULT_DIRECTORIES: &[&str] = &["", "/var/run/postgresql", "/tmp"];
 
-struct FileLine {
-    /// From 1.
-    number: u32,
-    /// The first field, unescaped.
-    host: String,
-    password: String,
-}
-
 /// A field of a password file, unescaped.
 #[derive(Default)]
 struct Field {
@@ -269,7 +259,7 @@ impl Field {
 
 /// The first line `host:port:database:user:password` that fits; `*` fits anything, and a backslash escapes the next
 /// character. `localhost` also fits the directory that the library looks in by default, in that very spelling.
-fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
+fn find(file: &Path, text: &str, login: &Login<'_>) -> Option<FoundPassword> {
     let port = login.port.to_string();
     let own_name = if DEFAULT_DIRECTORIES.contains(&login.host) { "localhost" } else { login.host };
     for (number, line) in (1..).zip(text.lines()) {
@@ -283,7 +273,8 @@ fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
             && database.fits(login.database)
             && user.fits(login.user);
         if fits {
-            return Some(FileLine { number, host: host.text.clone(), password: password.text.clone() });
+            let place = PasswordPlace::Line { file: file.to_owned(), number, host: host.text.clone() };
+            return Some(FoundPassword { password: Secret::new(&password.text), place });
         }
     }
     None
@@ -332,16 +323,13 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Unkn
     let Some(found) = files.service(name) else {
         return Err(UnknownService(name.escape_debug().to_string()));
     };
-    let (authority, path) = url.place.split_once('/').unwrap_or((&url.place, ""));
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (authority, ""),
-    };
+    let (_, path) = url.place.split_once('/').unwrap_or_default();
+    let (host, port) = url.host_and_port();
     let mut completed = url.clone();
     for (key, value) in found {
         let is_in_url = match key.as_str() {
             "host" => !host.is_empty(),
-            "port" => !port.is_empty(),
+            "port" => port.is_some_and(|port| !port.is_empty()),
             "user" => url.user.is_some(),
             "password" => url.password.is_some(),
             "dbname" => !path.is_empty(),
@@ -452,12 +440,15 @@ mod tests {
     #[test]
     fn the_first_line_that_fits_is_taken() {
         let text = "# comment\n127.0.0.1:5433:*:bob:other\n\\*:*:*:*:no\n127.0.0.1:*:shop:bob:a\\:b\\\\c:d\n*:*:*:*:last\n";
-        let password =
-            |text: &str, login: &Login<'_>| find(text, login).map(|line| (line.number, line.password));
-        assert_eq!(password(text, &LOGIN), Some((4, "a:b\\c:d".to_owned())));
+        let file = Path::new("/f");
+        let line = |number, host: &str, password: &str| {
+            let place = PasswordPlace::Line { file: file.into(), number, host: host.into() };
+            Some(FoundPassword { password: Secret::new(password), place })
+        };
+        assert_eq!(find(file, text, &LOGIN), line(4, "127.0.0.1", "a:b\\c:d"));
         let else_where = Login { host: "h", ..LOGIN };
-        assert_eq!(password(text, &else_where), Some((5, "last".to_owned())));
-        assert_eq!(password("h:1:d:u\n", &LOGIN), None);
+        assert_eq!(find(file, text, &else_where), line(5, "*", "last"));
+        assert_eq!(find(file, "h:1:d:u\n", &LOGIN), None);
     }
 
     #[test]
@@ -472,7 +463,8 @@ mod tests {
             ("localhost", "/var/run/postgresql", true),
             ("localhost", "/run/postgresql", false),
         ] {
-            let found = find(&format!("{line}:5432:shop:bob:secret"), &Login { host, ..LOGIN });
+            let found =
+                find(Path::new("/f"), &format!("{line}:5432:shop:bob:secret"), &Login { host, ..LOGIN });
             assert_eq!(found.is_some(), fits, "{line} for {host}");
         }
     }
@@ -480,7 +472,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "[a-z*:\\\\\n]{0,60}") {
-            let _ = find(&text, &LOGIN);
+            let _ = find(Path::new("/f"), &text, &LOGIN);
         }
     }
 
