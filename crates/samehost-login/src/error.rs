@@ -54,7 +54,6 @@ pub enum LoginError {
     /// The server refused, or asked for what we do not support.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
-    /// Not tried: the server has just refused this password.
     #[error(
         "the login of `{user}` at {endpoint} was not tried, for this password was refused a moment ago, and servers count refusals; put the password right first"
     )]
@@ -65,12 +64,7 @@ pub enum LoginError {
     },
     /// The connection ended before a reply was complete, or the server is starting or shutting down.
     #[error("the server at {endpoint} went away: {reason}; see whether it runs, and what its log says")]
-    Lost {
-        endpoint: String,
-        reason: String,
-        /// The server's error code, if it sent one.
-        code: Option<String>,
-    },
+    Lost { endpoint: String, reason: String, code: Option<String> },
     #[error("no reply from {endpoint} for {} s; is the server stopped or overloaded?", after.as_secs_f64())]
     TimedOut { endpoint: String, after: Duration },
     #[error(
@@ -94,12 +88,7 @@ pub enum LoginError {
     },
     /// An error reported by the process that connected as another user.
     #[error("{message}")]
-    Elsewhere {
-        kind: LoginErrorKind,
-        /// The server's error code, if it sent one.
-        code: Option<String>,
-        message: String,
-    },
+    Elsewhere { kind: LoginErrorKind, code: Option<String>, message: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -256,7 +245,7 @@ impl LoginError {
         }
     }
 
-    pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
+    pub fn lost(endpoint: impl std::fmt::Display, reason: impl Into<String>) -> Self {
         LoginError::Lost { endpoint: endpoint.to_string(), reason: reason.into(), code: None }
     }
 

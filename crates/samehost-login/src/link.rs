@@ -41,7 +41,6 @@ pub struct Link {
     login_ends: Option<Instant>,
     /// Bytes received that no answer has taken yet.
     pending: Vec<u8>,
-    /// Most bytes of an answer after the login.
     most: usize,
     exchange: Exchange,
     /// Network namespace of the connection; `None` for ours.
