@@ -11,18 +11,18 @@ mod run_integrity;
 mod scripts;
 mod verdicts;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::ValueEnum;
 use serde_json::Value;
 
-pub(crate) use busy::{ask, compute, read_pages};
+pub(crate) use busy::run_load;
 
-use crate::{name_and_about, number, servers};
+use crate::process::find_program;
+use crate::{name_and_about, number, root};
 
-/// What can be gathered: each with what it is about.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Evidence {
     /// bent bytes for every parser of bytes from outside: no panic, no hang, no memory beyond its limit
@@ -79,7 +79,7 @@ pub(crate) enum Evidence {
     Kubernetes,
 }
 
-type Gather = fn(&mut Account<'_>) -> anyhow::Result<()>;
+type Gather = fn(&mut Account) -> anyhow::Result<()>;
 
 impl Evidence {
     /// What gathers it, and how long that takes where nobody limits it, in seconds.
@@ -112,19 +112,29 @@ impl Evidence {
     }
 }
 
-struct Account<'a> {
-    /// Of the repository.
-    root: &'a Path,
-    /// How long it may take.
-    length: Duration,
-    /// The part of `--only`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Which
+    name: Evidence,
+    /// How long it may take, in minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Only what is called that (fuzz, dist); the other lines that are kept stay
+    #[arg(long)]
     only: Option<String>,
-    /// An earlier program to compare with.
+    /// Another program to compare with: an earlier one (speed), one with this machine's C library (dist)
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
+}
+
+struct Account {
+    length: Duration,
+    only: Option<String>,
     before: Option<PathBuf>,
     text: String,
 }
 
-impl Account<'_> {
+impl Account {
     fn tell(&mut self, line: &str) {
         println!("{line}");
         self.text.push_str(line);
@@ -145,7 +155,7 @@ impl Account<'_> {
 
 /// Programs that have to be on this machine, by name or by path, and their packages in Debian.
 fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {
-    let missing = programs.iter().filter(|(program, _)| !servers::is_there(program));
+    let missing = programs.iter().filter(|(program, _)| find_program(program).is_none());
     let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
     ensure!(missing.is_empty(), "this needs: apt-get install {}", missing.join(" "));
     Ok(())
@@ -160,20 +170,15 @@ fn is_decided(found: &Value) -> bool {
     found["verdict"] != "inconclusive"
 }
 
-/// Runs one kind of evidence, within `minutes` if given. With `only`, the stored lines of other parts are kept.
-pub(crate) fn gather(
-    evidence: Evidence,
-    minutes: Option<u64>,
-    only: Option<String>,
-    before: Option<PathBuf>,
-    root: &Path,
-) -> anyhow::Result<()> {
-    let (run, seconds) = evidence.plan();
+/// Runs one kind of evidence, within the minutes if given. With `--only`, the stored lines of other parts are kept.
+pub(crate) fn gather(options: Options) -> anyhow::Result<()> {
+    let Options { name, minutes, only, before } = options;
+    let (run, seconds) = name.plan();
     let length = Duration::from_secs(minutes.map_or(seconds, |minutes| 60 * minutes));
-    let (name, about) = name_and_about(evidence);
+    let (name, about) = name_and_about(name);
     println!("evidence {name}: {about}; takes {} minutes", length.as_secs() / 60);
     let part = only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
-    let mut account = Account { root, length, only, before, text: String::new() };
+    let mut account = Account { length, only, before, text: String::new() };
     account.tell(&format!("$ cargo xtask evidence {name} --minutes {}{part}", length.as_secs() / 60));
     let command = account.text.len();
     let found = run(&mut account);
@@ -181,14 +186,12 @@ pub(crate) fn gather(
         // A program is missing: what is stored stays.
         return found;
     }
-    let folder = root.join("docs/evidence");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let file = folder.join(format!("{name}.txt"));
+    let file = root().join(format!("docs/evidence/{name}.txt"));
     let text = match &account.only {
         Some(only) => merged(&std::fs::read_to_string(&file).unwrap_or_default(), &account.text, only),
         None => account.text,
     };
-    std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+    crate::write(&file, text)?;
     found
 }
 

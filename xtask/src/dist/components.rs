@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::binary::clean;
 use super::{Release, Target};
-use crate::names;
 use crate::process::{date, text};
+use crate::{VERSION, names};
 
 #[derive(Debug, Default)]
 pub(super) struct Component {
@@ -176,7 +176,7 @@ pub(super) fn write(release: &Release, components: &Components, file: &Path) -> 
     let mut properties = vec![("target".to_owned(), release.target.triple.clone())];
     let compilers = release.target.compilers()?.into_iter();
     properties.extend(compilers.map(|(name, version)| (format!("compiler:{name}"), version)));
-    let list = list(&release.version, &properties, &time, components);
+    let list = list(VERSION, &properties, &time, components);
     Ok(fs::write(file, format!("{list:#}\n"))?)
 }
 

@@ -56,11 +56,11 @@ struct Server {
     script: String,
 }
 
-pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn integrity(account: &mut Account) -> anyhow::Result<()> {
     let cases: Vec<&str> = CASES.iter().map(|(case, ..)| *case).collect();
     account.has_part(&cases)?;
     let program = debug_program()?;
-    let server = Server::start(account.root)?;
+    let server = Server::start()?;
     account.tell("case | over | what both sides saw");
     for (case, size, beside) in CASES {
         if !account.wants(case) {
@@ -79,9 +79,9 @@ pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
 }
 
 impl Server {
-    fn start(root: &Path) -> anyhow::Result<Self> {
+    fn start() -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
-        let script = root.join(SCRIPT).display().to_string();
+        let script = crate::root().join(SCRIPT).display().to_string();
         let mut command = Command::new("python3");
         command.args([&script, "serve"]).arg(directory.path()).stdout(Stdio::piped());
         let mut process = Process::start(&mut command)?;

@@ -25,9 +25,7 @@ const AS_THEY_ARE: [(&str, &str); 7] = [
 
 pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
     let path = root.join(name);
-    let above = path.parent().unwrap_or(root);
-    fs::create_dir_all(above).with_context(|| above.display().to_string())?;
-    fs::write(&path, content).with_context(|| path.display().to_string())?;
+    crate::write(&path, content)?;
     Ok(path)
 }
 
@@ -64,9 +62,7 @@ pub(super) fn manual(speaker: &Path, pages: &Path, completions: &[(&str, PathBuf
     fs::create_dir_all(pages)?;
     bytes(Command::new(speaker).arg("man").arg(pages))?;
     for (shell, path) in completions {
-        let above = path.parent().unwrap_or(path);
-        fs::create_dir_all(above).with_context(|| above.display().to_string())?;
-        fs::write(path, bytes(Command::new(speaker).args(["completions", *shell]))?)?;
+        crate::write(path, bytes(Command::new(speaker).args(["completions", *shell]))?)?;
     }
     Ok(())
 }
@@ -76,19 +72,11 @@ pub(super) fn zip(paths: &[PathBuf]) -> anyhow::Result<()> {
     bytes(Command::new("gzip").arg("-9n").args(paths)).map(drop)
 }
 
-/// The files below a folder, by name.
+/// The files below a folder, as paths in it, by name.
 pub(super) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
-    let mut open = vec![root.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-            let path = entry?.path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                all.push(path.strip_prefix(root)?.to_owned());
-            }
-        }
+    for path in crate::files(root, &[])? {
+        all.push(path.strip_prefix(root)?.to_owned());
     }
     all.sort();
     Ok(all)
