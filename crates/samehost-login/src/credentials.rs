@@ -447,16 +447,8 @@ mod tests {
     }
 
     fn refused(may_need_tls: bool) -> LoginError {
-        LoginError::from(Box::new(Refused {
-            protocol: Protocol::Mysql,
-            endpoint: "unix:/s".into(),
-            what: "the login".into(),
-            code: Some("1045".into()),
-            answer: "no".into(),
-            try_next: String::new(),
-            may_need_tls,
-            by_password: true,
-        }))
+        let refused = Refused::new(Protocol::Mysql, &"unix:/s".parse().unwrap(), "the login", "no");
+        Refused { code: Some("1045".into()), may_need_tls, by_password: true, ..refused }.into()
     }
 
     #[test]

@@ -110,6 +110,26 @@ pub struct Refused {
     pub by_password: bool,
 }
 
+impl Refused {
+    /// A refusal without a code and advice, that is not about the password.
+    pub(crate) fn new(
+        protocol: Protocol,
+        endpoint: &Endpoint,
+        what: impl Into<String>,
+        answer: impl Into<String>,
+    ) -> Self {
+        let (endpoint, what, answer) = (endpoint.to_string(), what.into(), answer.into());
+        let (code, try_next, may_need_tls, by_password) = (None, String::new(), false, false);
+        Refused { protocol, endpoint, what, code, answer, try_next, may_need_tls, by_password }
+    }
+}
+
+impl From<Refused> for LoginError {
+    fn from(refused: Refused) -> Self {
+        LoginError::Refused(Box::new(refused))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no password was sent to {endpoint}: {class}{}; {}", found(there), class.try_next())]
 pub struct Untied {
