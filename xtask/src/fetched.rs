@@ -201,57 +201,46 @@ fn wheel(folder: &Path, start: &str) -> anyhow::Result<PathBuf> {
     Ok(folder.join(name.with_context(|| format!("pip fetched no {start}*.whl"))?))
 }
 
-struct Language {
-    name: &'static str,
-    /// Files that say what is fetched, in versions and with checksums.
-    lists: &'static [&'static str],
-    /// Where that is fetched from, and what names another place.
-    source: &'static str,
-    fetch: fn(&Path) -> anyhow::Result<()>,
-}
+/// A language; files that say what is fetched, in versions and with checksums; where that is from, and what names another place; and
+/// what fetches it.
+type Language = (&'static str, &'static [&'static str], &'static str, fn(&Path) -> anyhow::Result<()>);
 
 const LANGUAGES: &[Language] = &[
-    Language {
-        name: "go",
-        lists: &["go.mod", "go.sum"],
-        source: "Go's proxy (GOPROXY names another one)",
-        fetch: modules,
-    },
-    Language {
-        name: "node",
-        lists: &["package.json", "package-lock.json"],
-        source: "npm's registry (`npm config set registry` names another one)",
-        fetch: packages,
-    },
-    Language {
-        name: "java",
-        lists: &["jars.txt"],
-        source: "Maven's central repository (`mirrors` in ~/.m2/settings.xml names another one)",
-        fetch: jars,
-    },
+    ("go", &["go.mod", "go.sum"], "Go's proxy (GOPROXY names another one)", modules),
+    (
+        "node",
+        &["package.json", "package-lock.json"],
+        "npm's registry (`npm config set registry` names another one)",
+        packages,
+    ),
+    (
+        "java",
+        &["jars.txt"],
+        "Maven's central repository (`mirrors` in ~/.m2/settings.xml names another one)",
+        jars,
+    ),
 ];
 
 /// Fetches what the cache has not, and says which registries were not reached. Tests look there too: see `Cache` in
 /// `crates/samehost/tests/e2e/clients`.
 pub(crate) fn fetch_clients() -> anyhow::Result<()> {
-    for language in LANGUAGES {
-        let lists = crate::root().join("crates/samehost/tests/clients").join(language.name);
+    for (language, names, source, fetch) in LANGUAGES {
+        let lists = crate::root().join("crates/samehost/tests/clients").join(language);
         let mut wanted = Vec::new();
-        for name in language.lists {
+        for name in *names {
             wanted.push(fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned())?);
         }
-        let cache = crate::target().join("clients").join(language.name);
+        let cache = crate::target().join("clients").join(language);
         let filled = fill(&cache, &wanted.concat(), |folder| {
-            for name in language.lists {
+            for name in *names {
                 fs::copy(lists.join(name), folder.join(name))?;
             }
-            (language.fetch)(folder)
+            fetch(folder)
         });
         if let Err(error) = filled {
             eprintln!(
-                "xtask: the clients in {} were not fetched from {}: {error:#}\nxtask: tests that need them \
-                 fail, and say so",
-                language.name, language.source
+                "xtask: the clients in {language} were not fetched from {source}: {error:#}\nxtask: tests that need them \
+                 fail, and say so"
             );
         }
     }

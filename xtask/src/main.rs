@@ -154,7 +154,6 @@ fn list<'a>(report: &'a Value, name: &str) -> anyhow::Result<&'a [Value]> {
     Ok(report[name].as_array().with_context(|| format!("no {name}"))?)
 }
 
-/// A report's first comparison of a metric.
 fn comparison<'a>(report: &'a Value, metric: &str) -> anyhow::Result<&'a Value> {
     let mut all = list(report, "comparisons")?.iter();
     all.find(|found| found["metric"] == metric).with_context(|| format!("no {metric}"))

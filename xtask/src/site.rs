@@ -46,7 +46,12 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
     let mut documents = Vec::new();
     for source in &sources {
         let text = fs::read_to_string(root.join(source)).with_context(|| source.display().to_string())?;
-        documents.push((source.clone(), read(source, &text, &mut links)));
+        let document = if has_extension(source, &["md"]) {
+            of_markdown(&text, &mut |target| links.resolve(source, target))
+        } else {
+            of_output(&source.display().to_string(), &text)
+        };
+        documents.push((source.clone(), document));
     }
     let images = links.finish(&documents)?;
     let reports = reports.map(|folder| copy_reports(folder, out)).transpose()?.unwrap_or_default();
@@ -74,15 +79,6 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
 
 const REPORTS: &str = "reports.html";
 
-fn read(source: &Path, text: &str, links: &mut Links<'_>) -> Document {
-    if has_extension(source, &["md"]) {
-        of_markdown(text, &mut |target| links.resolve(source, target))
-    } else {
-        of_output(&source.display().to_string(), text)
-    }
-}
-
-/// All documents, as paths below the root.
 fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut sources: Vec<PathBuf> = OF_ROOT.iter().map(PathBuf::from).collect();
     for path in files(&root.join("docs"), &["md", "txt"])? {
@@ -410,9 +406,7 @@ fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::ParentDir => {
-                normal.pop();
-            }
+            Component::ParentDir => drop(normal.pop()),
             Component::Normal(name) => normal.push(name),
             _ => {}
         }

@@ -60,7 +60,6 @@ impl Took {
     }
 }
 
-/// Runs all tests, and installs what they need before.
 pub(crate) fn all() -> anyhow::Result<()> {
     announce(ALL);
     servers::announce();
@@ -76,7 +75,6 @@ pub(crate) fn all() -> anyhow::Result<()> {
     end(ALL, build_s, begun)
 }
 
-/// Runs the tests that need neither root nor servers.
 pub(crate) fn quick() -> anyhow::Result<()> {
     announce(QUICK);
     println!(

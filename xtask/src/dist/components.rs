@@ -43,7 +43,6 @@ pub(super) struct Components {
 }
 
 impl Components {
-    /// Asks cargo about the sources in a folder.
     pub(super) fn of(source: &Path, target: &Target) -> anyhow::Result<Self> {
         let linked = tree(source, target, "normal,no-proc-macro")?;
         let used = tree(source, target, "normal,build")?;

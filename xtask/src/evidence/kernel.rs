@@ -57,7 +57,7 @@ pub(super) fn boot(account: &mut Account, program: &Path) -> anyhow::Result<()> 
     pack(&root, &archive)?;
     for kernel in KERNELS {
         match kernel.fetch(folder.path()) {
-            Ok(image) => try_kernel(account, kernel, &image, &archive)?,
+            Ok(image) => keep_lines(account, kernel, &machine(&image, &archive, 1024, "").output()?.stdout)?,
             Err(error) => {
                 account.tell(&format!("kernel | that of {} was not tried: {error:#}", kernel.suite));
             }
@@ -91,9 +91,8 @@ fn machine(image: &Path, archive: &Path, megabytes: u32, words: &str) -> Command
     machine
 }
 
-fn try_kernel(account: &mut Account, kernel: &Kernel, image: &Path, archive: &Path) -> anyhow::Result<()> {
-    let output = machine(image, archive, 1024, "").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+fn keep_lines(account: &mut Account, kernel: &Kernel, printed: &[u8]) -> anyhow::Result<()> {
+    let text = String::from_utf8_lossy(printed);
     let mut good = 0;
     for line in text.lines() {
         let Some((_, kept)) = line.split_once("kept: ") else { continue };

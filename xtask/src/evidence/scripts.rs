@@ -187,26 +187,18 @@ fn saved(program: &Path, workload: &str, connections: &str) -> anyhow::Result<St
     let scan: Value = serde_json::from_slice(&scan?.stdout).context("what was observed")?;
     let found = comparison(&report, "latency_mean")?;
     let clock = number(&found["baseline_value"])? - number(&found["candidate_value"])?;
-    let [tcp, unix] = [exchanges(&scan, "tcp")?, exchanges(&scan, "unix_stream")?];
-    let (kernel, hop) = (tcp.mean_us - unix.mean_us, tcp.hop_us - unix.hop_us);
+    let ([tcp, tcp_hop], [unix, unix_hop]) = (exchanges(&scan, "tcp")?, exchanges(&scan, "unix_stream")?);
+    let (kernel, hop) = (tcp - unix, tcp_hop - unix_hop);
     Ok(format!("{kernel:.2}, {hop:.2}, {clock:.2}; {:.2}, {:.2}", kernel / clock, hop / clock))
 }
 
-/// Means of our exchanges over a kind of socket, by the kernel's times.
-struct Exchanges {
-    mean_us: f64,
-    /// Both ways of it, without the server.
-    hop_us: f64,
-}
-
-fn exchanges(scan: &Value, kind: &str) -> anyhow::Result<Exchanges> {
+/// Means of our exchanges over a kind of socket, and of both their ways without the server, by the kernel's times in µs.
+fn exchanges(scan: &Value, kind: &str) -> anyhow::Result<[f64; 2]> {
     for pair in list(&scan["exchanges"], "pairs")? {
         if pair["kind"] == kind && pair["first"].is_object() && pair["client"] == "samehost" {
             let parts = &pair["parts"];
-            return Ok(Exchanges {
-                mean_us: number(&pair["first"]["mean_us"])?,
-                hop_us: number(&parts["way_there_us"])? + number(&parts["way_back_us"])?,
-            });
+            let hop = number(&parts["way_there_us"])? + number(&parts["way_back_us"])?;
+            return Ok([number(&pair["first"]["mean_us"])?, hop]);
         }
     }
     bail!("no exchanges over {kind}")

@@ -213,25 +213,18 @@ fn at_most(most: usize, of: usize, share: f64) -> f64 {
 }
 
 pub(super) fn slowed(account: &mut Account) -> anyhow::Result<()> {
-    longer(account, 50, "300us", "10%", "--budget 10s --margin 2%", 45)
+    longer(account, 50, "10%", "--work 300us --budget 10s --margin 2%", 45)
 }
 
 pub(super) fn known(account: &mut Account) -> anyhow::Result<()> {
-    longer(account, 10, "100us", "3%", "--budget 20s --margin 0.01%", 9)
+    longer(account, 10, "3%", "--work 100us --budget 20s --margin 0.01%", 9)
 }
 
 /// Runs of two equal arms, one of which has a server that works longer, `by` a part of its work per request: for 10 % more,
 /// that must be most of the request's time. `wanted` of the runs must call it slower.
-fn longer(
-    account: &mut Account,
-    runs: usize,
-    work: &str,
-    by: &str,
-    more: &str,
-    wanted: usize,
-) -> anyhow::Result<()> {
+fn longer(account: &mut Account, runs: usize, by: &str, options: &str, wanted: usize) -> anyhow::Result<()> {
     // Waking CPUs would take longer than the work of a request.
-    let words = format!("--awake --work {work} --longer {by} {more}");
+    let words = format!("--awake --longer {by} {options}");
     let right = called_slower(account, &crate::release_program()?, "", 1..=runs, &words)?;
     account.tell(&format!(
         "{right} of {runs} runs call the arm that works {by} longer slower (at least {wanted} are to)"
