@@ -31,6 +31,7 @@ const MADE_WITHIN: Duration = Duration::from_secs(1);
 /// costs the same with ten sockets and with thousands of descriptors; before, each connect took 4 µs more
 /// for each descriptor. Stopping `dup`, `fcntl` and `epoll_ctl` was rejected: each would cost some ten
 /// microseconds at every connection of an event loop (docs/decisions/0115).
+#[derive(Default)]
 pub struct Epolls {
     processes: Vec<Process>,
     /// Threads that may still be making one, and since when.
@@ -47,10 +48,6 @@ struct Process {
 }
 
 impl Epolls {
-    pub fn new() -> Self {
-        Epolls { processes: Vec::new(), making: Vec::new(), last_made: None }
-    }
-
     /// To be called before the thread's call of epoll_create1(2) goes on.
     pub fn is_made(&mut self, thread: u32) {
         let now = Instant::now();
