@@ -91,7 +91,7 @@ pub(crate) fn run(named: &[Yardstick]) -> anyhow::Result<()> {
     let tools = Tools { samehost: crate::release_program()?, directory: tempfile::tempdir()? };
     for yardstick in Yardstick::value_variants() {
         if named.is_empty() || named.contains(yardstick) {
-            let (name, about) = name_and_about(*yardstick);
+            let (name, about) = name_and_about(yardstick);
             println!("\n## {name}: {about}\n");
             yardstick.run()(&tools)?;
         }
@@ -152,6 +152,9 @@ impl Figure {
     }
 }
 
+/// The command of a side for a transport and a number of connections.
+type Commands<'a> = &'a dyn Fn(&str, u32) -> String;
+
 impl Tools {
     fn compile(&self, peer: &str) -> anyhow::Result<PathBuf> {
         let output = self.directory.path().join(peer);
@@ -210,8 +213,8 @@ impl Tools {
         &self,
         c_loop: &str,
         name: &str,
-        peer: impl Fn(&str, u32) -> String,
-        ours: impl Fn(&str, u32) -> String,
+        peer: Commands<'_>,
+        ours: Commands<'_>,
     ) -> anyhow::Result<()> {
         let alone = ours("unix", 64);
         let pinned = format!("taskset -c {CLIENT_CPU} {alone}");
@@ -225,27 +228,22 @@ impl Tools {
     }
 
     /// Server CPU that a Unix socket saves at 8 and at 64 connections, measured by a peer and by us.
-    fn server_cpu(
-        &self,
-        name: &str,
-        peer: impl Fn(&str, u32) -> String,
-        ours: impl Fn(&str, u32) -> String,
-    ) -> anyhow::Result<()> {
+    fn server_cpu(&self, name: &str, peer: Commands<'_>, ours: Commands<'_>) -> anyhow::Result<()> {
         let limits = "--budget 60s --min-blocks 8 --max-blocks 20 --precision 2%";
-        let theirs = Figure::lower("server_us_per_op ([\\d.]+)".into());
         let server_cpu = ["tcp", "unix"].map(|transport| field(transport, "server_cpu_us_per_op"));
-        let own = Figure::lower(server_cpu.join("|"));
+        let sides = [
+            (name, Figure::lower("server_us_per_op ([\\d.]+)".into()), peer),
+            ("samehost", Figure::lower(server_cpu.join("|")), ours),
+        ];
         for connections in [8, 64] {
-            println!(
-                "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {name} sees it"
-            );
-            let arms =
-                ["tcp", "unix"].map(|transport| format!("{transport}={}", peer(transport, connections)));
-            self.alternate(limits, Some(&theirs), &arms)?;
-            println!("{connections} connections: the same, as samehost sees it");
-            let arms =
-                ["tcp", "unix"].map(|transport| format!("{transport}={}", ours(transport, connections)));
-            self.alternate(limits, Some(&own), &arms)?;
+            for (name, figure, commands) in &sides {
+                println!(
+                    "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {name} sees it"
+                );
+                let arms = ["tcp", "unix"]
+                    .map(|transport| format!("{transport}={}", commands(transport, connections)));
+                self.alternate(limits, Some(figure), &arms)?;
+            }
         }
         Ok(())
     }

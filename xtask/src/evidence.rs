@@ -175,7 +175,7 @@ pub(crate) fn gather(options: Options) -> anyhow::Result<()> {
     let Options { name, minutes, only, before } = options;
     let (run, seconds) = name.plan();
     let length = Duration::from_secs(minutes.map_or(seconds, |minutes| 60 * minutes));
-    let (name, about) = name_and_about(name);
+    let (name, about) = name_and_about(&name);
     println!("evidence {name}: {about}; takes {} minutes", length.as_secs() / 60);
     let part = only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
     let mut account = Account { length, only, before, text: String::new() };

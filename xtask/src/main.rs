@@ -108,7 +108,7 @@ fn root() -> PathBuf {
 }
 
 /// What an argument is called on the command line, and what its help says.
-fn name_and_about(value: impl ValueEnum) -> (String, String) {
+fn name_and_about(value: &impl ValueEnum) -> (String, String) {
     let shown = value.to_possible_value().unwrap_or_default();
     (shown.get_name().to_owned(), shown.get_help().map(ToString::to_string).unwrap_or_default())
 }

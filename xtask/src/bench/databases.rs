@@ -94,8 +94,8 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
     let options = format!("--size 128 {TRIAL}");
     tools.server_cpu(
         "redis-benchmark",
-        |transport, connections| server.metered(&family, transport, connections),
-        |transport, connections| {
+        &|transport, connections| server.metered(&family, transport, connections),
+        &|transport, connections| {
             tools.trial("redis", transport, &server.endpoint(transport), connections, &options)
         },
     )
@@ -157,8 +157,8 @@ pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
     tools.client_and_server(
         &c_loop,
         "sysbench",
-        |transport, connections| server.metered(&family, transport, connections),
-        |transport, connections| server.ours(tools, transport, connections),
+        &|transport, connections| server.metered(&family, transport, connections),
+        &|transport, connections| server.ours(tools, transport, connections),
     )
 }
 
@@ -222,8 +222,8 @@ pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
     tools.client_and_server(
         &c_loop,
         "pgbench",
-        |transport, connections| server.metered(&family, transport, connections),
-        |transport, connections| server.ours(tools, transport, connections),
+        &|transport, connections| server.metered(&family, transport, connections),
+        &|transport, connections| server.ours(tools, transport, connections),
     )
 }
 
