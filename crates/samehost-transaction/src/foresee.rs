@@ -50,11 +50,7 @@ pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionErro
         Opened::There(there) => *there,
     };
     undo::is_in_force(id, history.last())?;
-    for step in &begun.steps {
-        if !look(&step.path)?.is(begun.last(&step.path)) {
-            return Err(undo::changed(store, &begun, &step.path)?);
-        }
-    }
+    undo::check(store, &begun, look)?;
     let last = begun.reloads.len().saturating_sub(1);
     simulate(store, &begun, &history, Some(last), Prospect::Undo)
 }

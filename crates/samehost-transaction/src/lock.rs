@@ -98,13 +98,10 @@ fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>)
         holder.program = program.map(|name| name.trim().to_owned());
     }
     if holder.id.is_none() {
-        holder.id = id_beside(directory);
+        let names = directory.names(".").unwrap_or_default();
+        holder.id = names.iter().find_map(|name| id_of_prepared(name));
     }
     TransactionError::Busy { path: path.to_owned(), holder }
-}
-
-fn id_beside(directory: &Directory) -> Option<String> {
-    directory.names(".").ok()?.iter().find_map(|name| id_of_prepared(name))
 }
 
 /// Directory of the lock files: one that lasts until the next boot, else one beside the store.

@@ -13,6 +13,7 @@ use crate::lock::LockedDirectories;
 use crate::put_back::{RolledBack, finish_undo};
 use crate::state::State;
 use crate::store::{Opened, Store};
+use crate::version::Found;
 use crate::writer::{self, Direction, Writer};
 
 /// Undoes a committed switch: every byte, mode, owner, access control list and attribute, the last stage first.
@@ -55,7 +56,7 @@ fn undo_because(
     is_in_force(id, journal.last())?;
     let locked = LockedDirectories::acquire(store, begun.places())?;
     let writer = Writer::new(store, &begun, &locked);
-    check(writer)?;
+    check(store, &begun, |path| writer.look(path))?;
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
     if let Err(error) = prepare(writer) {
@@ -91,21 +92,21 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
 }
 
 /// Fails unless every file still is as the switch left it.
-fn check(writer: Writer<'_>) -> Result<(), TransactionError> {
-    for step in &writer.begun.steps {
-        if !writer.look(&step.path)?.is(writer.begun.last(&step.path)) {
-            return Err(changed(writer.store, writer.begun, &step.path)?);
+pub(crate) fn check(
+    store: &Store,
+    begun: &JournalHeader,
+    look: impl Fn(&Path) -> Result<Found, TransactionError>,
+) -> Result<(), TransactionError> {
+    for step in &begun.steps {
+        if !look(&step.path)?.is(begun.last(&step.path)) {
+            return Err(changed(store, begun, &step.path)?);
         }
     }
     Ok(())
 }
 
 /// The error for a file that changed since, by a later switch or by somebody else.
-pub(crate) fn changed(
-    store: &Store,
-    begun: &JournalHeader,
-    path: &Path,
-) -> Result<TransactionError, TransactionError> {
+fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> Result<TransactionError, TransactionError> {
     let mut error = writer::changed(store, begun, path);
     for entry in store.list()?.into_iter().rev() {
         let is_later = entry.id > begun.id && matches!(entry.state, State::Committed | State::Awaiting);
