@@ -66,7 +66,7 @@ impl Credentials {
             Some(url) => Some(with_service(url, &files)?),
             None => None,
         };
-        let mut credentials = postgres(url.as_ref(), &Defaults::here())?;
+        let mut credentials = postgres(url.as_ref(), &Defaults::of(&files))?;
         if credentials.password.is_none() {
             let host = url.as_ref().and_then(host_of);
             if let Some(found) = credentials.postgres_password(&files, endpoint, host.as_deref()) {

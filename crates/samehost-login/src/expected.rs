@@ -115,12 +115,6 @@ impl Expected {
     }
 
     #[must_use]
-    pub fn or_account(mut self, uid: u32) -> Self {
-        self.accounts.push(uid);
-        self
-    }
-
-    #[must_use]
     pub fn is_nobody(&self) -> bool {
         let nothing = self.processes.is_empty() && self.accounts.is_empty() && self.units.is_empty();
         nothing && !self.started_by_us

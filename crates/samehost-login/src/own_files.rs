@@ -107,12 +107,6 @@ impl OwnFiles {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    #[must_use]
-    /// PGPASSFILE, else `~/.pgpass`.
-    pub fn password_file(&self) -> Option<PathBuf> {
-        self.file_or_default("PGPASSFILE", ".pgpass")
-    }
-
     /// The file that a variable names, else the one of this name in the user's home; `None` where no home is known.
     fn file_or_default(&self, variable: &str, name: &str) -> Option<PathBuf> {
         match self.variable(variable) {
@@ -127,7 +121,7 @@ impl OwnFiles {
         if let Some(password) = self.variable("PGPASSWORD") {
             return Some(FoundPassword { password: Secret::new(password), place: PasswordPlace::Variable });
         }
-        self.from_file(&self.password_file()?, login)
+        self.from_file(&self.file_or_default("PGPASSFILE", ".pgpass")?, login)
     }
 
     /// What a password file has for a login. A file that other users may read is ignored with a warning, as libpq does; so
@@ -342,7 +336,6 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Unkn
     Ok(completed)
 }
 
-/// Defaults if the URL has no user or database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defaults {
     /// PGUSER, else the name of the current user.
@@ -354,17 +347,13 @@ pub(crate) struct Defaults {
 impl Defaults {
     /// Reads the environment and passwd(5), as libpq does.
     #[must_use]
-    pub fn here() -> Self {
-        let user = match variable("PGUSER").or_else(accounts::own_name) {
+    pub fn of(files: &OwnFiles) -> Self {
+        let user = match files.variable("PGUSER").map(str::to_owned).or_else(accounts::own_name) {
             Some(user) => user,
             None => "postgres".into(),
         };
-        Defaults { user, database: variable("PGDATABASE") }
+        Defaults { user, database: files.variable("PGDATABASE").map(str::to_owned) }
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
