@@ -86,7 +86,8 @@ pub(crate) fn quick() -> anyhow::Result<()> {
     start_build(&options)?.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    test(&options, &skipped)?;
+    let (passed, failed) = run(&[&["test"], &options[..], &["--no-fail-fast", "--"], &skipped].concat())?;
+    judge(passed, &failed, &options)?;
     end(QUICK, build_s, begun)
 }
 
@@ -96,10 +97,14 @@ fn start_build(options: &[&str]) -> anyhow::Result<Process> {
     Process::start(&mut cargo_command(&words))
 }
 
+/// Says how long a suite took, and keeps it beside the other suite.
 fn end(suite: &'static str, build_s: u64, begun: Instant) -> anyhow::Result<()> {
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
-    keep(&took)
+    let before = fs::read_to_string(kept()).unwrap_or_default();
+    let other = if suite == ALL { QUICK } else { ALL };
+    let kept_of_other = Took::read(&before, other).map(|other| format!("{other}\n")).unwrap_or_default();
+    Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
 
 /// Says how long a suite will take, by its last run here or else by the one that the repository has.
@@ -114,14 +119,6 @@ fn announce(suite: &'static str) {
     let Took { build_s, run_s, cpus: theirs, .. } = took;
     println!("{suite}: {} to build and {} to run {place},", minutes(build_s), minutes(run_s));
     println!("on {theirs} CPUs; this machine has {}.", cpus());
-}
-
-/// Keeps how long a suite took, beside the other suite.
-fn keep(took: &Took) -> anyhow::Result<()> {
-    let before = fs::read_to_string(kept()).unwrap_or_default();
-    let other = if took.suite == ALL { QUICK } else { ALL };
-    let kept_of_other = Took::read(&before, other).map(|other| format!("{other}\n")).unwrap_or_default();
-    Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
 
 pub(crate) fn kept() -> PathBuf {
@@ -192,28 +189,14 @@ fn number_before(text: &str, word: &str) -> usize {
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Runs `cargo test` with `options`, and the tests with `words`.
-///
-/// # Errors
-///
-/// If a test fails beside the others and alone, or anything else goes wrong.
-pub(crate) fn test(options: &[&str], words: &[&str]) -> anyhow::Result<()> {
-    let (passed, failed) = run(&[&["test"], options, &["--no-fail-fast", "--"], words].concat())?;
-    judge(passed, &failed, options)
-}
-
 /// Test targets that start servers and wait for them for half of their time.
 const WITH_SERVERS: [&str; 2] = ["e2e", "hostile"];
 
-/// As [`test`], for all tests: what only computes runs while the others wait for servers.
+/// Runs all tests with `options`: what only computes runs while the others wait for servers.
 ///
 /// One after the other, half of both CPUs was idle: 1,350 s of tests with servers, then 460 s of the rest. Beside each other, the rest
 /// at a lower priority, all ended with the former, after 1,670 s. Rejected: more tests with servers at once, as they share ports, names of
 /// programs and deadlines; the idle class (`chrt --idle`), which gets nothing while two tests measure, for a minute at times.
-///
-/// # Errors
-///
-/// As [`test`].
 fn test_all(options: &[&str]) -> anyhow::Result<()> {
     let mut front = [&["test"], options, &["--no-fail-fast"]].concat();
     let documentation = [&front[..], &["--doc"]].concat();

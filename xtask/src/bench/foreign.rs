@@ -27,7 +27,7 @@ const WARM: Duration = Duration::from_secs(3);
 const CONNECTIONS: u32 = 8;
 
 /// A load, which lasts until it is stopped, and what it costs over each transport.
-struct Load {
+pub(super) struct Load {
     name: &'static str,
     port: u16,
     predicted: &'static str,
@@ -39,9 +39,9 @@ struct Load {
     _server: Box<dyn std::any::Any>,
 }
 
-type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
+pub(super) type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
 
-const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
+pub(super) const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
 
 /// A load of requests on connections that stay.
 fn persistent(
@@ -89,7 +89,7 @@ fn redis_benchmark(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
     Ok(persistent("redis-benchmark -c 8", server.port, lasting, costs, server))
 }
 
-fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
+pub(super) fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
     let server = Blog::start()?;
     let pages = crate::root().join("xtask/peers/pages.sh");
     Ok(Load {
@@ -112,15 +112,7 @@ struct Predicted {
     answer: &'static str,
 }
 
-pub(super) fn foreign(tools: &Tools) -> anyhow::Result<()> {
-    compare(tools, LOADS)
-}
-
-pub(super) fn pages(tools: &Tools) -> anyhow::Result<()> {
-    compare(tools, &[wrk])
-}
-
-fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
+pub(super) fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     println!("µs of CPU time saved; the middle of a prediction is the geometric one\n");
     println!(

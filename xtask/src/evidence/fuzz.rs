@@ -137,7 +137,6 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
 }
 
 fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
-    // The shell sets the limit, then executes the program.
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
         .arg(program)
