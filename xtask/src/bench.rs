@@ -12,92 +12,69 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
 
+use crate::name_and_about;
 use crate::process::{Process, serve, show};
 
-struct Yardstick {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&Tools) -> anyhow::Result<()>,
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Yardstick {
+    /// median round trip, 128 bytes, 1 connection, against minimal C loops that wait in poll, and in read
+    PingPong,
+    /// client CPU per operation, 64 connections, against a minimal C epoll loop
+    Epoll,
+    /// client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark
+    Redis,
+    /// a prepared point select on MariaDB, against a minimal C epoll loop and sysbench
+    Mysql,
+    /// a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench
+    Postgres,
+    /// 64 connections that stay: client CPU per request through nginx (at most 0.9 of wrk's), and requests per second over a
+    /// Unix socket (at least twice wrk's over TCP)
+    Http,
+    /// a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory
+    Scan,
+    /// what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)
+    Predict,
+    /// what scan --observe predicts of pgbench, sysbench and redis-benchmark, against what they measure (a factor of 1.5 at
+    /// most)
+    Foreign,
+    /// the same of wrk on a WordPress, 12 minutes (a factor of 1.5 at most)
+    Pages,
+    /// how long `scan --observe 8s` takes while those three and a client of short connections are busy (30 s at most)
+    Observe,
+    /// 50,000 requests/s on 16 connections: rate achieved, lateness of the generator
+    OpenLoop,
+    /// what `samehost run` adds to a connect (the aim is 50 µs at most on one CPU), and redis-benchmark under it, over TCP and
+    /// over the Unix socket, two minutes
+    Run,
+    /// `--version` (less than 5 ms) of the program as packages have it, beside that of ripgrep, hyperfine and oha, and sizes
+    Start,
+    /// slices of 0.2 to 100 ms, raw and Redis, 1, 8 and 64 connections: which length gives the smallest error
+    Variogram,
 }
 
-const YARDSTICKS: &[Yardstick] = &[
-    Yardstick {
-        name: "ping-pong",
-        about: "median round trip, 128 bytes, 1 connection, against minimal C loops that wait in poll, and in read",
-        run: ping_pong,
-    },
-    Yardstick {
-        name: "epoll",
-        about: "client CPU per operation, 64 connections, against a minimal C epoll loop",
-        run: epoll,
-    },
-    Yardstick {
-        name: "redis",
-        about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
-        run: databases::redis,
-    },
-    Yardstick {
-        name: "mysql",
-        about: "a prepared point select on MariaDB, against a minimal C epoll loop and sysbench",
-        run: databases::mysql,
-    },
-    Yardstick {
-        name: "postgres",
-        about: "a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench",
-        run: databases::postgres,
-    },
-    Yardstick {
-        name: "http",
-        about: "64 connections that stay: client CPU per request through nginx (at most 0.9 of wrk's), and requests per second over a Unix socket (at least twice wrk's over TCP)",
-        run: http::http,
-    },
-    Yardstick {
-        name: "scan",
-        about: "a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
-        run: scan::scan,
-    },
-    Yardstick {
-        name: "predict",
-        about: "what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)",
-        run: scan::predict,
-    },
-    Yardstick {
-        name: "foreign",
-        about: "what scan --observe predicts of pgbench, sysbench and redis-benchmark, against what they measure (a factor of 1.5 at most)",
-        run: foreign::foreign,
-    },
-    Yardstick {
-        name: "pages",
-        about: "the same of wrk on a WordPress, 12 minutes (a factor of 1.5 at most)",
-        run: foreign::pages,
-    },
-    Yardstick {
-        name: "observe",
-        about: "how long `scan --observe 8s` takes while those three and a client of short connections are busy (30 s at most)",
-        run: foreign::observe,
-    },
-    Yardstick {
-        name: "open-loop",
-        about: "50,000 requests/s on 16 connections: rate achieved, lateness of the generator",
-        run: open_loop,
-    },
-    Yardstick {
-        name: "run",
-        about: "what `samehost run` adds to a connect (the aim is 50 µs at most on one CPU), and redis-benchmark under it, over TCP and over the Unix socket, two minutes",
-        run: databases::run,
-    },
-    Yardstick {
-        name: "start",
-        about: "`--version` (less than 5 ms) of the program as packages have it, beside that of ripgrep, hyperfine and oha, and sizes",
-        run: scan::start,
-    },
-    Yardstick {
-        name: "variogram",
-        about: "slices of 0.2 to 100 ms, raw and Redis, 1, 8 and 64 connections: which length gives the smallest error",
-        run: variogram::variogram,
-    },
-];
+impl Yardstick {
+    fn run(self) -> fn(&Tools) -> anyhow::Result<()> {
+        match self {
+            Yardstick::PingPong => ping_pong,
+            Yardstick::Epoll => epoll,
+            Yardstick::Redis => databases::redis,
+            Yardstick::Mysql => databases::mysql,
+            Yardstick::Postgres => databases::postgres,
+            Yardstick::Http => http::http,
+            Yardstick::Scan => scan::scan,
+            Yardstick::Predict => scan::predict,
+            Yardstick::Foreign => |tools| foreign::compare(tools, foreign::LOADS),
+            Yardstick::Pages => |tools| foreign::compare(tools, &[foreign::wrk]),
+            Yardstick::Observe => foreign::observe,
+            Yardstick::OpenLoop => open_loop,
+            Yardstick::Run => databases::run,
+            Yardstick::Start => scan::start,
+            Yardstick::Variogram => variogram::variogram,
+        }
+    }
+}
 
 /// Client and server are pinned to one CPU each. Otherwise the kernel's placement would be the largest
 /// difference between two runs, and it is not caused by the client.
@@ -109,16 +86,14 @@ struct Tools {
     directory: tempfile::TempDir,
 }
 
-pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
-    for name in names {
-        let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
-        ensure!(known.contains(&name.as_str()), "no yardstick `{name}`; known are {}", known.join(", "));
-    }
+/// Compares with these, and with all where none is named.
+pub(crate) fn run(named: &[Yardstick]) -> anyhow::Result<()> {
     let tools = Tools { samehost: crate::release_program()?, directory: tempfile::tempdir()? };
-    for yardstick in YARDSTICKS {
-        if names.is_empty() || names.iter().any(|name| name == yardstick.name) {
-            println!("\n## {}: {}\n", yardstick.name, yardstick.about);
-            (yardstick.run)(&tools)?;
+    for yardstick in Yardstick::value_variants() {
+        if named.is_empty() || named.contains(yardstick) {
+            let (name, about) = name_and_about(yardstick);
+            println!("\n## {name}: {about}\n");
+            yardstick.run()(&tools)?;
         }
     }
     Ok(())
@@ -177,6 +152,9 @@ impl Figure {
     }
 }
 
+/// The command of a side for a transport and a number of connections.
+type Commands<'a> = &'a dyn Fn(&str, u32) -> String;
+
 impl Tools {
     fn compile(&self, peer: &str) -> anyhow::Result<PathBuf> {
         let output = self.directory.path().join(peer);
@@ -185,10 +163,6 @@ impl Tools {
         let status = status.context("a C compiler is needed: install the package gcc")?;
         ensure!(status.success(), "{} does not compile", source.display());
         Ok(output)
-    }
-
-    fn echo(&self, model: &str, cpu: &str) -> anyhow::Result<Echo> {
-        Echo::start(&self.samehost, self.directory.path(), model, cpu)
     }
 
     /// Command for one trial of ours against a running server, with JSON on standard output. `more` are further options,
@@ -239,8 +213,8 @@ impl Tools {
         &self,
         c_loop: &str,
         name: &str,
-        peer: impl Fn(&str, u32) -> String,
-        ours: impl Fn(&str, u32) -> String,
+        peer: Commands<'_>,
+        ours: Commands<'_>,
     ) -> anyhow::Result<()> {
         let alone = ours("unix", 64);
         let pinned = format!("taskset -c {CLIENT_CPU} {alone}");
@@ -254,27 +228,22 @@ impl Tools {
     }
 
     /// Server CPU that a Unix socket saves at 8 and at 64 connections, measured by a peer and by us.
-    fn server_cpu(
-        &self,
-        name: &str,
-        peer: impl Fn(&str, u32) -> String,
-        ours: impl Fn(&str, u32) -> String,
-    ) -> anyhow::Result<()> {
+    fn server_cpu(&self, name: &str, peer: Commands<'_>, ours: Commands<'_>) -> anyhow::Result<()> {
         let limits = "--budget 60s --min-blocks 8 --max-blocks 20 --precision 2%";
-        let theirs = Figure::lower("server_us_per_op ([\\d.]+)".into());
         let server_cpu = ["tcp", "unix"].map(|transport| field(transport, "server_cpu_us_per_op"));
-        let own = Figure::lower(server_cpu.join("|"));
+        let sides = [
+            (name, Figure::lower("server_us_per_op ([\\d.]+)".into()), peer),
+            ("samehost", Figure::lower(server_cpu.join("|")), ours),
+        ];
         for connections in [8, 64] {
-            println!(
-                "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {name} sees it"
-            );
-            let arms =
-                ["tcp", "unix"].map(|transport| format!("{transport}={}", peer(transport, connections)));
-            self.alternate(limits, Some(&theirs), &arms)?;
-            println!("{connections} connections: the same, as samehost sees it");
-            let arms =
-                ["tcp", "unix"].map(|transport| format!("{transport}={}", ours(transport, connections)));
-            self.alternate(limits, Some(&own), &arms)?;
+            for (name, figure, commands) in &sides {
+                println!(
+                    "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {name} sees it"
+                );
+                let arms = ["tcp", "unix"]
+                    .map(|transport| format!("{transport}={}", commands(transport, connections)));
+                self.alternate(limits, Some(figure), &arms)?;
+            }
         }
         Ok(())
     }
@@ -292,7 +261,7 @@ fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
     for (where_to, server_cpu) in [("on one CPU", CLIENT_CPU), ("across two CPUs", SERVER_CPU)] {
         // A thread in read is woken at other times than one in poll, so both ends use the same call.
         for (wait, model) in [("poll", "threads"), ("read", "blocking")] {
-            let echo = tools.echo(model, server_cpu)?;
+            let echo = Echo::start(&tools.samehost, tools.directory.path(), model, server_cpu)?;
             for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
                 println!("{transport}, {where_to}, both ends wait in {wait}: median round trip, µs");
                 let figure = Figure::lower(format!("p50_us ([\\d.]+)|{}", field(transport, "p50")));
@@ -308,7 +277,7 @@ fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
 
 fn epoll(tools: &Tools) -> anyhow::Result<()> {
     let peer = tools.compile("epoll")?;
-    let echo = tools.echo("epoll", SERVER_CPU)?;
+    let echo = Echo::start(&tools.samehost, tools.directory.path(), "epoll", SERVER_CPU)?;
     for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
         let command = c_command(&peer, &[endpoint, "64", "128", "0.5"]);
         let ours = tools.echo_trial(transport, endpoint, 64, "");

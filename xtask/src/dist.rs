@@ -41,7 +41,6 @@ pub(crate) struct Options {
 }
 
 pub(crate) struct Release {
-    version: String,
     target: Target,
     /// Seconds since 1970 that every file carries.
     epoch: u64,
@@ -50,10 +49,10 @@ pub(crate) struct Release {
 /// Makes the files of a release, twice unless asked to do it once, and prints where they are. Fails if the two differ, or if the
 /// program is larger than [`LARGEST`].
 pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
-    let version = versions::check(&crate::root(), options.release)?;
+    versions::check(&crate::root(), options.release)?;
     let target = Target::new(options.target.as_deref())?;
     target.check()?;
-    let release = Release { version, target, epoch: epoch()? };
+    let release = Release { target, epoch: epoch()? };
     let work = release.target.folder();
     let (first, second) = (work.join("first"), work.join("second/in-a-folder-of-another-length"));
     if !options.once {
@@ -67,7 +66,7 @@ pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
         same(&made, &release.make(&second)?)?;
         remove(&work.join("second"))?;
     }
-    let out = folder().join(release.name());
+    let out = folder().join(release.target.release_name());
     remove(&out)?;
     fs::rename(&made, &out)?;
     show(&out, options.once)?;
@@ -78,19 +77,15 @@ pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
 
 pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
     make(&Options { once: false, target: None, release: false })?;
-    let sums = fs::read_to_string(made(&Target::new(None)?).join("SHA256SUMS"))?;
+    let sums = read(&folder().join(Target::new(None)?.release_name()))?;
     let mut lines =
         vec![format!("two builds of {} in two folders, one after the other: the same", commit()?)];
     lines.extend(sums.lines().map(str::to_owned));
     Ok(lines)
 }
 
-fn made(target: &Target) -> PathBuf {
-    folder().join(format!("samehost-{}-{}", env!("CARGO_PKG_VERSION"), target.triple))
-}
-
 pub(crate) fn list_of_components() -> anyhow::Result<PathBuf> {
-    let folder = made(&Target::new(None)?);
+    let folder = folder().join(Target::new(None)?.release_name());
     let name = names(&folder)?.into_iter().find(|name| name.ends_with(".cdx.json"));
     Ok(folder.join(name.context("no list of components: cargo xtask dist")?))
 }
@@ -121,23 +116,15 @@ pub(crate) fn epoch() -> anyhow::Result<u64> {
 }
 
 impl Release {
-    fn name(&self) -> String {
-        format!("samehost-{}-{}", self.version, self.target.triple)
-    }
-
-    fn archive_name(&self) -> String {
-        format!("{}.tar.gz", self.name())
-    }
-
     /// Makes all files in `folder`, and returns the folder with those to publish.
     fn make(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let begun = Instant::now();
         let (source, out) = (folder.join("source"), folder.join("out"));
-        copy_source(&source)?;
+        copy_source("HEAD", &source)?;
         remove(&out)?;
         fs::create_dir_all(&out)?;
         let built = binary::build(self, &source, &folder.join("target"))?;
-        let program = binary::split(self, &built, folder, &out)?;
+        let program = binary::split(&self.target, &built, folder, &out)?;
         fs::write(folder.join(COMMIT), commit()?)?;
         binary::check(&program, &[&source, &folder.join("target")])?;
         self.documents(&source, &program, &out)?;
@@ -149,14 +136,15 @@ impl Release {
     /// Makes everything but the program: the list of components, the archive, the packages.
     fn documents(&self, source: &Path, program: &Path, out: &Path) -> anyhow::Result<()> {
         let components = Components::of(source, &self.target)?;
-        components::write(self, &components, &out.join(format!("{}.cdx.json", self.name())))?;
+        components::write(self, &components, &out.join(format!("{}.cdx.json", self.target.release_name())))?;
         let licences = components::collect(&components)?;
         self.archive(source, program, &licences, out)?;
-        package::all(program, &self.version, self.epoch, &licences, out).map(drop)
+        package::all(program, self.epoch, &licences, out).map(drop)
     }
 
     fn archive(&self, source: &Path, program: &Path, licences: &str, out: &Path) -> anyhow::Result<()> {
-        let unpacked = out.join(self.name());
+        let name = self.target.release_name();
+        let unpacked = out.join(&name);
         fs::create_dir(&unpacked)?;
         fs::copy(program, unpacked.join(binary::PROGRAM))?;
         for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
@@ -164,8 +152,8 @@ impl Release {
         }
         fs::write(unpacked.join(package::LICENCES), licences)?;
         package::manual(program, &unpacked)?;
-        let mut tar = tar(&out.join(self.archive_name()), self.epoch);
-        tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-C"]).arg(out).arg(self.name());
+        let mut tar = tar(&out.join(self.target.archive_name()), self.epoch);
+        tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-C"]).arg(out).arg(name);
         succeed(&mut tar)?;
         remove(&unpacked)
     }
@@ -176,13 +164,13 @@ pub(crate) fn licences_of_others() -> anyhow::Result<String> {
     components::collect(&Components::of(&crate::root(), &Target::new(None)?)?)
 }
 
-/// Copies the last commit. All files are new to cargo, so that nothing is taken for already compiled.
-fn copy_source(folder: &Path) -> anyhow::Result<()> {
+/// Copies a commit. All files are new to cargo, so that nothing is taken for already compiled.
+pub(crate) fn copy_source(commit: &str, folder: &Path) -> anyhow::Result<()> {
     remove(folder)?;
     fs::create_dir_all(folder)?;
     let archive = folder.with_extension("tar");
     let mut git = Command::new("git");
-    git.args(["archive", "--format=tar", "HEAD", "-o"]).arg(&archive);
+    git.args(["archive", "--format=tar", commit, "-o"]).arg(&archive);
     succeed(git.current_dir(crate::root()))?;
     succeed(
         Command::new("tar").args(["--extract", "--touch", "--file"]).arg(&archive).arg("-C").arg(folder),
@@ -248,12 +236,9 @@ fn show(out: &Path, once: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The static program for machines like this one: the last that was made, or a new one. Says which commit it is of.
-pub(crate) fn program() -> anyhow::Result<PathBuf> {
-    program_for(None)
-}
-
-pub(crate) fn program_for(target: Option<&str>) -> anyhow::Result<PathBuf> {
+/// The static program for a target, or else for machines like this one: the last that was made, or a new one. Says which commit
+/// it is of.
+pub(crate) fn program(target: Option<&str>) -> anyhow::Result<PathBuf> {
     let folder = Target::new(target)?.folder().join("first");
     let program = folder.join(binary::PROGRAM);
     if !program.is_file() {
@@ -276,22 +261,26 @@ pub(crate) fn dynamic_program() -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Release, Target, differing};
+    use super::{Target, differing};
+    use crate::VERSION;
 
     /// cargo-binstall looks for the archive, and for the program in it, by the words of the manifest.
     #[test]
     fn binstall_looks_for_the_archive_and_the_folder_that_are_made() {
         let manifest = std::fs::read_to_string(crate::root().join("crates/samehost/Cargo.toml")).unwrap();
         let target = Target::new(Some("aarch64-unknown-linux-musl")).unwrap();
-        let release = Release { version: "1.2.3".into(), target, epoch: 0 };
         let filled = |key: &str| {
             let value = manifest.lines().find_map(|line| line.strip_prefix(&format!("{key} = "))).unwrap();
-            let value = value.trim_matches('"').replace("{ version }", "1.2.3");
-            value.replace("{ target }", &release.target.triple).replace("{ bin }", super::binary::PROGRAM)
+            let value = value.trim_matches('"').replace("{ version }", VERSION);
+            value.replace("{ target }", &target.triple).replace("{ bin }", super::binary::PROGRAM)
         };
-        assert_eq!(filled("pkg-url").rsplit_once('/').unwrap().1, release.archive_name());
-        assert!(filled("pkg-url").starts_with("{ repo }/releases/download/v1.2.3/"), "{}", filled("pkg-url"));
-        assert_eq!(filled("bin-dir"), format!("{}/{}", release.name(), super::binary::PROGRAM));
+        assert_eq!(filled("pkg-url").rsplit_once('/').unwrap().1, target.archive_name());
+        assert!(
+            filled("pkg-url").starts_with(&format!("{{ repo }}/releases/download/v{VERSION}/")),
+            "{}",
+            filled("pkg-url")
+        );
+        assert_eq!(filled("bin-dir"), format!("{}/{}", target.release_name(), super::binary::PROGRAM));
         assert_eq!(filled("pkg-fmt"), "tgz");
     }
 

@@ -11,178 +11,130 @@ mod run_integrity;
 mod scripts;
 mod verdicts;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
+use clap::ValueEnum;
 use serde_json::Value;
 
-pub(crate) use busy::{ask, compute, read_pages};
+pub(crate) use busy::run_load;
 
-use crate::{number, servers};
+use crate::process::find_program;
+use crate::{name_and_about, number, root};
 
-struct Evidence {
-    name: &'static str,
-    about: &'static str,
-    /// Default duration.
-    length: Duration,
-    run: fn(&mut Account<'_>) -> anyhow::Result<()>,
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Evidence {
+    /// bent bytes for every parser of bytes from outside: no panic, no hang, no memory beyond its limit
+    Fuzz,
+    /// ten checkups: how many of their rows each decides, and which
+    Checkups,
+    /// verdicts beside other programs: checkups, a site, equal arms, a slower arm, ratios (--only NAME)
+    Busy,
+    /// 100 scans of a host with five programs of four users: whose the short connections are said to be
+    Attribution,
+    /// 3,000 exchanges over each family counted by Debian's 5.10, 6.1 and 6.12 in emulated machines (--only 5.10, 6.1, 6.12)
+    Kernels,
+    /// what it costs a saturated Redis that its requests are timed, in 40 blocks, and what a socket saves by the kernel's times
+    /// and by bench's (--only cost, saving)
+    Watching,
+    /// 200 reports of two arms that are the same: how many call them different
+    Same,
+    /// own trials (run --trial): 100 of two equal ways, 50 with one that takes 5 % longer, of WordPress, Node and Go beside
+    /// bench, and of units with systemd itself (--only equal, slowed, wordpress, node, go, unit)
+    Trial,
+    /// 50 runs with one arm slowed by 10 %: how many call it slower
+    Slowed,
+    /// 10 runs with one arm slowed by 3 %, margin 0: how many call it slower
+    Known,
+    /// time to a verdict, of an earlier program (--before) and of this one
+    Speed,
+    /// large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers
+    Congestion,
+    /// the clients in Rust that `how` knows, built and held against real servers
+    Clients,
+    /// the program built from nothing, at an earlier commit and now, in turns; and its smallest build
+    Build,
+    /// how long the quick tests and all tests take; installs what they need
+    Tests,
+    /// the static program: made twice, in an empty root directory, on old kernels, for aarch64, its size and start beside
+    /// others', and its speed beside glibc's
+    Dist,
+    /// packages of the static program: in fresh roots of two suites of Debian, in podman, from .crate files; the unit under a
+    /// systemd
+    Packages,
+    /// the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces
+    Ansible,
+    /// test suites of client libraries, over TCP and under `samehost run`: which tests pass
+    RunSuites,
+    /// bytes, ends and errors of connections over TCP and under `samehost run`, 10 GB each way
+    RunIntegrity,
+    /// a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes; the rules and
+    /// the dashboard, some time after
+    Otlp,
+    /// 10,000 simulated reports of 300 hosts: how long compare and history take, how much memory, and whom they name
+    Hosts,
+    /// a real API server, controller manager and scheduler, built from Go's proxy, with a thousand simulated nodes; the pods by
+    /// podman
+    Kubernetes,
 }
 
-const ALL: &[Evidence] = &[
-    Evidence {
-        name: "fuzz",
-        about: "bent bytes for every parser of bytes from outside: no panic, no hang, no memory beyond its limit",
-        length: Duration::from_secs(3600),
-        run: fuzz::fuzz,
-    },
-    Evidence {
-        name: "checkups",
-        about: "ten checkups: how many of their rows each decides, and which",
-        length: Duration::from_secs(600),
-        run: verdicts::checkups,
-    },
-    Evidence {
-        name: "busy",
-        about: "verdicts beside other programs: checkups, a site, equal arms, a slower arm, ratios (--only NAME)",
-        length: Duration::from_secs(6000),
-        run: busy::busy,
-    },
-    Evidence {
-        name: "attribution",
-        about: "100 scans of a host with five programs of four users: whose the short connections are said to be",
-        length: Duration::from_secs(2500),
-        run: scripts::attribution,
-    },
-    Evidence {
-        name: "kernels",
-        about: "3,000 exchanges over each family counted by Debian's 5.10, 6.1 and 6.12 in emulated machines (--only 5.10, 6.1, 6.12)",
-        length: Duration::from_secs(900),
-        run: kernel::counting,
-    },
-    Evidence {
-        name: "watching",
-        about: "what it costs a saturated Redis that its requests are timed, in 40 blocks, and what a socket saves by the kernel's times and by bench's (--only cost, saving)",
-        length: Duration::from_secs(400),
-        run: scripts::watching,
-    },
-    Evidence {
-        name: "same",
-        about: "200 reports of two arms that are the same: how many call them different",
-        length: Duration::from_secs(3600),
-        run: verdicts::same,
-    },
-    Evidence {
-        name: "trial",
-        about: "own trials (run --trial): 100 of two equal ways, 50 with one that takes 5 % longer, of WordPress, Node and Go beside bench, and of units with systemd itself (--only equal, slowed, wordpress, node, go, unit)",
-        length: Duration::from_secs(1800),
-        run: scripts::own_trials,
-    },
-    Evidence {
-        name: "slowed",
-        about: "50 runs with one arm slowed by 10 %: how many call it slower",
-        length: Duration::from_secs(500),
-        run: verdicts::slowed,
-    },
-    Evidence {
-        name: "known",
-        about: "10 runs with one arm slowed by 3 %, margin 0: how many call it slower",
-        length: Duration::from_secs(200),
-        run: verdicts::known,
-    },
-    Evidence {
-        name: "speed",
-        about: "time to a verdict, of an earlier program (--before) and of this one",
-        length: Duration::from_secs(1800),
-        run: verdicts::speed,
-    },
-    Evidence {
-        name: "congestion",
-        about: "large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers",
-        length: Duration::from_secs(600),
-        run: congestion::congestion,
-    },
-    Evidence {
-        name: "clients",
-        about: "the clients in Rust that `how` knows, built and held against real servers",
-        length: Duration::from_secs(300),
-        run: scripts::clients,
-    },
-    Evidence {
-        name: "build",
-        about: "the program built from nothing, at an earlier commit and now, in turns; and its smallest build",
-        length: Duration::from_secs(1500),
-        run: dist::build,
-    },
-    Evidence {
-        name: "tests",
-        about: "how long the quick tests and all tests take; installs what they need",
-        length: Duration::from_secs(2400),
-        run: scripts::suites,
-    },
-    Evidence {
-        name: "dist",
-        about: "the static program: made twice, in an empty root directory, on old kernels, for aarch64, its size and start beside others', and its speed beside glibc's",
-        length: Duration::from_secs(900),
-        run: dist::dist,
-    },
-    Evidence {
-        name: "packages",
-        about: "packages of the static program: in fresh roots of two suites of Debian, in podman, from .crate files; the unit under a systemd",
-        length: Duration::from_secs(600),
-        run: kernel::packages,
-    },
-    Evidence {
-        name: "ansible",
-        about: "the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces",
-        length: Duration::from_secs(360),
-        run: scripts::ansible,
-    },
-    Evidence {
-        name: "run-suites",
-        about: "test suites of client libraries, over TCP and under `samehost run`: which tests pass",
-        length: Duration::from_secs(480),
-        run: scripts::client_suites,
-    },
-    Evidence {
-        name: "run-integrity",
-        about: "bytes, ends and errors of connections over TCP and under `samehost run`, 10 GB each way",
-        length: Duration::from_secs(180),
-        run: run_integrity::integrity,
-    },
-    Evidence {
-        name: "otlp",
-        about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes; the rules and the dashboard, some time after",
-        length: Duration::from_secs(900),
-        run: scripts::prometheus,
-    },
-    Evidence {
-        name: "hosts",
-        about: "10,000 simulated reports of 300 hosts: how long compare and history take, how much memory, and whom they name",
-        length: Duration::from_secs(300),
-        run: hosts::hosts,
-    },
-    Evidence {
-        name: "kubernetes",
-        about: "a real API server, controller manager and scheduler, built from Go's proxy, with a thousand simulated nodes; the pods by podman",
-        length: Duration::from_secs(1_800),
-        run: scripts::kubernetes,
-    },
-];
+type Gather = fn(&mut Account) -> anyhow::Result<()>;
 
-struct Account<'a> {
-    /// Of the repository.
-    root: &'a Path,
-    /// How long it may take.
-    length: Duration,
-    /// The part of `--only`.
+impl Evidence {
+    /// What gathers it, and how long that takes where nobody limits it, in seconds.
+    fn plan(self) -> (Gather, u64) {
+        match self {
+            Evidence::Fuzz => (fuzz::fuzz, 3600),
+            Evidence::Checkups => (verdicts::checkups, 600),
+            Evidence::Busy => (busy::busy, 6000),
+            Evidence::Attribution => (scripts::attribution, 2500),
+            Evidence::Kernels => (kernel::counting, 900),
+            Evidence::Watching => (scripts::watching, 400),
+            Evidence::Same => (verdicts::same, 3600),
+            Evidence::Trial => (scripts::own_trials, 1800),
+            Evidence::Slowed => (verdicts::slowed, 500),
+            Evidence::Known => (verdicts::known, 200),
+            Evidence::Speed => (verdicts::speed, 1800),
+            Evidence::Congestion => (congestion::congestion, 600),
+            Evidence::Clients => (scripts::clients, 300),
+            Evidence::Build => (dist::build, 1500),
+            Evidence::Tests => (scripts::suites, 2400),
+            Evidence::Dist => (dist::dist, 900),
+            Evidence::Packages => (kernel::packages, 600),
+            Evidence::Ansible => (scripts::ansible, 360),
+            Evidence::RunSuites => (scripts::client_suites, 480),
+            Evidence::RunIntegrity => (run_integrity::integrity, 180),
+            Evidence::Otlp => (scripts::prometheus, 900),
+            Evidence::Hosts => (hosts::hosts, 300),
+            Evidence::Kubernetes => (scripts::kubernetes, 1_800),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Which
+    name: Evidence,
+    /// How long it may take, in minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Only what is called that (fuzz, dist); the other lines that are kept stay
+    #[arg(long)]
     only: Option<String>,
-    /// An earlier program to compare with.
+    /// Another program to compare with: an earlier one (speed), one with this machine's C library (dist)
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
+}
+
+struct Account {
+    length: Duration,
+    only: Option<String>,
     before: Option<PathBuf>,
     text: String,
 }
 
-impl Account<'_> {
+impl Account {
     fn tell(&mut self, line: &str) {
         println!("{line}");
         self.text.push_str(line);
@@ -203,7 +155,7 @@ impl Account<'_> {
 
 /// Programs that have to be on this machine, by name or by path, and their packages in Debian.
 fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {
-    let missing = programs.iter().filter(|(program, _)| !servers::is_there(program));
+    let missing = programs.iter().filter(|(program, _)| find_program(program).is_none());
     let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
     ensure!(missing.is_empty(), "this needs: apt-get install {}", missing.join(" "));
     Ok(())
@@ -218,38 +170,28 @@ fn is_decided(found: &Value) -> bool {
     found["verdict"] != "inconclusive"
 }
 
-/// Runs one kind of evidence, within `minutes` if given. With `only`, the stored lines of other parts are kept.
-pub(crate) fn gather(
-    name: &str,
-    minutes: Option<u64>,
-    only: Option<String>,
-    before: Option<PathBuf>,
-    root: &Path,
-) -> anyhow::Result<()> {
-    let Some(evidence) = ALL.iter().find(|kind| kind.name == name) else {
-        let known: Vec<String> =
-            ALL.iter().map(|kind| format!("  {:<8} {}", kind.name, kind.about)).collect();
-        bail!("no evidence is called `{name}`; there are\n{}", known.join("\n"));
-    };
-    let length = minutes.map_or(evidence.length, |minutes| Duration::from_secs(60 * minutes));
-    println!("evidence {name}: {}; takes {} minutes", evidence.about, length.as_secs() / 60);
+/// Runs one kind of evidence, within the minutes if given. With `--only`, the stored lines of other parts are kept.
+pub(crate) fn gather(options: Options) -> anyhow::Result<()> {
+    let Options { name, minutes, only, before } = options;
+    let (run, seconds) = name.plan();
+    let length = Duration::from_secs(minutes.map_or(seconds, |minutes| 60 * minutes));
+    let (name, about) = name_and_about(&name);
+    println!("evidence {name}: {about}; takes {} minutes", length.as_secs() / 60);
     let part = only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
-    let mut account = Account { root, length, only, before, text: String::new() };
+    let mut account = Account { length, only, before, text: String::new() };
     account.tell(&format!("$ cargo xtask evidence {name} --minutes {}{part}", length.as_secs() / 60));
     let command = account.text.len();
-    let found = (evidence.run)(&mut account);
+    let found = run(&mut account);
     if found.is_err() && account.text.len() == command {
         // A program is missing: what is stored stays.
         return found;
     }
-    let folder = root.join("docs/evidence");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let file = folder.join(format!("{name}.txt"));
+    let file = root().join(format!("docs/evidence/{name}.txt"));
     let text = match &account.only {
         Some(only) => merged(&std::fs::read_to_string(&file).unwrap_or_default(), &account.text, only),
         None => account.text,
     };
-    std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+    crate::write(&file, text)?;
     found
 }
 

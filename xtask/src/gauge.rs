@@ -14,7 +14,6 @@ struct Rule {
     what: &'static str,
     most: usize,
     reason: &'static str,
-    /// Whether a line is counted.
     counts: fn(&str) -> bool,
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use process::{bytes, cargo_command};
@@ -46,22 +46,10 @@ enum Chore {
     /// Measure our client against its yardsticks, and print the ratios
     Bench {
         /// Which of them; all by default
-        names: Vec<String>,
+        names: Vec<bench::Yardstick>,
     },
     /// Gather what takes longer than a test may, and keep what it said in docs/evidence
-    Evidence {
-        /// Which
-        name: String,
-        /// How long it may take, in minutes
-        #[arg(long)]
-        minutes: Option<u64>,
-        /// Only what is called that (fuzz, dist); the other lines that are kept stay
-        #[arg(long)]
-        only: Option<String>,
-        /// Another program to compare with: an earlier one (speed), one with this machine's C library (dist)
-        #[arg(long, value_name = "PROGRAM")]
-        before: Option<PathBuf>,
-    },
+    Evidence(evidence::Options),
     /// Pack the program for Debian, for Fedora and its kin, and as an image for containers
     Package {
         /// The program to pack; by default it is built as for releases, with this machine's C library
@@ -84,34 +72,9 @@ enum Chore {
     Tidy,
     /// Make what a release consists of, twice, and compare
     Dist(dist::Options),
-    /// Compute for a part of each 37 ms until killed: the neighbour of `evidence busy`
+    /// Run until killed, as a load of `evidence busy`
     #[command(hide = true)]
-    Neighbour {
-        /// Part of the time, 0 to 1
-        duty: f64,
-        /// Seconds of a burst
-        #[arg(long, requires = "rests")]
-        works: Option<f64>,
-        /// Seconds between two bursts
-        #[arg(long, requires = "works")]
-        rests: Option<f64>,
-    },
-    /// Ask for a page so many times a second until killed: the visitors of `evidence busy`
-    #[command(hide = true)]
-    Reader {
-        /// Address and port
-        address: String,
-        /// Pages a second
-        per_s: f64,
-    },
-    /// Ask a Redis so many times a second until killed: the client of `evidence busy`
-    #[command(hide = true)]
-    Asker {
-        /// Address and port
-        address: String,
-        /// Requests a second
-        per_s: f64,
-    },
+    Load { words: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -121,16 +84,12 @@ fn main() -> ExitCode {
         Chore::Ci => ci(),
         Chore::Servers => needs(),
         Chore::Bench { names } => bench::run(&names),
-        Chore::Evidence { name, minutes, only, before } => {
-            evidence::gather(&name, minutes, only, before, &root())
-        }
+        Chore::Evidence(options) => evidence::gather(options),
         Chore::Package { binary, out } => package::run(binary, out),
         Chore::Site { out, reports } => site(out, reports.as_deref()),
         Chore::Tidy => tidy::check(&root()),
         Chore::Dist(options) => dist::make(&options),
-        Chore::Neighbour { duty, works, rests } => evidence::compute(duty, works.zip(rests)),
-        Chore::Reader { address, per_s } => evidence::read_pages(&address, per_s),
-        Chore::Asker { address, per_s } => evidence::ask(&address, per_s),
+        Chore::Load { words } => evidence::run_load(&words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -141,22 +100,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// That of the workspace, which all its packages have.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// Where cargo puts what it builds.
+/// What an argument is called on the command line, and what its help says.
+fn name_and_about(value: &impl ValueEnum) -> (String, String) {
+    let shown = value.to_possible_value().unwrap_or_default();
+    (shown.get_name().to_owned(), shown.get_help().map(ToString::to_string).unwrap_or_default())
+}
+
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Runs cargo in the repository, with its output shown.
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     println!("$ cargo {}", arguments.join(" "));
     process::show(&mut cargo_command(arguments), &format!("`cargo {}`", arguments.join(" ")))
 }
 
-/// Builds the program for release and returns its path.
 fn release_program() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
     Ok(target().join("release/samehost"))
@@ -185,12 +150,10 @@ fn report(program: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&bytes(command.args(arguments).args(["--quiet", "--json", "-"]))?)?)
 }
 
-/// The list of this name in a report.
 fn list<'a>(report: &'a Value, name: &str) -> anyhow::Result<&'a [Value]> {
     Ok(report[name].as_array().with_context(|| format!("no {name}"))?)
 }
 
-/// A report's first comparison of a metric.
 fn comparison<'a>(report: &'a Value, metric: &str) -> anyhow::Result<&'a Value> {
     let mut all = list(report, "comparisons")?.iter();
     all.find(|found| found["metric"] == metric).with_context(|| format!("no {metric}"))
@@ -201,23 +164,32 @@ fn number(found: &Value, name: &str) -> f64 {
     found[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Visits the files with an ending, in folders that cargo does not write.
-fn walk(
-    folder: &Path,
-    ending: &str,
-    visit: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            if !path.ends_with("target") {
-                walk(&path, ending, visit)?;
+/// The files with one of these endings below a folder, and all where none is named: those of a folder by name, then those of
+/// the folders in it. What cargo writes is left out.
+fn files(folder: &Path, endings: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for name in names(&folder)? {
+            let path = folder.join(name);
+            if path.is_dir() {
+                open.extend(Some(path).filter(|path| !path.ends_with("target")));
+            } else if endings.is_empty() || has_extension(&path, endings) {
+                found.push(path);
             }
-        } else if path.extension().is_some_and(|extension| extension == ending) {
-            visit(&path)?;
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    extensions.iter().any(|extension| path.extension() == Some(extension.as_ref()))
+}
+
+/// Writes a file, and makes the folders that it is in.
+fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let above = path.parent().context("a file in a folder")?;
+    fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+    fs::write(path, content).with_context(|| path.display().to_string())
 }
 
 fn names(folder: &Path) -> anyhow::Result<Vec<String>> {

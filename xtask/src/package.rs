@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::VERSION;
 use tree::Elf;
 
 /// Level of xz for what people download.
@@ -38,11 +39,10 @@ impl Release<'_> {
 }
 
 pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
-    let version = env!("CARGO_PKG_VERSION");
     let binary = binary.map_or_else(crate::dist::dynamic_program, Ok)?;
     let out = out.unwrap_or_else(|| crate::target().join("packages"));
     let licences = crate::dist::licences_of_others()?;
-    for file in all(&binary, version, crate::dist::epoch()?, &licences, &out)? {
+    for file in all(&binary, crate::dist::epoch()?, &licences, &out)? {
         let length = std::fs::metadata(&file)?.len();
         println!("{:>6.1} MB  {}", length as f64 / 1e6, file.display());
     }
@@ -51,17 +51,11 @@ pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Resu
 
 /// Makes every package of a program in a folder, and returns their paths. The image is left out where the program
 /// needs libraries.
-pub(crate) fn all(
-    binary: &Path,
-    version: &str,
-    epoch: u64,
-    licences: &str,
-    out: &Path,
-) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn all(binary: &Path, epoch: u64, licences: &str, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let elf = tree::read_elf(binary)?;
     let speaker = speaker(binary, elf)?;
-    let release = Release { binary, elf, speaker, version, epoch, level: LEVEL, licences, out };
+    let release = Release { binary, elf, speaker, version: VERSION, epoch, level: LEVEL, licences, out };
     let mut made = vec![formats::build_deb(&release)?, formats::build_rpm(&release)?];
     if release.elf.is_static {
         made.push(formats::build_image(&release)?);
@@ -73,7 +67,7 @@ pub(crate) fn all(
 
 /// Makes a package for Debian with as little work as possible; it is larger than a release's.
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
-    let (elf, version, epoch) = (tree::read_elf(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
+    let (elf, version, epoch) = (tree::read_elf(binary)?, VERSION, crate::dist::epoch()?);
     let licences = &crate::dist::licences_of_others()?;
     let speaker = binary.to_owned();
     formats::build_deb(&Release { binary, elf, speaker, version, epoch, level: 0, licences, out })

@@ -28,12 +28,6 @@ impl Process {
         Self::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 
-    /// Starts this program with other words, whose errors are shown: loads are hidden chores of it.
-    pub(crate) fn start_chore(words: &[&str]) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
-        Self::start(Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()))
-    }
-
     /// Stops it by this signal, as kill(1) names it, in place of SIGKILL: for programs whose children or shared memory
     /// would stay behind.
     pub(crate) fn stopped_by(mut self, signal: &'static str) -> Self {
@@ -151,9 +145,12 @@ pub(crate) fn sha256(file: &Path) -> anyhow::Result<String> {
     line.split(' ').next().map(str::to_owned).context("sha256sum printed nothing")
 }
 
+/// A program on the path, or where those of administrators are, or of a version of PostgreSQL in Debian.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let folders = std::env::split_paths(&path).chain(versions.map(|version| version.path().join("bin")));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Cargo, in the repository: the one that runs this chore.

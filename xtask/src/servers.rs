@@ -1,44 +1,49 @@
 //! Programs that the tests need besides Rust. Each is a line of `packages.txt`. Nothing is skipped silently: missing programs are
 //! installed as root, or listed.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::bail;
 use samehost_services::Kind;
 use samehost_testing::mariadb::is_root;
 
-use crate::process::show;
+use crate::process::{find_program, show};
 
-#[derive(Clone, Copy)]
+/// What is needed, and its package of Debian and Ubuntu.
 struct Needed {
-    program: &'static str,
-    /// Of Debian and Ubuntu.
+    /// `None` for a package that has none, such as a library.
+    program: Option<&'static str>,
     package: &'static str,
     why: &'static str,
 }
 
 const PACKAGES: &str = include_str!("../packages.txt");
 
-/// The packages that have no program, such as libraries.
-fn without_program() -> impl Iterator<Item = &'static str> {
-    PACKAGES.lines().filter_map(|line| line.strip_prefix("package "))
-}
-
-/// What a line of the list says of a program; `None` for other lines.
-fn program(line: &'static str) -> Option<Needed> {
+/// What a line of the list says; `None` for comments, and for what is there in any case.
+fn needed_by(line: &'static str) -> Option<Needed> {
     let (kind, rest) = line.split_once(' ')?;
-    let (name, rest) = rest.split_once(' ')?;
+    let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
     match kind {
         "service" => {
             let known = Kind::named(name)?.descriptor();
-            Some(Needed { program: known.programs.first()?, package: known.package.as_deref()?, why: rest })
+            let (program, package) = (known.programs.first()?, known.package.as_deref()?);
+            Some(Needed { program: Some(program), package, why: more })
         }
         "program" => {
-            let (package, why) = rest.split_once(' ')?;
-            Some(Needed { program: name, package, why })
+            let (package, why) = more.split_once(' ')?;
+            Some(Needed { program: Some(name), package, why })
         }
+        "package" if more.is_empty() => Some(Needed { program: None, package: name, why: "" }),
         _ => None,
+    }
+}
+
+impl Needed {
+    fn is_missing(&self) -> bool {
+        match self.program {
+            Some(program) => find_program(program).is_none(),
+            None => !is_installed(self.package),
+        }
     }
 }
 
@@ -48,46 +53,14 @@ fn is_installed(package: &str) -> bool {
     status.map_or(true, |output| output.stdout.trim_ascii() == b"installed")
 }
 
-/// Whether a program is on the path, or where administrators' programs are.
-pub(crate) fn is_there(program: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    // Debian has a directory for the programs of each PostgreSQL version.
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    path.split(':').any(|directory| Path::new(directory).join(program).is_file())
-        || versions.into_iter().any(|version| version.path().join("bin").join(program).is_file())
-}
-
 fn needed() -> impl Iterator<Item = Needed> {
-    PACKAGES.lines().filter_map(program)
-}
-
-struct Missing {
-    programs: Vec<Needed>,
-    /// Packages without a program.
-    libraries: Vec<&'static str>,
-}
-
-impl Missing {
-    fn look() -> Self {
-        Missing {
-            programs: needed().filter(|needed| !is_there(needed.program)).collect(),
-            libraries: without_program().filter(|package| !is_installed(package)).collect(),
-        }
-    }
-
-    fn packages(&self) -> Vec<&'static str> {
-        self.programs.iter().map(|needed| needed.package).chain(self.libraries.iter().copied()).collect()
-    }
+    PACKAGES.lines().filter_map(needed_by)
 }
 
 /// Says how much is about to be installed; apt knows its size where its lists are there.
 pub(crate) fn announce() {
-    let packages = Missing::look().packages();
-    println!(
-        "{} packages are needed, {} are to be installed.",
-        needed().count() + without_program().count(),
-        packages.len()
-    );
+    let packages: Vec<&str> = needed().filter(Needed::is_missing).map(|needed| needed.package).collect();
+    println!("{} packages are needed, {} are to be installed.", needed().count(), packages.len());
     if packages.is_empty() {
         return;
     }
@@ -101,19 +74,19 @@ pub(crate) fn announce() {
 
 /// Installs what is missing as root; as another user it fails, and says what root has to run.
 pub(crate) fn install() -> anyhow::Result<()> {
-    let missing = Missing::look();
-    let packages = missing.packages().join(" ");
-    if packages.is_empty() {
+    let missing: Vec<Needed> = needed().filter(Needed::is_missing).collect();
+    if missing.is_empty() {
         return Ok(());
     }
-    for needed in &missing.programs {
-        println!("{} is missing ({}): package {}", needed.program, needed.why, needed.package);
+    for Needed { program, package, why } in &missing {
+        match program {
+            Some(program) => println!("{program} is missing ({why}): package {package}"),
+            None => println!("package {package} is missing"),
+        }
     }
-    if !missing.libraries.is_empty() {
-        println!("libraries and servers are missing: {}", missing.libraries.join(" "));
-    }
+    let packages = missing.iter().map(|needed| needed.package).collect::<Vec<_>>().join(" ");
     let command = format!("apt-get update && apt-get install -y --no-install-recommends {packages}");
-    if !is_root() || !is_there("apt-get") {
+    if !is_root() || find_program("apt-get").is_none() {
         bail!("the tests need these packages; as root: {command}");
     }
     println!("$ {command}");
@@ -125,6 +98,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// The names of programs that the source of a test starts.
@@ -140,19 +115,16 @@ mod tests {
     fn what_a_test_starts_is_on_the_list() {
         let others = PACKAGES.lines().filter_map(|line| line.strip_prefix("others "));
         let others: Vec<&str> = others.flat_map(|names| names.split(' ')).collect();
-        let listed: Vec<&str> = needed().map(|needed| needed.program).chain(others).collect();
+        let listed: Vec<&str> = needed().filter_map(|needed| needed.program).chain(others).collect();
         let mut unlisted = Vec::new();
         for folder in ["crates", "xtask"] {
-            crate::walk(&crate::root().join(folder), "rs", &mut |path| {
-                if !crate::tidy::is_test(path) {
-                    return Ok(());
-                }
-                let text = std::fs::read_to_string(path)?;
+            let mut files = crate::files(&crate::root().join(folder), &["rs"]).unwrap();
+            files.retain(|path| crate::tidy::is_test(path));
+            for path in files {
+                let text = std::fs::read_to_string(&path).unwrap();
                 let missing = started(&text).filter(|program| !listed.contains(program));
                 unlisted.extend(missing.map(|program| format!("{}: {program}", path.display())));
-                Ok(())
-            })
-            .unwrap();
+            }
         }
         assert!(unlisted.is_empty(), "add these to xtask/packages.txt: {unlisted:#?}");
     }
@@ -163,8 +135,7 @@ mod tests {
             if line.starts_with("others ") {
                 continue;
             }
-            let is_package = line.strip_prefix("package ").is_some_and(|name| !name.contains(' '));
-            assert!(is_package || program(line).is_some(), "{line}");
+            assert!(needed_by(line).is_some(), "{line}");
         }
     }
 }

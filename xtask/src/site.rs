@@ -1,18 +1,18 @@
 //! `cargo xtask site`: README and docs as static pages with a search of their own. A page loads nothing from another host,
 //! and a link between documents that leads nowhere fails the build.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
-use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::names;
 use crate::process::{bytes, succeed};
+use crate::{files, has_extension, names, write};
 
 const OF_ROOT: &[&str] = &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
 /// What stands in the menu above all others, by its heading. Other pages of docs/ follow below "More".
@@ -41,12 +41,17 @@ const SEARCH: &str = include_str!("site/search.js");
 /// alone was rejected: two kinds of page, and a search that finds half (docs/decisions/0136).
 pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::Result<usize> {
     let sources = sources(root)?;
-    let places = sources.iter().map(|path| (path.clone(), output_of(path))).collect();
-    let mut links = Links::new(root, &places);
+    let mut links =
+        Links { root, sources: &sources, images: BTreeSet::new(), fragments: Vec::new(), dead: Vec::new() };
     let mut documents = Vec::new();
     for source in &sources {
         let text = fs::read_to_string(root.join(source)).with_context(|| source.display().to_string())?;
-        documents.push((source.clone(), read(source, &text, &mut links)));
+        let document = if has_extension(source, &["md"]) {
+            of_markdown(&text, &mut |target| links.resolve(source, target))
+        } else {
+            of_output(&source.display().to_string(), &text)
+        };
+        documents.push((source.clone(), document));
     }
     let images = links.finish(&documents)?;
     let reports = reports.map(|folder| copy_reports(folder, out)).transpose()?.unwrap_or_default();
@@ -54,53 +59,30 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
     let mut index = Vec::new();
     for (source, document) in &documents {
         let place = output_of(source);
-        write(out, &place, &Page { place: &place, document, groups: &groups }.html())?;
+        write(&out.join(&place), page(&place, document, &groups))?;
         for section in &document.sections {
             let url = format!("{}#{}", url(&place), section.id);
             index.push(json!([url, document.title, section.title, section.text]));
         }
     }
     if !reports.is_empty() {
-        let document = of_reports(&reports);
-        let place = PathBuf::from(REPORTS);
-        write(out, &place, &Page { place: &place, document: &document, groups: &groups }.html())?;
+        write(&out.join(REPORTS), page(Path::new(REPORTS), &of_reports(&reports), &groups))?;
     }
     for image in images {
         copy(&root.join(&image), &out.join(&image))?;
     }
-    write(out, Path::new("style.css"), STYLE)?;
-    write(out, Path::new("search.js"), SEARCH)?;
-    write(out, Path::new("search-index.js"), &format!("window.samehostIndex = {};\n", json!(index)))?;
+    write(&out.join("style.css"), STYLE)?;
+    write(&out.join("search.js"), SEARCH)?;
+    write(&out.join("search-index.js"), format!("window.samehostIndex = {};\n", json!(index)))?;
     Ok(documents.len() + usize::from(!reports.is_empty()))
 }
 
 const REPORTS: &str = "reports.html";
 
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    extensions.iter().any(|extension| path.extension() == Some(extension.as_ref()))
-}
-
-fn read(source: &Path, text: &str, links: &mut Links<'_>) -> Document {
-    if has_extension(source, &["md"]) {
-        of_markdown(text, &mut |target| links.resolve(source, target))
-    } else {
-        of_output(&source.display().to_string(), text)
-    }
-}
-
-/// All documents, as paths below the root.
 fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut sources: Vec<PathBuf> = OF_ROOT.iter().map(PathBuf::from).collect();
-    let mut folders = vec![PathBuf::from("docs")];
-    while let Some(folder) = folders.pop() {
-        for name in names(&root.join(&folder))? {
-            let path = folder.join(name);
-            if root.join(&path).is_dir() {
-                folders.push(path);
-            } else if has_extension(&path, &["md", "txt"]) {
-                sources.push(path);
-            }
-        }
+    for path in files(&root.join("docs"), &["md", "txt"])? {
+        sources.push(path.strip_prefix(root)?.to_owned());
     }
     ensure!(sources.len() > OF_ROOT.len(), "no document below {}/docs", root.display());
     Ok(sources)
@@ -115,21 +97,17 @@ fn output_of(source: &Path) -> PathBuf {
 
 fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> {
     let mut groups = Vec::new();
+    let mut left: Vec<_> = documents.iter().collect();
     for (title, paths) in GROUPS {
         let mut entries = Vec::new();
         for path in *paths {
-            entries.extend(documents.iter().find(|(source, _)| source == Path::new(path)).map(entry));
+            let found = left.iter().position(|(source, _)| source == Path::new(path));
+            entries.extend(found.map(|at| entry(left.remove(at))));
         }
         groups.push(Group { title: (*title).to_owned(), entries });
     }
-    let mut more = Vec::new();
-    for document in documents {
-        let is_in_a_group =
-            GROUPS.iter().any(|(_, paths)| paths.iter().any(|path| Path::new(path) == document.0));
-        if is_top(&document.0) && !is_in_a_group {
-            more.push(entry(document));
-        }
-    }
+    let top = left.into_iter().filter(|(source, _)| is_top(source));
+    let mut more: Vec<_> = top.map(entry).collect();
     if !reports.is_empty() {
         more.push((REPORTS.into(), "Reports".into()));
     }
@@ -177,15 +155,8 @@ fn copy_reports(folder: &Path, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(places)
 }
 
-fn write(out: &Path, place: &Path, text: &str) -> anyhow::Result<()> {
-    let path = out.join(place);
-    fs::create_dir_all(path.parent().unwrap_or(out))?;
-    fs::write(&path, text).with_context(|| path.display().to_string())
-}
-
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to.parent().unwrap_or(to))?;
-    fs::copy(from, to).map(|_| ()).with_context(|| from.display().to_string())
+    write(to, fs::read(from).with_context(|| from.display().to_string())?)
 }
 
 #[derive(Debug)]
@@ -196,22 +167,14 @@ struct Group {
 }
 
 /// A document with what is around it: head, search, menu.
-struct Page<'a> {
-    place: &'a Path,
-    document: &'a Document,
-    groups: &'a [Group],
-}
-
-impl Page<'_> {
-    fn html(&self) -> String {
-        let link = |place: &str| relative(self.place, Path::new(place));
-        let title = escaped(&self.document.title);
-        let named = if title == "samehost" { title } else { format!("{title} · samehost") };
-        let root = relative(self.place, Path::new(""));
-        let (menu, body) = (self.menu(), &self.document.body);
-        let (style, search, home) = (link("style.css"), link("search.js"), link("index.html"));
-        format!(
-            r#"<!doctype html>
+fn page(place: &Path, document: &Document, groups: &[Group]) -> String {
+    let title = escaped(&document.title);
+    let named = if title == "samehost" { title } else { format!("{title} · samehost") };
+    let [root, style, search, home] =
+        ["", "style.css", "search.js", "index.html"].map(|name| relative(place, Path::new(name)));
+    let (menu, body) = (menu(place, groups), &document.body);
+    format!(
+        r#"<!doctype html>
 <html lang="en" data-root="{root}">
 <head>
 <meta charset="utf-8">
@@ -237,22 +200,21 @@ impl Page<'_> {
 </body>
 </html>
 "#
-        )
-    }
+    )
+}
 
-    fn menu(&self) -> String {
-        let mut menu = String::new();
-        for group in self.groups {
-            menu.push_str(&format!("<h2>{}</h2>\n<ul>\n", escaped(&group.title)));
-            for (place, title) in &group.entries {
-                let current = if place == self.place { " aria-current=\"page\"" } else { "" };
-                let (target, title) = (relative(self.place, place), escaped(title));
-                menu.push_str(&format!("<li><a href=\"{target}\"{current}>{title}</a></li>\n"));
-            }
-            menu.push_str("</ul>\n");
+fn menu(of: &Path, groups: &[Group]) -> String {
+    let mut menu = String::new();
+    for group in groups {
+        menu.push_str(&format!("<h2>{}</h2>\n<ul>\n", escaped(&group.title)));
+        for (place, title) in &group.entries {
+            let current = if place == of { " aria-current=\"page\"" } else { "" };
+            let (target, title) = (relative(of, place), escaped(title));
+            menu.push_str(&format!("<li><a href=\"{target}\"{current}>{title}</a></li>\n"));
         }
-        menu
+        menu.push_str("</ul>\n");
     }
+    menu
 }
 
 fn escaped(text: &str) -> String {
@@ -284,14 +246,11 @@ fn of_markdown(text: &str, resolve: &mut dyn FnMut(&str) -> String) -> Document 
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, options).collect();
     let (sections, ids) = name_headings(&mut events);
     let mut shown = Vec::with_capacity(events.len());
-    for event in events {
+    for mut event in events {
+        if let Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = &mut event {
+            *dest_url = CowStr::from(resolve(dest_url));
+        }
         match event {
-            Event::Start(mut tag @ (Tag::Link { .. } | Tag::Image { .. })) => {
-                if let Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } = &mut tag {
-                    *dest_url = CowStr::from(resolve(dest_url));
-                }
-                shown.push(Event::Start(tag));
-            }
             // A table that is wider than the page is scrolled, and not the page.
             Event::Start(Tag::Table(alignments)) => {
                 shown.push(Event::Html("<div class=\"wide\">".into()));
@@ -339,13 +298,12 @@ fn name_headings(events: &mut [Event<'_>]) -> (Vec<Section>, BTreeSet<String>) {
                 opened = Some(at);
                 sections.push(Section { id: String::new(), title: String::new(), text: String::new() });
             }
-            Event::End(TagEnd::Heading(level)) => {
-                let level: HeadingLevel = *level;
+            Event::End(TagEnd::Heading(_)) => {
                 let (Some(start), Some(section)) = (opened.take(), sections.last_mut()) else { continue };
                 section.id = unique(&slug(&section.title), &mut ids);
-                let id = Some(CowStr::from(section.id.clone()));
-                events[start] =
-                    Event::Start(Tag::Heading { level, id, classes: Vec::new(), attrs: Vec::new() });
+                if let Event::Start(Tag::Heading { id, .. }) = &mut events[start] {
+                    *id = Some(CowStr::from(section.id.clone()));
+                }
             }
             Event::Text(text) | Event::Code(text) => {
                 let Some(section) = sections.last_mut() else { continue };
@@ -354,8 +312,7 @@ fn name_headings(events: &mut [Event<'_>]) -> (Vec<Section>, BTreeSet<String>) {
             Event::SoftBreak
             | Event::HardBreak
             | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableCell) => {
-                let Some(section) = sections.last_mut() else { continue };
-                if opened.is_none() {
+                if let (None, Some(section)) = (opened, sections.last_mut()) {
                     section.text.push(' ');
                 }
             }
@@ -390,19 +347,14 @@ const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 /// nowhere are collected.
 struct Links<'a> {
     root: &'a Path,
-    /// Documents, with the places of their pages.
-    places: &'a BTreeMap<PathBuf, PathBuf>,
+    sources: &'a [PathBuf],
     images: BTreeSet<PathBuf>,
     /// Headings that are linked to: from, document, id.
     fragments: Vec<(PathBuf, PathBuf, String)>,
     dead: Vec<String>,
 }
 
-impl<'a> Links<'a> {
-    fn new(root: &'a Path, places: &'a BTreeMap<PathBuf, PathBuf>) -> Self {
-        Links { root, places, images: BTreeSet::new(), fragments: Vec::new(), dead: Vec::new() }
-    }
-
+impl Links<'_> {
     /// The target of a link of a document as its page has it.
     fn resolve(&mut self, from: &Path, target: &str) -> String {
         if target.starts_with("https://") || target.starts_with("http://") || target.starts_with("mailto:") {
@@ -414,15 +366,15 @@ impl<'a> Links<'a> {
         };
         let parent = from.parent().unwrap_or(Path::new(""));
         let mut document = if path.is_empty() { from.to_owned() } else { normal(&parent.join(path)) };
-        if self.root.join(&document).is_dir() && self.places.contains_key(&document.join("README.md")) {
+        if self.root.join(&document).is_dir() && self.sources.contains(&document.join("README.md")) {
             document.push("README.md");
         }
         let found = self.root.join(&document);
-        let own = self.places.get(from).cloned().unwrap_or_default();
+        let own = output_of(from);
         let end = fragment.map(|id| format!("#{id}")).unwrap_or_default();
-        if let Some(place) = self.places.get(&document) {
+        if self.sources.contains(&document) {
             self.fragments.extend(fragment.map(|id| (from.to_owned(), document.clone(), id.to_owned())));
-            return format!("{}{end}", relative(&own, place));
+            return format!("{}{end}", relative(&own, &output_of(&document)));
         }
         if has_extension(&document, &["png", "svg"]) && found.is_file() {
             self.images.insert(document.clone());
@@ -454,9 +406,7 @@ fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::ParentDir => {
-                normal.pop();
-            }
+            Component::ParentDir => drop(normal.pop()),
             Component::Normal(name) => normal.push(name),
             _ => {}
         }

@@ -29,25 +29,13 @@ use crate::{list, needs, root, servers, target};
 /// Ends of the names of tests that `--quick` leaves out.
 const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suite {
-    All,
-    Quick,
-}
-
-impl fmt::Display for Suite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Suite::All => "all tests",
-            Suite::Quick => "quick tests",
-        })
-    }
-}
+const ALL: &str = "all tests";
+const QUICK: &str = "quick tests";
 
 /// How long a suite took: to build, with what it installs meanwhile, and to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Took {
-    suite: Suite,
+    suite: &'static str,
     build_s: u64,
     run_s: u64,
     cpus: u64,
@@ -62,7 +50,7 @@ impl fmt::Display for Took {
 
 impl Took {
     /// The line of this suite in a text that [`Took`] wrote.
-    fn read(text: &str, suite: Suite) -> Option<Took> {
+    fn read(text: &str, suite: &'static str) -> Option<Took> {
         let start = format!("{suite} | ");
         let line = text.lines().find_map(|line| line.strip_prefix(&start))?;
         let numbers: Vec<u64> =
@@ -72,9 +60,8 @@ impl Took {
     }
 }
 
-/// Runs all tests, and installs what they need before.
 pub(crate) fn all() -> anyhow::Result<()> {
-    announce(Suite::All);
+    announce(ALL);
     servers::announce();
     let begun = Instant::now();
     let options = ["--workspace", "--locked", "--all-features"];
@@ -85,12 +72,11 @@ pub(crate) fn all() -> anyhow::Result<()> {
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
     test_all(&options)?;
-    end(Suite::All, build_s, begun)
+    end(ALL, build_s, begun)
 }
 
-/// Runs the tests that need neither root nor servers.
 pub(crate) fn quick() -> anyhow::Result<()> {
-    announce(Suite::Quick);
+    announce(QUICK);
     println!(
         "Left out: what needs servers, another's program, root or half a minute; `cargo xtask test` has it."
     );
@@ -100,25 +86,29 @@ pub(crate) fn quick() -> anyhow::Result<()> {
     start_build(&options)?.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    test(&options, &skipped)?;
-    end(Suite::Quick, build_s, begun)
+    let (passed, failed) = run(&[&["test"], &options[..], &["--no-fail-fast", "--"], &skipped].concat())?;
+    judge(passed, &failed, &options)?;
+    end(QUICK, build_s, begun)
 }
 
-/// Starts cargo, which builds the tests.
 fn start_build(options: &[&str]) -> anyhow::Result<Process> {
     let words = [&["test"], options, &["--no-run"]].concat();
     println!("$ cargo {}", words.join(" "));
     Process::start(&mut cargo_command(&words))
 }
 
-fn end(suite: Suite, build_s: u64, begun: Instant) -> anyhow::Result<()> {
+/// Says how long a suite took, and keeps it beside the other suite.
+fn end(suite: &'static str, build_s: u64, begun: Instant) -> anyhow::Result<()> {
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
-    keep(&took)
+    let before = fs::read_to_string(kept()).unwrap_or_default();
+    let other = if suite == ALL { QUICK } else { ALL };
+    let kept_of_other = Took::read(&before, other).map(|other| format!("{other}\n")).unwrap_or_default();
+    Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
 
 /// Says how long a suite will take, by its last run here or else by the one that the repository has.
-fn announce(suite: Suite) {
+fn announce(suite: &'static str) {
     let here = fs::read_to_string(kept()).unwrap_or_default();
     let committed = fs::read_to_string(root().join("docs/evidence/tests.txt")).unwrap_or_default();
     let (took, place) = match (Took::read(&here, suite), Took::read(&committed, suite)) {
@@ -129,14 +119,6 @@ fn announce(suite: Suite) {
     let Took { build_s, run_s, cpus: theirs, .. } = took;
     println!("{suite}: {} to build and {} to run {place},", minutes(build_s), minutes(run_s));
     println!("on {theirs} CPUs; this machine has {}.", cpus());
-}
-
-/// Keeps how long a suite took, beside the other suite.
-fn keep(took: &Took) -> anyhow::Result<()> {
-    let before = fs::read_to_string(kept()).unwrap_or_default();
-    let other = if took.suite == Suite::All { Suite::Quick } else { Suite::All };
-    let kept_of_other = Took::read(&before, other).map(|other| format!("{other}\n")).unwrap_or_default();
-    Ok(fs::write(kept(), format!("{kept_of_other}{took}\n"))?)
 }
 
 pub(crate) fn kept() -> PathBuf {
@@ -207,28 +189,14 @@ fn number_before(text: &str, word: &str) -> usize {
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Runs `cargo test` with `options`, and the tests with `words`.
-///
-/// # Errors
-///
-/// If a test fails beside the others and alone, or anything else goes wrong.
-pub(crate) fn test(options: &[&str], words: &[&str]) -> anyhow::Result<()> {
-    let (passed, failed) = run(&[&["test"], options, &["--no-fail-fast", "--"], words].concat())?;
-    judge(passed, &failed, options)
-}
-
 /// Test targets that start servers and wait for them for half of their time.
 const WITH_SERVERS: [&str; 2] = ["e2e", "hostile"];
 
-/// As [`test`], for all tests: what only computes runs while the others wait for servers.
+/// Runs all tests with `options`: what only computes runs while the others wait for servers.
 ///
 /// One after the other, half of both CPUs was idle: 1,350 s of tests with servers, then 460 s of the rest. Beside each other, the rest
 /// at a lower priority, all ended with the former, after 1,670 s. Rejected: more tests with servers at once, as they share ports, names of
 /// programs and deadlines; the idle class (`chrt --idle`), which gets nothing while two tests measure, for a minute at times.
-///
-/// # Errors
-///
-/// As [`test`].
 fn test_all(options: &[&str]) -> anyhow::Result<()> {
     let mut front = [&["test"], options, &["--no-fail-fast"]].concat();
     let documentation = [&front[..], &["--doc"]].concat();
@@ -346,11 +314,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let took = |suite| Took { suite, build_s: 95, run_s: 1800, cpus: 2 };
-        let text = format!("$ cargo xtask evidence tests\n{}\n{}\n", took(Suite::All), took(Suite::Quick));
-        for suite in [Suite::All, Suite::Quick] {
+        let text = format!("$ cargo xtask evidence tests\n{}\n{}\n", took(ALL), took(QUICK));
+        for suite in [ALL, QUICK] {
             assert_eq!(Took::read(&text, suite), Some(took(suite)), "{text}");
         }
-        assert_eq!(Took::read("quick tests | soon", Suite::Quick), None);
+        assert_eq!(Took::read("quick tests | soon", QUICK), None);
         assert_eq!((minutes(89).as_str(), minutes(95).as_str()), ("89 s", "2 min"));
     }
 

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use samehost_services::Kind;
 
 use crate::gauge::{self, Source};
-use crate::process::succeed;
-use crate::{names, servers, walk};
+use crate::process::{find_program, succeed};
+use crate::{files, names};
 
 /// Length of a source file, in lines, above which tidy suggests a review.
 const LONG_FILE: usize = 600;
@@ -24,42 +24,35 @@ const EMPTY_NAMES: &[&str] =
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let mut complaints = Vec::new();
     let mut sources = Vec::new();
-    let mut files = 0;
-    for folder in ["crates", "xtask"] {
-        walk(&root.join(folder), "rs", &mut |path| {
-            let text = &fs::read_to_string(path)?;
-            files += 1;
-            for fault in faults(path, text) {
-                complaints.push(format!("{}: {fault}", path.display()));
-            }
-            // The gauge names what it looks for.
-            let is_counted = !is_test(path) && !path.ends_with("gauge.rs");
-            if is_counted && is_below(path, "src") {
-                let own = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-                sources.push(Source { path: path.strip_prefix(root)?.to_owned(), text: own.to_owned() });
-            }
-            let lines = text.lines().count();
-            if lines > LONG_FILE && !is_test(path) {
-                println!("warning: {}: {lines} lines, more than {LONG_FILE}", path.display());
-            }
-            Ok(())
-        })?;
+    let all = [files(&root.join("crates"), &["rs"])?, files(&root.join("xtask"), &["rs"])?].concat();
+    for path in &all {
+        let text = &fs::read_to_string(path)?;
+        for fault in faults(path, text) {
+            complaints.push(format!("{}: {fault}", path.display()));
+        }
+        // The gauge names what it looks for.
+        let is_counted = !is_test(path) && !path.ends_with("gauge.rs");
+        if is_counted && is_below(path, "src") {
+            let own = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+            sources.push(Source { path: path.strip_prefix(root)?.to_owned(), text: own.to_owned() });
+        }
+        let lines = text.lines().count();
+        if lines > LONG_FILE && !is_test(path) {
+            println!("warning: {}: {lines} lines, more than {LONG_FILE}", path.display());
+        }
     }
-    walk(&root.join("crates"), "toml", &mut |path| {
+    for path in files(&root.join("crates"), &["toml"])? {
         if path.ends_with("Cargo.toml")
-            && let Some(fault) = lints_fault(path, &fs::read_to_string(path)?)
+            && let Some(fault) = lints_fault(&path, &fs::read_to_string(&path)?)
         {
             complaints.push(format!("{}: {fault}", path.display()));
         }
-        Ok(())
-    })?;
-    if files == 0 {
-        bail!("no source file below {}", root.display());
     }
+    ensure!(!all.is_empty(), "no source file below {}", root.display());
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     complaints.extend(gauge::read(&sources));
     if complaints.is_empty() {
-        println!("tidy: {files} files");
+        println!("tidy: {} files", all.len());
         Ok(())
     } else {
         bail!("house rules:\n{}", complaints.join("\n"))
@@ -107,7 +100,6 @@ fn lints_fault(path: &Path, manifest: &str) -> Option<String> {
     (is_package && !manifest.contains(wanted)).then(|| format!("lacks `{wanted}`"))
 }
 
-/// Whether a source has only tests.
 pub(crate) fn is_test(path: &Path) -> bool {
     is_below(path, "tests") || is_below(path, "tests.rs")
 }
@@ -170,7 +162,7 @@ fn actionlint() -> anyhow::Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
-    if !servers::is_there("go") {
+    if find_program("go").is_none() {
         bail!("Go is missing, which builds actionlint: apt-get install golang-go");
     }
     let mut go = Command::new("go");

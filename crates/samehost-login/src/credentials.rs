@@ -7,7 +7,7 @@
 //! Code that shows a server's messages redacts the passwords that were sent, since a server may repeat what it received. A
 //! process that sends passwords writes no core dump, and no other process of its user may read its memory.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, Once, RwLock};
@@ -66,7 +66,7 @@ impl Credentials {
             Some(url) => Some(with_service(url, &files)?),
             None => None,
         };
-        let mut credentials = postgres(url.as_ref(), &Defaults::here())?;
+        let mut credentials = postgres(url.as_ref(), &Defaults::of(&files))?;
         if credentials.password.is_none() {
             let host = url.as_ref().and_then(host_of);
             if let Some(found) = credentials.postgres_password(&files, endpoint, host.as_deref()) {
@@ -185,12 +185,7 @@ fn host_of(url: &ServerUrl) -> Option<String> {
     if url.option("socket").is_some() {
         return None;
     }
-    let authority = url.place.split('/').next().unwrap_or_default();
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => host,
-        _ => authority,
-    };
-    let host = unescape(host)?;
+    let host = unescape(url.host_and_port().0)?;
     Some(match url.option("host") {
         Some(option) => option.to_owned(),
         None => host,
@@ -318,9 +313,8 @@ impl Surroundings {
 #[derive(Default)]
 struct Tried {
     keys: RandomState,
-    refused: Mutex<HashSet<u64>>,
-    /// Passwords accepted before: a refusal elsewhere is then about the account.
-    let_in: Mutex<HashSet<u64>>,
+    /// Whether a password was accepted: a refusal elsewhere is then about the account.
+    were_let_in: Mutex<HashMap<u64, bool>>,
 }
 
 static TRIED: LazyLock<Tried> = LazyLock::new(Tried::default);
@@ -336,8 +330,8 @@ pub(crate) fn refuse_again(
     credentials: &Credentials,
 ) -> Result<(), LoginError> {
     let Some(hash) = hash(protocol, credentials) else { return Ok(()) };
-    let Ok(refused) = TRIED.refused.lock() else { return Ok(()) };
-    if !refused.contains(&hash) {
+    let Ok(were_let_in) = TRIED.were_let_in.lock() else { return Ok(()) };
+    if were_let_in.get(&hash) != Some(&false) {
         return Ok(());
     }
     let user = credentials.user.as_deref().unwrap_or_default().escape_debug().to_string();
@@ -347,14 +341,12 @@ pub(crate) fn refuse_again(
 /// Remembers whether the password of a login was refused; `error` is `None` after a login that succeeded.
 pub(crate) fn note_outcome(protocol: Protocol, credentials: &Credentials, error: Option<&LoginError>) {
     let Some(hash) = hash(protocol, credentials) else { return };
-    let (Ok(mut refused), Ok(mut let_in)) = (TRIED.refused.lock(), TRIED.let_in.lock()) else { return };
+    let Ok(mut were_let_in) = TRIED.were_let_in.lock() else { return };
     match error {
-        None => {
-            let_in.insert(hash);
-        }
+        None => drop(were_let_in.insert(hash, true)),
         // A refusal that may be about TLS is not about the password yet.
-        Some(LoginError::Refused(why)) if why.by_password && !why.may_need_tls && !let_in.contains(&hash) => {
-            refused.insert(hash);
+        Some(LoginError::Refused(why)) if why.by_password && !why.may_need_tls => {
+            were_let_in.entry(hash).or_insert(false);
         }
         Some(_) => {}
     }
@@ -455,16 +447,8 @@ mod tests {
     }
 
     fn refused(may_need_tls: bool) -> LoginError {
-        LoginError::from(Box::new(Refused {
-            protocol: Protocol::Mysql,
-            endpoint: "unix:/s".into(),
-            what: "the login".into(),
-            code: Some("1045".into()),
-            answer: "no".into(),
-            try_next: String::new(),
-            may_need_tls,
-            by_password: true,
-        }))
+        let refused = Refused::new(Protocol::Mysql, &"unix:/s".parse().unwrap(), "the login", "no");
+        Refused { code: Some("1045".into()), may_need_tls, by_password: true, ..refused }.into()
     }
 
     #[test]

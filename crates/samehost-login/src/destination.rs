@@ -121,14 +121,11 @@ fn decoded(text: &str, what: &str) -> Result<String, DestinationError> {
 }
 
 fn host_and_port(url: &ServerUrl) -> Result<(String, Option<u16>), DestinationError> {
-    let place = url.place.split(['/', '#']).next().unwrap_or_default();
-    if place.contains(',') {
+    let (host, port) = url.host_and_port();
+    if host.contains(',') || port.is_some_and(|port| port.contains(',')) {
         return Err(part("only one host can be named"));
     }
-    let (host, port) = match place.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(number(port)?)),
-        _ => (place, None),
-    };
+    let port = port.map(number).transpose()?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Ok((decoded(bare, "the host")?, port))
 }

@@ -54,7 +54,6 @@ pub enum LoginError {
     /// The server refused, or asked for what we do not support.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
-    /// Not tried: the server has just refused this password.
     #[error(
         "the login of `{user}` at {endpoint} was not tried, for this password was refused a moment ago, and servers count refusals; put the password right first"
     )]
@@ -65,12 +64,7 @@ pub enum LoginError {
     },
     /// The connection ended before a reply was complete, or the server is starting or shutting down.
     #[error("the server at {endpoint} went away: {reason}; see whether it runs, and what its log says")]
-    Lost {
-        endpoint: String,
-        reason: String,
-        /// The server's error code, if it sent one.
-        code: Option<String>,
-    },
+    Lost { endpoint: String, reason: String, code: Option<String> },
     #[error("no reply from {endpoint} for {} s; is the server stopped or overloaded?", after.as_secs_f64())]
     TimedOut { endpoint: String, after: Duration },
     #[error(
@@ -94,12 +88,7 @@ pub enum LoginError {
     },
     /// An error reported by the process that connected as another user.
     #[error("{message}")]
-    Elsewhere {
-        kind: LoginErrorKind,
-        /// The server's error code, if it sent one.
-        code: Option<String>,
-        message: String,
-    },
+    Elsewhere { kind: LoginErrorKind, code: Option<String>, message: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +108,26 @@ pub struct Refused {
     pub may_need_tls: bool,
     /// Whether the refusal is about user and password, and counts as a failed attempt if the server counts those.
     pub by_password: bool,
+}
+
+impl Refused {
+    /// A refusal without a code and advice, that is not about the password.
+    pub(crate) fn new(
+        protocol: Protocol,
+        endpoint: &Endpoint,
+        what: impl Into<String>,
+        answer: impl Into<String>,
+    ) -> Self {
+        let (endpoint, what, answer) = (endpoint.to_string(), what.into(), answer.into());
+        let (code, try_next, may_need_tls, by_password) = (None, String::new(), false, false);
+        Refused { protocol, endpoint, what, code, answer, try_next, may_need_tls, by_password }
+    }
+}
+
+impl From<Refused> for LoginError {
+    fn from(refused: Refused) -> Self {
+        LoginError::Refused(Box::new(refused))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -256,7 +265,7 @@ impl LoginError {
         }
     }
 
-    pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
+    pub fn lost(endpoint: impl std::fmt::Display, reason: impl Into<String>) -> Self {
         LoginError::Lost { endpoint: endpoint.to_string(), reason: reason.into(), code: None }
     }
 

@@ -41,21 +41,15 @@ pub struct Link {
     login_ends: Option<Instant>,
     /// Bytes received that no answer has taken yet.
     pending: Vec<u8>,
-    /// Most bytes of an answer after the login.
     most: usize,
-    exchange: Exchange,
+    /// Deadline of the question that was asked last. An answer of several messages is read one by one, and has one limit in time
+    /// and size all the same.
+    answer_ends: Instant,
+    /// Bytes of that answer so far.
+    taken: usize,
     /// Network namespace of the connection; `None` for ours.
     network: Option<File>,
     is_tied: bool,
-}
-
-/// Limits of the question that was asked last. An answer of several messages is read one by one, and has one limit in time and
-/// size all the same.
-#[derive(Debug)]
-struct Exchange {
-    ends: Instant,
-    /// In bytes.
-    taken: usize,
 }
 
 /// Checks with the kernel that a stream uses the transport asked for.
@@ -123,7 +117,8 @@ impl Link {
             login_ends: Some(ends),
             pending: Vec::new(),
             most: MOST,
-            exchange: Exchange { ends, taken: 0 },
+            answer_ends: ends,
+            taken: 0,
             network,
             is_tied: false,
         }
@@ -225,9 +220,9 @@ impl Link {
         mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, Malformed>,
     ) -> Result<T, LoginError> {
         if !question.is_empty() {
-            self.exchange = Exchange { ends: self.ends(), taken: 0 };
+            (self.answer_ends, self.taken) = (self.ends(), 0);
         }
-        let ends = self.exchange.ends;
+        let ends = self.answer_ends;
         self.send(question, ends)?;
         let most = if self.login_ends.is_some() { MOST_IN_LOGIN } else { self.most };
         let mut input = [0; 16 * 1024];
@@ -240,12 +235,12 @@ impl Link {
                 Ok(None) => {}
                 Err(reason) => return Err(LoginError::strange(&self.endpoint, reason)),
             }
-            if self.exchange.taken > most {
+            if self.taken > most {
                 let reason = format!("an answer of more than {most} bytes");
                 return Err(LoginError::strange(&self.endpoint, reason));
             }
             let read = self.receive(&mut input, ends)?;
-            self.exchange.taken += read;
+            self.taken += read;
             self.pending.extend_from_slice(&input[..read]);
         }
     }

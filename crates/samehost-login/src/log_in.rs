@@ -146,104 +146,89 @@ impl Connection {
     /// # Errors
     /// When the server refuses the login, or the peer is not an expected one.
     pub fn log_in(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
-        let Connection { protocol, endpoint, link, observed, inode } = self;
+        let (protocol, family, inode) = (self.protocol, self.observed.to_string(), self.inode);
         if credentials.password.is_some() {
             credentials::guard_memory();
         }
-        credentials::refuse_again(protocol, &endpoint, credentials)?;
+        credentials::refuse_again(protocol, &self.endpoint, credentials)?;
         let result = match protocol {
-            Protocol::Mysql => mysql(link, &endpoint, credentials, expected),
-            Protocol::Postgres => postgres(link, &endpoint, credentials, expected),
-            Protocol::Redis => redis(link, &endpoint, credentials, expected),
-            Protocol::Memcached => memcached(link),
-            _ => Ok(View { tls: link.cipher(), ..View::default() }),
+            Protocol::Mysql => self.mysql(credentials, expected),
+            Protocol::Postgres => self.postgres(credentials, expected),
+            Protocol::Redis => self.redis(credentials, expected),
+            Protocol::Memcached => memcached(self.link),
+            _ => Ok(View { tls: self.link.cipher(), ..View::default() }),
         };
         credentials::note_outcome(protocol, credentials, result.as_ref().err());
-        let mut view = result?;
-        view.family = observed.to_string();
-        view.inode = inode;
+        Ok(View { family, inode, ..result? })
+    }
+
+    fn mysql(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
+        let user = credentials.user();
+        let account = mysql::Account::of(&user, credentials, expected);
+        let mut dialogue = mysql::Dialogue::over(self.link, &self.endpoint, &account)?;
+        let mut seen = dialogue.seen()?;
+        seen.connection_type = dialogue.connection_type()?;
+        let rights = rights::of_mysql(&mut dialogue)?;
+        let encrypted = dialogue.encrypted()?;
+        let mut says = format!("USER() {seen}");
+        if let Some(kind) = &seen.connection_type {
+            says.push_str(&format!(", CONNECTION_TYPE {kind}"));
+        }
+        let view = View {
+            version: dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned(),
+            says,
+            transport: seen.transport(),
+            tls: dialogue.link().cipher(),
+            encrypted,
+            rights,
+            ..View::default()
+        };
+        // The login succeeded, so an error when quitting does not matter.
+        let _ = dialogue.quit();
         Ok(view)
     }
-}
 
-fn mysql(
-    link: Link,
-    endpoint: &Endpoint,
-    credentials: &Credentials,
-    expected: &Expected,
-) -> Result<View, LoginError> {
-    let user = credentials.user();
-    let account = mysql::Account::of(&user, credentials, expected);
-    let mut dialogue = mysql::Dialogue::over(link, endpoint, &account)?;
-    let mut seen = dialogue.seen()?;
-    seen.connection_type = dialogue.connection_type()?;
-    let rights = rights::of_mysql(&mut dialogue)?;
-    let encrypted = dialogue.encrypted()?;
-    let mut says = format!("USER() {seen}");
-    if let Some(kind) = &seen.connection_type {
-        says.push_str(&format!(", CONNECTION_TYPE {kind}"));
+    fn postgres(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
+        let user = credentials.user();
+        // Poolers refuse settings that they do not know, so it is not asked to be read-only; nothing here writes.
+        let account = postgres::Account::of(&user, credentials, expected);
+        let mut logged_in = postgres::LoggedIn::over(self.link, &self.endpoint, &account)?;
+        let (says, transport) = match logged_in.seen() {
+            Ok(seen) => (format!("pg_stat_activity: {seen}"), seen.transport()),
+            // The console of a pooler, or a server that only speaks the protocol.
+            Err(LoginError::Refused(refused)) => (
+                format!(
+                    "user {user}; the server does not tell how it sees the connection: {}",
+                    refused.answer
+                ),
+                None,
+            ),
+            Err(error) => return Err(error),
+        };
+        // A server that does not report the connection is not a PostgreSQL that reports privileges.
+        let rights = if transport.is_some() { rights::of_postgres(&mut logged_in) } else { Vec::new() };
+        let encrypted = if transport.is_some() { logged_in.encrypted()? } else { Vec::new() };
+        let tls = logged_in.link.cipher();
+        let version = logged_in.version.clone();
+        let view = View { version, says, transport, tls, encrypted, rights, ..View::default() };
+        let _ = logged_in.end();
+        Ok(view)
     }
-    let view = View {
-        version: dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned(),
-        says,
-        transport: seen.transport(),
-        tls: dialogue.link().cipher(),
-        encrypted,
-        rights,
-        ..View::default()
-    };
-    // The login succeeded, so an error when quitting does not matter.
-    let _ = dialogue.quit();
-    Ok(view)
-}
 
-fn postgres(
-    link: Link,
-    endpoint: &Endpoint,
-    credentials: &Credentials,
-    expected: &Expected,
-) -> Result<View, LoginError> {
-    let user = credentials.user();
-    // Poolers refuse settings that they do not know, so it is not asked to be read-only; nothing here writes.
-    let account = postgres::Account::of(&user, credentials, expected);
-    let mut logged_in = postgres::LoggedIn::over(link, endpoint, &account)?;
-    let (says, transport) = match logged_in.seen() {
-        Ok(seen) => (format!("pg_stat_activity: {seen}"), seen.transport()),
-        // The console of a pooler, or a server that only speaks the protocol.
-        Err(LoginError::Refused(refused)) => (
-            format!("user {user}; the server does not tell how it sees the connection: {}", refused.answer),
-            None,
-        ),
-        Err(error) => return Err(error),
-    };
-    // A server that does not report the connection is not a PostgreSQL that reports privileges.
-    let rights = if transport.is_some() { rights::of_postgres(&mut logged_in) } else { Vec::new() };
-    let encrypted = if transport.is_some() { logged_in.encrypted()? } else { Vec::new() };
-    let tls = logged_in.link.cipher();
-    let version = logged_in.version.clone();
-    let view = View { version, says, transport, tls, encrypted, rights, ..View::default() };
-    let _ = logged_in.end();
-    Ok(view)
-}
-
-fn redis(
-    link: Link,
-    endpoint: &Endpoint,
-    credentials: &Credentials,
-    expected: &Expected,
-) -> Result<View, LoginError> {
-    let account = redis::Account::of(endpoint, credentials, expected)?;
-    let mut dialogue = redis::Dialogue::over(link, &account)?;
-    let seen = dialogue.seen()?;
-    let version = dialogue.identity()?.version;
-    let rights = rights::of_redis(&mut dialogue)?;
-    let tls = dialogue.link().cipher();
-    let says = match &seen {
-        Some(seen) => seen.to_string(),
-        None => "the user may not ask for CLIENT INFO or CLIENT LIST".into(),
-    };
-    let transport = seen.and_then(|seen| seen.transport());
-    Ok(View { version, says, transport, tls, rights, ..View::default() })
+    fn redis(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
+        let account = redis::Account::of(&self.endpoint, credentials, expected)?;
+        let mut dialogue = redis::Dialogue::over(self.link, &account)?;
+        let seen = dialogue.seen()?;
+        let version = dialogue.identity()?.version;
+        let rights = rights::of_redis(&mut dialogue)?;
+        let tls = dialogue.link().cipher();
+        let says = match &seen {
+            Some(seen) => seen.to_string(),
+            None => "the user may not ask for CLIENT INFO or CLIENT LIST".into(),
+        };
+        let transport = seen.and_then(|seen| seen.transport());
+        Ok(View { version, says, transport, tls, rights, ..View::default() })
+    }
 }
 
 fn memcached(mut link: Link) -> Result<View, LoginError> {

@@ -64,7 +64,7 @@ pub struct FoundPassword {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordPlace {
     Variable,
-    /// A line of a password file: its number, from 1, and its first field.
+    /// A line of a password file: its number, from 1, and its first field, unescaped.
     Line {
         file: PathBuf,
         number: u32,
@@ -107,12 +107,6 @@ impl OwnFiles {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    #[must_use]
-    /// PGPASSFILE, else `~/.pgpass`.
-    pub fn password_file(&self) -> Option<PathBuf> {
-        self.file_or_default("PGPASSFILE", ".pgpass")
-    }
-
     /// The file that a variable names, else the one of this name in the user's home; `None` where no home is known.
     fn file_or_default(&self, variable: &str, name: &str) -> Option<PathBuf> {
         match self.variable(variable) {
@@ -127,7 +121,7 @@ impl OwnFiles {
         if let Some(password) = self.variable("PGPASSWORD") {
             return Some(FoundPassword { password: Secret::new(password), place: PasswordPlace::Variable });
         }
-        self.from_file(&self.password_file()?, login)
+        self.from_file(&self.file_or_default("PGPASSFILE", ".pgpass")?, login)
     }
 
     /// What a password file has for a login. A file that other users may read is ignored with a warning, as libpq does; so
@@ -149,9 +143,7 @@ impl OwnFiles {
             );
             return None;
         }
-        let found = find(&text, login)?;
-        let place = PasswordPlace::Line { file: file.to_owned(), number: found.number, host: found.host };
-        Some(FoundPassword { password: Secret::new(found.password), place })
+        find(file, &text, login)
     }
 
     /// The parameters of a service, in the user's file, else in the system's; `None` if neither has it.
@@ -245,14 +237,6 @@ pub struct Login<'a> {
 /// named. The same directory in another spelling, `/run/postgresql`, is another host.
 const DEFAULT_DIRECTORIES: &[&str] = &["", "/var/run/postgresql", "/tmp"];
 
-struct FileLine {
-    /// From 1.
-    number: u32,
-    /// The first field, unescaped.
-    host: String,
-    password: String,
-}
-
 /// A field of a password file, unescaped.
 #[derive(Default)]
 struct Field {
@@ -269,7 +253,7 @@ impl Field {
 
 /// The first line `host:port:database:user:password` that fits; `*` fits anything, and a backslash escapes the next
 /// character. `localhost` also fits the directory that the library looks in by default, in that very spelling.
-fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
+fn find(file: &Path, text: &str, login: &Login<'_>) -> Option<FoundPassword> {
     let port = login.port.to_string();
     let own_name = if DEFAULT_DIRECTORIES.contains(&login.host) { "localhost" } else { login.host };
     for (number, line) in (1..).zip(text.lines()) {
@@ -283,7 +267,8 @@ fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
             && database.fits(login.database)
             && user.fits(login.user);
         if fits {
-            return Some(FileLine { number, host: host.text.clone(), password: password.text.clone() });
+            let place = PasswordPlace::Line { file: file.to_owned(), number, host: host.text.clone() };
+            return Some(FoundPassword { password: Secret::new(&password.text), place });
         }
     }
     None
@@ -332,16 +317,13 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Unkn
     let Some(found) = files.service(name) else {
         return Err(UnknownService(name.escape_debug().to_string()));
     };
-    let (authority, path) = url.place.split_once('/').unwrap_or((&url.place, ""));
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (authority, ""),
-    };
+    let (_, path) = url.place.split_once('/').unwrap_or_default();
+    let (host, port) = url.host_and_port();
     let mut completed = url.clone();
     for (key, value) in found {
         let is_in_url = match key.as_str() {
             "host" => !host.is_empty(),
-            "port" => !port.is_empty(),
+            "port" => port.is_some_and(|port| !port.is_empty()),
             "user" => url.user.is_some(),
             "password" => url.password.is_some(),
             "dbname" => !path.is_empty(),
@@ -354,7 +336,6 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Unkn
     Ok(completed)
 }
 
-/// Defaults if the URL has no user or database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defaults {
     /// PGUSER, else the name of the current user.
@@ -366,17 +347,13 @@ pub(crate) struct Defaults {
 impl Defaults {
     /// Reads the environment and passwd(5), as libpq does.
     #[must_use]
-    pub fn here() -> Self {
-        let user = match variable("PGUSER").or_else(accounts::own_name) {
+    pub fn of(files: &OwnFiles) -> Self {
+        let user = match files.variable("PGUSER").map(str::to_owned).or_else(accounts::own_name) {
             Some(user) => user,
             None => "postgres".into(),
         };
-        Defaults { user, database: variable("PGDATABASE") }
+        Defaults { user, database: files.variable("PGDATABASE").map(str::to_owned) }
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -452,12 +429,15 @@ mod tests {
     #[test]
     fn the_first_line_that_fits_is_taken() {
         let text = "# comment\n127.0.0.1:5433:*:bob:other\n\\*:*:*:*:no\n127.0.0.1:*:shop:bob:a\\:b\\\\c:d\n*:*:*:*:last\n";
-        let password =
-            |text: &str, login: &Login<'_>| find(text, login).map(|line| (line.number, line.password));
-        assert_eq!(password(text, &LOGIN), Some((4, "a:b\\c:d".to_owned())));
+        let file = Path::new("/f");
+        let line = |number, host: &str, password: &str| {
+            let place = PasswordPlace::Line { file: file.into(), number, host: host.into() };
+            Some(FoundPassword { password: Secret::new(password), place })
+        };
+        assert_eq!(find(file, text, &LOGIN), line(4, "127.0.0.1", "a:b\\c:d"));
         let else_where = Login { host: "h", ..LOGIN };
-        assert_eq!(password(text, &else_where), Some((5, "last".to_owned())));
-        assert_eq!(password("h:1:d:u\n", &LOGIN), None);
+        assert_eq!(find(file, text, &else_where), line(5, "*", "last"));
+        assert_eq!(find(file, "h:1:d:u\n", &LOGIN), None);
     }
 
     #[test]
@@ -472,7 +452,8 @@ mod tests {
             ("localhost", "/var/run/postgresql", true),
             ("localhost", "/run/postgresql", false),
         ] {
-            let found = find(&format!("{line}:5432:shop:bob:secret"), &Login { host, ..LOGIN });
+            let found =
+                find(Path::new("/f"), &format!("{line}:5432:shop:bob:secret"), &Login { host, ..LOGIN });
             assert_eq!(found.is_some(), fits, "{line} for {host}");
         }
     }
@@ -480,7 +461,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "[a-z*:\\\\\n]{0,60}") {
-            let _ = find(&text, &LOGIN);
+            let _ = find(Path::new("/f"), &text, &LOGIN);
         }
     }
 

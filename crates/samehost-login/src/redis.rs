@@ -36,16 +36,10 @@ impl<'a> Account<'a> {
     ) -> Result<Self, LoginError> {
         let named = credentials.database.as_deref().unwrap_or("0");
         let Ok(database) = named.parse() else {
-            return Err(LoginError::from(Box::new(Refused {
-                protocol: Protocol::Redis,
-                endpoint: endpoint.to_string(),
-                what: format!("database {}", named.escape_debug()),
-                code: None,
-                answer: "it is not a number".into(),
-                try_next: "databases of Redis are numbers from 0".into(),
-                may_need_tls: false,
-                by_password: false,
-            })));
+            let what = format!("database {}", named.escape_debug());
+            let refused = Refused::new(Protocol::Redis, endpoint, what, "it is not a number");
+            let try_next = "databases of Redis are numbers from 0".into();
+            return Err(Refused { try_next, ..refused }.into());
         };
         Ok(Account {
             user: credentials.user.as_deref(),
@@ -186,16 +180,11 @@ impl Dialogue {
     }
 
     fn refused(&self, what: &str, answer: String) -> LoginError {
-        LoginError::from(Box::new(Refused {
-            protocol: Protocol::Redis,
-            endpoint: self.link.endpoint().to_string(),
-            what: what.to_owned(),
-            code: answer.split(' ').next().map(str::to_owned),
-            try_next: advice(&answer).to_owned(),
-            by_password: answer.starts_with("WRONGPASS") || answer.starts_with("ERR invalid password"),
-            answer,
-            may_need_tls: false,
-        }))
+        let code = answer.split(' ').next().map(str::to_owned);
+        let try_next = advice(&answer).to_owned();
+        let by_password = answer.starts_with("WRONGPASS") || answer.starts_with("ERR invalid password");
+        let refused = Refused::new(Protocol::Redis, self.link.endpoint(), what, answer);
+        Refused { code, try_next, by_password, ..refused }.into()
     }
 
     /// A setting of the server (CONFIG GET); `None` if it may not be asked.

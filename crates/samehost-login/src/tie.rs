@@ -56,11 +56,7 @@ pub(crate) fn tie(
             Err(NotTied::Waiting) => {}
         }
         if has_hung_up(&socket) {
-            return Err(LoginError::Lost {
-                endpoint: endpoint.to_owned(),
-                reason: "it closed the connection without an answer".into(),
-                code: None,
-            });
+            return Err(LoginError::lost(endpoint, "it closed the connection without an answer"));
         }
         if samehost_system::interrupt::is_requested() {
             return Err(LoginError::interrupted(endpoint));

@@ -53,6 +53,15 @@ impl ServerUrl {
         self.option(name).map(str::to_owned)
     }
 
+    /// Host and port of the place, as they are written.
+    pub(crate) fn host_and_port(&self) -> (&str, Option<&str>) {
+        let authority = self.place.split(['/', '#']).next().unwrap_or_default();
+        match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+            _ => (authority, None),
+        }
+    }
+
     fn parts(scheme: &str, rest: &str) -> Result<Self, UrlError> {
         let (rest, query) = match rest.split_once('?') {
             Some((rest, query)) => (rest, Some(query)),

@@ -118,7 +118,7 @@ impl Connects {
             rights_may_differ: false,
             network: network_of(&socket),
             network_of_threads: own.link("ns/net")?,
-            epolls: Epolls::new(),
+            epolls: Epolls::default(),
             remains: Remains::new()?,
             tried: HashSet::new(),
             is_restricted: false,

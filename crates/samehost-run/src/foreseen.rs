@@ -18,33 +18,29 @@ struct Demand {
     instead: &'static str,
 }
 
+impl Demand {
+    const fn new(
+        name: &'static str,
+        variable: &'static str,
+        values: &'static [&'static str],
+        instead: &'static str,
+    ) -> Self {
+        Demand { name, variable, values, instead }
+    }
+}
+
 const DEMANDS: &[Demand] = &[
-    Demand {
-        name: "sslmode",
-        variable: "PGSSLMODE",
-        values: &["require", "verify-ca", "verify-full"],
-        instead: "say sslmode=prefer",
-    },
-    Demand {
-        name: "channel_binding",
-        variable: "PGCHANNELBINDING",
-        values: &["require"],
-        instead: "say channel_binding=prefer",
-    },
-    Demand {
-        name: "gssencmode",
-        variable: "PGGSSENCMODE",
-        values: &["require"],
-        instead: "say gssencmode=prefer",
-    },
-    Demand {
-        name: "sslnegotiation",
-        variable: "PGSSLNEGOTIATION",
-        values: &["direct"],
-        instead: "say sslnegotiation=postgres and sslmode=prefer",
-    },
-    Demand { name: "requiressl", variable: "PGREQUIRESSL", values: &["1"], instead: "leave it out" },
-    Demand { name: "ssl", variable: "", values: &["true", "1"], instead: "leave it out" },
+    Demand::new("sslmode", "PGSSLMODE", &["require", "verify-ca", "verify-full"], "say sslmode=prefer"),
+    Demand::new("channel_binding", "PGCHANNELBINDING", &["require"], "say channel_binding=prefer"),
+    Demand::new("gssencmode", "PGGSSENCMODE", &["require"], "say gssencmode=prefer"),
+    Demand::new(
+        "sslnegotiation",
+        "PGSSLNEGOTIATION",
+        &["direct"],
+        "say sslnegotiation=postgres and sslmode=prefer",
+    ),
+    Demand::new("requiressl", "PGREQUIRESSL", &["1"], "leave it out"),
+    Demand::new("ssl", "", &["true", "1"], "leave it out"),
 ];
 
 /// The program that is to be started. Neither words nor values of variables are repeated in a sentence: they may be secret.

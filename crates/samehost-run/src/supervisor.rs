@@ -30,7 +30,6 @@ pub enum Started<T> {
     Failed(io::Error),
 }
 
-/// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("samehost run knows x86_64 and aarch64 only")]

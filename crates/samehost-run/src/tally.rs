@@ -1,7 +1,7 @@
 //! What was decided: counted for the summary, and one line each in the log.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -13,62 +13,46 @@ use super::maps::Map;
 use super::thread::Thread;
 
 /// What would keep the old socket when it is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kept {
+    #[error("it was in an epoll set before it was connected or bound")]
     ByEpoll,
+    #[error("it was duplicated before it was connected or bound")]
     ByDuplicate,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Reason {
+    #[error("the socket does not answer: {0}")]
     NoAnswer(io::Error),
     /// The process may do less than this one, or other things.
+    #[error("the process has {0}")]
     OtherRights(&'static str),
     /// Some process of the program has restricted itself, and it cannot be seen which one.
+    #[error("a process has restricted itself (Landlock)")]
     Landlock,
+    #[error("the process may not be looked at: {0}")]
     NotVisible(io::Error),
+    #[error("{0}")]
     Kept(Kept),
+    #[error("it has the option {0}, which Unix sockets have not")]
     Option(&'static str),
+    #[error("it was bound to an address before")]
     Bound,
+    #[error("the process gets signals about it (O_ASYNC)")]
     Signals,
+    #[error(
+        "the process may open no Unix socket: its sandbox forbids AF_UNIX (RestrictAddressFamilies= of its unit, or another filter of system calls)"
+    )]
     NoUnixSocket,
+    #[error("the trial's coin says so")]
     Drawn,
+    #[error("the trial is over")]
     WasTried,
+    #[error("the trial leaves it out: nobody listens at this address over TCP, or the trial is full")]
     NotTried,
+    #[error("the descriptor could not be replaced: {0}")]
     NotReplaced(io::Error),
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::NoAnswer(error) => write!(f, "the socket does not answer: {error}"),
-            Reason::OtherRights(what) => write!(f, "the process has {what}"),
-            Reason::Landlock => write!(f, "a process has restricted itself (Landlock)"),
-            Reason::NotVisible(error) => write!(f, "the process may not be looked at: {error}"),
-            Reason::Kept(Kept::ByEpoll) => {
-                write!(f, "it was in an epoll set before it was connected or bound")
-            }
-            Reason::Kept(Kept::ByDuplicate) => {
-                write!(f, "it was duplicated before it was connected or bound")
-            }
-            Reason::Option(name) => write!(f, "it has the option {name}, which Unix sockets have not"),
-            Reason::Bound => write!(f, "it was bound to an address before"),
-            Reason::Signals => write!(f, "the process gets signals about it (O_ASYNC)"),
-            Reason::NoUnixSocket => write!(
-                f,
-                "the process may open no Unix socket: its sandbox forbids AF_UNIX (RestrictAddressFamilies= of its unit, or another filter of system calls)"
-            ),
-            Reason::Drawn => write!(f, "the trial's coin says so"),
-            Reason::WasTried => write!(f, "the trial is over"),
-            Reason::NotTried => {
-                write!(
-                    f,
-                    "the trial leaves it out: nobody listens at this address over TCP, or the trial is full"
-                )
-            }
-            Reason::NotReplaced(error) => write!(f, "the descriptor could not be replaced: {error}"),
-        }
-    }
 }
 
 pub struct Tally {

@@ -90,7 +90,7 @@ impl Threads {
         if let Some(at) = self.kept.iter().position(|thread| thread.number == number) {
             let thread = self.kept.remove(at);
             // While it lives nobody else has its number.
-            if thread.lives() {
+            if !has_ended(&thread.descriptor) {
                 self.kept.push(thread.clone());
                 return Ok(thread);
             }
@@ -127,10 +127,6 @@ impl Thread {
             found => (found?, true),
         };
         Ok(Thread { directory, status, descriptor, is_its_own, number })
-    }
-
-    fn lives(&self) -> bool {
-        !has_ended(&self.descriptor)
     }
 
     /// A pidfd of it; on kernels before 6.9 of its process.
@@ -382,10 +378,12 @@ mod tests {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
         let thread = threads.of(child.id()).expect("it lives");
-        assert!(thread.lives() && Rc::ptr_eq(&thread, &threads.of(child.id()).expect("it lives")));
+        assert!(
+            !has_ended(&thread.descriptor) && Rc::ptr_eq(&thread, &threads.of(child.id()).expect("it lives"))
+        );
         drop(child.stdin.take());
         child.wait().expect("ended");
-        assert!(!thread.lives() && thread.status().is_err());
+        assert!(has_ended(&thread.descriptor) && thread.status().is_err());
         assert!(threads.of(child.id()).is_err());
     }
 }

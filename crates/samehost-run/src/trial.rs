@@ -391,7 +391,6 @@ impl Trial {
 
 #[derive(Debug)]
 pub struct Tried {
-    /// How the kernel timed requests.
     pub mode: Mode,
     pub seconds: f64,
     pub ports: Vec<TriedPort>,

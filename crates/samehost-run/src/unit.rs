@@ -137,7 +137,6 @@ impl UnitPlan {
         ]
     }
 
-    /// The command with which somebody ends the trial at once.
     #[must_use]
     pub fn ends_at_once(&self) -> String {
         systemctl(&["start", &file_name(&self.ends[0])]).join(" ")

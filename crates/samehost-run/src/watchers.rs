@@ -2,9 +2,9 @@
 //! among all descriptors at each connection, of which a process may have thousands. The program itself is watched here too: signals are
 //! passed on to it and to what it leaves behind, and all of them are waited for.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
@@ -31,6 +31,7 @@ const MADE_WITHIN: Duration = Duration::from_secs(1);
 /// costs the same with ten sockets and with thousands of descriptors; before, each connect took 4 µs more
 /// for each descriptor. Stopping `dup`, `fcntl` and `epoll_ctl` was rejected: each would cost some ten
 /// microseconds at every connection of an event loop (docs/decisions/0115).
+#[derive(Default)]
 pub struct Epolls {
     processes: Vec<Process>,
     /// Threads that may still be making one, and since when.
@@ -47,10 +48,6 @@ struct Process {
 }
 
 impl Epolls {
-    pub fn new() -> Self {
-        Epolls { processes: Vec::new(), making: Vec::new(), last_made: None }
-    }
-
     /// To be called before the thread's call of epoll_create1(2) goes on.
     pub fn is_made(&mut self, thread: u32) {
         let now = Instant::now();
@@ -268,15 +265,8 @@ impl Processes {
 }
 
 fn children() -> Vec<Pid> {
-    let own = getpid().as_raw_nonzero();
-    let list = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
-    let mut children = Vec::new();
-    for number in list.split_whitespace() {
-        if let Ok(number) = number.parse() {
-            children.extend(Pid::from_raw(number));
-        }
-    }
-    children
+    let own = getpid().as_raw_nonzero().get().unsigned_abs();
+    samehost_system::peer::children(own).into_iter().filter_map(|child| Pid::from_raw(child as i32)).collect()
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn spawn(
     signals: SigSet,
 ) -> Result<(Child, Listener), SpawnError> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(filter_error)?;
+        .map_err(|errno| SpawnError::Filter(errno.into()))?;
     let channel = theirs.as_raw_fd();
     let install = move || {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&signals), None)?;
@@ -68,10 +68,6 @@ pub fn spawn(
         (Err(error), Ok(_)) => Err(SpawnError::Program(error)),
         (Err(error), Err(_)) => Err(SpawnError::Filter(error)),
     }
-}
-
-fn filter_error(errno: rustix::io::Errno) -> SpawnError {
-    SpawnError::Filter(errno.into())
 }
 
 /// Installs the filter for this thread and what it starts. The descriptor closes on exec.

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 /// How long a test waits for anything.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How a command ended, and what it wrote.
 #[derive(Debug)]
 pub struct Ended {
     /// Exit status; -1 after a signal.

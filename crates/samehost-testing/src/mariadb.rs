@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use samehost_transport::MadeCertificate;
 use tempfile::TempDir;
@@ -33,8 +32,13 @@ impl Drop for MariaDb {
     }
 }
 
+/// An option whose value is a file or a folder in the server's directory.
+fn in_directory(directory: &TempDir, option: &str, name: &str) -> String {
+    format!("--{option}={}/{name}", directory.path().display())
+}
+
 fn data(directory: &TempDir) -> String {
-    format!("--datadir={}/data", directory.path().display())
+    in_directory(directory, "datadir", "data")
 }
 
 fn server() -> PathBuf {
@@ -117,17 +121,31 @@ fn make(command: &mut Command) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
+/// A MariaDB whose data is made, with no option but where that is not.
+fn installed(directory: &TempDir) -> Command {
+    let user = if is_root() { "--user=root" } else { "--skip-test-db" };
+    let words = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", user];
+    make(Command::new("mariadb-install-db").args(words).arg(temporary(directory)).arg(data(directory)));
+    let mut command = Command::new(server());
+    command.arg("--no-defaults");
+    command
+}
+
 impl MariaDb {
-    /// A MariaDB with more options. Waits until the table can be read, up to 20 s.
+    /// A MariaDB with more options. Waits until the table can be read.
     pub fn start(more: &[&str]) -> Self {
         let directory = prepare(&accounts());
-        let user = if is_root() { "--user=root" } else { "--skip-test-db" };
-        let words = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", user];
-        make(Command::new("mariadb-install-db").args(words).arg(temporary(&directory)).arg(data(&directory)));
-        let mut command = Command::new(server());
-        command.args(["--no-defaults", "--plugin-load-add=auth_ed25519", "--plugin-maturity=experimental"]);
-        command.args(more);
+        let mut command = installed(&directory);
+        command.args(["--plugin-load-add=auth_ed25519", "--plugin-maturity=experimental"]).args(more);
         Self::run(command, directory)
+    }
+
+    /// A MariaDB with more options that has no account but root's, who needs no password, and neither TLS nor a table of ours.
+    pub fn bare(more: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = installed(&directory);
+        command.args(more);
+        Self::answering(command, directory, "SELECT 1")
     }
 
     /// A MySQL, of this program.
@@ -143,26 +161,30 @@ impl MariaDb {
     }
 
     fn run(mut command: Command, directory: TempDir) -> Self {
+        for (option, name) in
+            [("init-file", "accounts.sql"), ("ssl-cert", "certificate.pem"), ("ssl-key", "key.pem")]
+        {
+            command.arg(in_directory(&directory, option, name));
+        }
+        Self::answering(command, directory, "SELECT 1 FROM shop.orders LIMIT 1")
+    }
+
+    fn answering(mut command: Command, directory: TempDir, question: &str) -> Self {
         let port = crate::free_port();
-        let file = |option: &str, name: &str| format!("--{option}={}/{name}", directory.path().display());
         command
             .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-method=nosync"])
-            .args([format!("--port={port}"), file("socket", "m.sock"), file("pid-file", "pid")])
-            .args([file("init-file", "accounts.sql"), file("ssl-cert", "certificate.pem")])
-            .args([file("ssl-key", "key.pem"), temporary(&directory), data(&directory)]);
+            .args([format!("--port={port}"), in_directory(&directory, "socket", "m.sock")])
+            .args([in_directory(&directory, "pid-file", "pid"), temporary(&directory), data(&directory)]);
         if is_root() {
             command.arg("--user=root");
         }
         let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut database = MariaDb { server, directory, port };
-        for _ in 0..2000 {
-            if database.try_sql("SELECT 1 FROM shop.orders LIMIT 1").is_some() {
-                return database;
-            }
+        crate::wait_for("MariaDB to answer", || {
             assert!(database.server.try_wait().unwrap().is_none(), "{command:?} ended");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("{command:?} does not answer");
+            database.try_sql(question)
+        });
+        database
     }
 
     pub fn pid(&self) -> u32 {
@@ -184,7 +206,6 @@ impl MariaDb {
         self.try_sql(sql).expect(sql)
     }
 
-    /// Databases and tables of ours that are left.
     pub fn left(&self) -> String {
         self.sql(
             "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA LIKE 'samehost%' OR TABLE_NAME LIKE 'samehost%'",

@@ -40,8 +40,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Where initdb and postgres are.
-fn programs() -> PathBuf {
+/// Where initdb and postgres are, of the newest version.
+pub fn programs() -> PathBuf {
     let found = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<PathBuf> = found.map(|entry| entry.path().join("bin")).collect();
     versions.retain(|bin| bin.join("initdb").is_file());
@@ -66,7 +66,14 @@ fn mtime(path: &Path) -> f64 {
     changed.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-fn make_data(bin: &Path, path: &Path) -> PathBuf {
+/// A new directory, whose files are a new cluster.
+fn make_data(bin: &Path, parent: &Path) -> (TempDir, PathBuf) {
+    let directory = tempfile::Builder::new().prefix("pg").tempdir_in(parent).unwrap();
+    let path = directory.path();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    if is_root() {
+        assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
+    }
     let data = path.join("data");
     let made = unprivileged(&bin.join("initdb"))
         .args(["--username=admin", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
@@ -75,6 +82,11 @@ fn make_data(bin: &Path, path: &Path) -> PathBuf {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    (directory, data)
+}
+
+/// Gives a cluster TLS, and says who may come how.
+fn let_in(data: &Path) {
     let certificate = MadeCertificate::self_signed().unwrap();
     for (name, text) in [
         ("server.crt", certificate.certificate_pem.as_str()),
@@ -87,9 +99,8 @@ fn make_data(bin: &Path, path: &Path) -> PathBuf {
     let key = data.join("server.key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     if is_root() {
-        assert!(Command::new("chown").args(["-R", "postgres:"]).arg(&data).status().unwrap().success());
+        assert!(Command::new("chown").args(["-R", "postgres:"]).arg(data).status().unwrap().success());
     }
-    data
 }
 
 impl Cluster {
@@ -104,31 +115,10 @@ impl Cluster {
 
     /// Of the programs in `bin`.
     pub fn start_with(bin: &Path, parent: &Path, most_connections: u32) -> Self {
-        let directory = tempfile::Builder::new().prefix("pg").tempdir_in(parent).unwrap();
-        let path = directory.path();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        if is_root() {
-            assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
-        }
-        let data = make_data(bin, path);
-        let port = crate::free_port();
-        let server = unprivileged(&bin.join("postgres"))
-            .arg("-D")
-            .arg(&data)
-            .args(["-c", "listen_addresses=127.0.0.1", "-c", &format!("port={port}")])
-            .args(["-c", &format!("unix_socket_directories={}", path.display())])
-            .args(["-c", "fsync=off", "-c", "ssl=on", "-c", &format!("max_connections={most_connections}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let cluster = Cluster { server, directory, port };
-        for _ in 0..1000 {
-            if cluster.try_sql("postgres", "SELECT 1").is_some() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let (directory, data) = make_data(bin, parent);
+        let_in(&data);
+        let most = format!("max_connections={most_connections}");
+        let cluster = Self::run(bin, directory, &["ssl=on", &most]);
         cluster.sql("postgres", "CREATE DATABASE shop");
         let own = own_name();
         let roles = ["by_scram", "by_password", "by_tls"]
@@ -143,6 +133,35 @@ impl Cluster {
             ),
         );
         cluster
+    }
+
+    /// One with these settings that has no role but `admin`, who needs no password over either transport, and no TLS.
+    pub fn bare(settings: &[&str]) -> Self {
+        let bin = programs();
+        let (directory, _) = make_data(&bin, &std::env::temp_dir());
+        Self::run(&bin, directory, settings)
+    }
+
+    fn run(bin: &Path, directory: TempDir, settings: &[&str]) -> Self {
+        let (port, path) = (crate::free_port(), directory.path());
+        let mut command = unprivileged(&bin.join("postgres"));
+        command
+            .arg("-D")
+            .arg(path.join("data"))
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", &format!("port={port}")])
+            .args(["-c", &format!("unix_socket_directories={}", path.display()), "-c", "fsync=off"]);
+        for setting in settings {
+            command.args(["-c", setting]);
+        }
+        let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let cluster = Cluster { server, directory, port };
+        crate::wait_for("PostgreSQL to answer", || cluster.try_sql("postgres", "SELECT 1"));
+        cluster
+    }
+
+    /// Where its socket is.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     fn try_sql(&self, database: &str, sql: &str) -> Option<String> {
@@ -166,7 +185,6 @@ impl Cluster {
         self.try_sql(database, sql).expect(sql)
     }
 
-    /// Tables of ours that are left in `shop`.
     pub fn tables_left(&self) -> String {
         self.sql("shop", "SELECT count(*) FROM pg_class WHERE relname LIKE 'samehost%'")
     }
@@ -193,7 +211,6 @@ impl Cluster {
         }
     }
 
-    /// Lets only the server's user reach its socket.
     pub fn lock_socket(&self) {
         fs::set_permissions(self.directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
     }

@@ -112,6 +112,11 @@ pub(crate) fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+/// The error for a file, or a directory, that somebody changed before anything of it was.
+pub(crate) fn changed_before(path: &Path, hint: &str) -> TransactionError {
+    TransactionError::Changed { path: path.to_owned(), backup: None, hint: hint.into() }
+}
+
 pub(crate) fn refused(path: &Path, reason: &str, hint: &str) -> TransactionError {
     TransactionError::Refused { path: path.to_owned(), reason: reason.into(), hint: hint.into() }
 }

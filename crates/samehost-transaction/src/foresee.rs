@@ -9,9 +9,9 @@ use crate::error::{TransactionError, at};
 use crate::intent::{FileChange, Stage};
 use crate::journal::{History, JournalHeader, Record};
 use crate::paths::Directory;
-use crate::put_back::Skipped;
+use crate::put_back::NotPutBack;
 use crate::state::State;
-use crate::store::{Seen, Store};
+use crate::store::{Opened, Store};
 use crate::version::{Digest, Found};
 use crate::{undo, writer};
 
@@ -36,7 +36,7 @@ pub struct Foreseen {
     /// The changes in order, with the reloads that follow.
     pub stages: Vec<Stage>,
     /// Files that stay as they are because they are not a version of the switch.
-    pub left: Vec<Skipped>,
+    pub left: Vec<NotPutBack>,
 }
 
 /// What [`undo`](crate::undo()) would do.
@@ -45,16 +45,12 @@ pub struct Foreseen {
 /// Those of the undo itself: there is no such switch, it is not in force, or one of its files was changed since.
 pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionError> {
     let (begun, history) = match store.see(id)? {
-        Seen::Running => return Err(undo::running(id)),
-        Seen::Nothing => return Err(undo::nothing(id)),
-        Seen::There(there) => *there,
+        Opened::Running => return Err(undo::running(id)),
+        Opened::Nothing => return Err(undo::nothing(id)),
+        Opened::There(there) => *there,
     };
     undo::is_in_force(id, history.last())?;
-    for step in &begun.steps {
-        if !look(&step.path)?.is(begun.last(&step.path)) {
-            return Err(undo::changed(store, &begun, &step.path)?);
-        }
-    }
+    undo::check(store, &begun, look)?;
     let last = begun.reloads.len().saturating_sub(1);
     simulate(store, &begun, &history, Some(last), Prospect::Undo)
 }
@@ -86,13 +82,13 @@ pub fn foresee_recovery(store: &Store) -> Result<Vec<(String, Outlook)>, Transac
 /// For one switch; `None` if it had ended.
 fn outlook(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError> {
     let (begun, history) = match store.see(id)? {
-        Seen::Running => return Ok(Some(Outlook::Running)),
-        Seen::Nothing => {
+        Opened::Running => return Ok(Some(Outlook::Running)),
+        Opened::Nothing => {
             let (id, summary, prospect) = (id.to_owned(), String::new(), Prospect::Forget);
             let nothing = Foreseen { id, summary, prospect, stages: Vec::new(), left: Vec::new() };
             return Ok(Some(Outlook::Known(nothing)));
         }
-        Seen::There(there) => *there,
+        Opened::There(there) => *there,
     };
     if history.last().is_some_and(Record::has_ended) {
         return Ok(None);
@@ -204,9 +200,9 @@ fn simulate(
     }
     let mut skipped = Vec::new();
     for path in left {
-        let backup = begun.original(&path).map(|digest| store.backup(&begun.id, digest));
+        let backup = store.version_before(begun, &path);
         let reason = writer::changed(store, begun, &path).to_string();
-        skipped.push(Skipped { path, backup, reason });
+        skipped.push(NotPutBack { path, backup, reason });
     }
     let (id, summary) = (begun.id.clone(), begun.summary.clone());
     Ok(Foreseen { id, summary, prospect, stages, left: skipped })
@@ -265,7 +261,7 @@ pub fn standing(store: &Store) -> Result<Vec<Standing>, TransactionError> {
     entries.retain(|entry| matches!(entry.state, State::Committed | State::Awaiting));
     let mut all = Vec::new();
     for entry in &entries {
-        let Seen::There(there) = store.see(&entry.id)? else { continue };
+        let Opened::There(there) = store.see(&entry.id)? else { continue };
         let mut files = Vec::new();
         for file in &entry.files {
             // A later switch has the last word on a file.

@@ -20,7 +20,7 @@ use crate::version::Digest;
 /// all earlier layouts, and test data keeps journals of each. What only a later version can have written
 /// is distinguished from damage. Refusing everything when one journal cannot be read was rejected: one
 /// damaged file would block every undo (docs/decisions/0074).
-const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 2;
 
 /// What is known before the first file is touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +49,6 @@ pub(crate) struct SavedMetadata {
 }
 
 impl JournalHeader {
-    pub(crate) fn current_version() -> u32 {
-        VERSION
-    }
-
     /// The version of a file before the switch; `None` if it makes it.
     pub(crate) fn original(&self, path: &Path) -> Option<&Digest> {
         self.steps.iter().find(|step| step.path == path)?.before.as_ref()
@@ -156,7 +152,7 @@ pub(crate) enum Record {
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    records: Vec<Record>,
+    pub(crate) records: Vec<Record>,
 }
 
 impl Record {
@@ -172,14 +168,6 @@ impl Record {
 }
 
 impl History {
-    pub(crate) fn push(&mut self, record: Record) {
-        self.records.push(record);
-    }
-
-    pub(crate) fn of(records: Vec<Record>) -> Self {
-        History { records }
-    }
-
     pub(crate) fn last(&self) -> Option<&Record> {
         self.records.last()
     }
@@ -288,7 +276,7 @@ impl Journal {
     /// Writes a line, and waits until it is on the disk.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), TransactionError> {
         self.write(record)?;
-        self.history.push(record.clone());
+        self.history.records.push(record.clone());
         Ok(())
     }
 
@@ -365,7 +353,7 @@ pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, 
         None if is_torn(bytes) => Ok(None),
         None => Err(damaged("does not begin as a journal does".into())),
         Some(Record::Begun(begun)) if begun.id == id && begun.is_sound() => {
-            let history = History::of(records.collect());
+            let history = History { records: records.collect() };
             Ok(Some(Read { begun: *begun, history, length: length as u64 }))
         }
         Some(_) => Err(damaged("does not begin as a journal does".into())),

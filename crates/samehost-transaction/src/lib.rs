@@ -58,7 +58,7 @@ pub use error::{Holder, TransactionError};
 pub use foresee::{Foreseen, Outlook, Prospect, Standing, Stands, foresee_recovery, foresee_undo, standing};
 pub use intent::{FileChange, Intent, Reload, ReloadError, Reloader, Stage};
 pub use paths::resolve;
-pub use put_back::{Ending, Failed, Recovered, RolledBack, Skipped, recover};
+pub use put_back::{Ending, NotPutBack, Recovered, RolledBack, recover};
 pub use state::State;
 pub use store::{Entry, Store};
 #[doc(hidden)]

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::error::{Holder, TransactionError, at};
+use crate::error::{Holder, TransactionError, at, changed_before};
 use crate::paths::Directory;
 use crate::store::Store;
 use crate::system;
@@ -98,13 +98,10 @@ fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>)
         holder.program = program.map(|name| name.trim().to_owned());
     }
     if holder.id.is_none() {
-        holder.id = id_beside(directory);
+        let names = directory.names(".").unwrap_or_default();
+        holder.id = names.iter().find_map(|name| id_of_prepared(name));
     }
     TransactionError::Busy { path: path.to_owned(), holder }
-}
-
-fn id_beside(directory: &Directory) -> Option<String> {
-    directory.names(".").ok()?.iter().find_map(|name| id_of_prepared(name))
 }
 
 /// Directory of the lock files: one that lasts until the next boot, else one beside the store.
@@ -224,11 +221,7 @@ impl LockedDirectories {
         let [before, now] = [&directory, &again]
             .map(|one| fstat(one.descriptor()).map(|stat| (stat.st_dev, stat.st_ino)).ok());
         if before != now {
-            return Err(TransactionError::Changed {
-                path: path.to_owned(),
-                backup: None,
-                hint: "nothing was changed: try again".into(),
-            });
+            return Err(changed_before(path, "nothing was changed: try again"));
         }
         self.locks.push(lock);
         self.open.insert(path.to_owned(), directory);
@@ -259,12 +252,7 @@ fn is_missing(error: &TransactionError) -> bool {
 fn make_like(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let like = fstat(parent)?;
     system::make_directory(parent, name)?;
-    let made = openat(
-        parent,
-        name,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let made = openat(parent, name, DIRECTORY, Mode::empty())?;
     let now = fstat(&made)?;
     // Makes sure that this is the directory just created, and not one that another user put in its place.
     if now.st_uid != geteuid().as_raw() || now.st_mode & 0o777 != 0o700 {

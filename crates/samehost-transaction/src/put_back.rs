@@ -6,24 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TransactionError;
 use crate::intent::{Reload, ReloadError, Reloader, Step};
-use crate::journal::{Journal, JournalHeader, Record};
+use crate::journal::{Journal, Record};
 use crate::lock::LockedDirectories;
-use crate::store::{JournalStatus, Store};
+use crate::store::{Opened, Store};
 use crate::writer::{Direction, Writer};
 
-/// A file that was left as it is because it is not a version of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    pub path: PathBuf,
-    /// Where the version before the switch is kept.
-    pub backup: Option<PathBuf>,
-    /// What, why, and what to try.
-    pub reason: String,
-}
-
-/// A file that could not be put back. The switch stays unfinished.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct NotPutBack {
     /// A file of the user, or one of the switch itself.
     pub path: PathBuf,
     /// Where the version before the switch is kept.
@@ -36,10 +25,10 @@ pub struct Failed {
 pub struct RolledBack {
     /// Files that were changed back, each once.
     pub files: Vec<PathBuf>,
-    /// Files that somebody else changed meanwhile.
-    pub left: Vec<Skipped>,
-    /// Files that the system refused to change back; `recover` tries again.
-    pub failures: Vec<Failed>,
+    /// Files that were left as they are, because somebody else changed them meanwhile.
+    pub left: Vec<NotPutBack>,
+    /// Files that the system refused to change back. The switch stays unfinished, and `recover` tries again.
+    pub failures: Vec<NotPutBack>,
     /// Reloads that failed, and why. Their programs may still use the files of the switch.
     pub reload_failures: Vec<(Reload, ReloadError)>,
 }
@@ -52,22 +41,16 @@ impl RolledBack {
 }
 
 /// Rolls back a transaction that was not committed, as far as it had come.
-pub(crate) fn roll_back(
-    store: &Store,
-    journal: &mut Journal,
-    begun: &JournalHeader,
-    held: &LockedDirectories,
-    reload: &mut Reloader<'_>,
-) -> RolledBack {
+pub(crate) fn roll_back(writer: Writer<'_>, journal: &mut Journal, reload: &mut Reloader<'_>) -> RolledBack {
     let verified = journal.history().is_verified();
     // A rollback continues if the journal cannot be written, unless the journal says that a crash is to be completed.
     if let Err(error) = journal.append(&Record::RollingBack)
         && verified
     {
-        let failed = Failed { path: journal.path().to_owned(), backup: None, reason: error.to_string() };
+        let failed = NotPutBack { path: journal.path().to_owned(), backup: None, reason: error.to_string() };
         return RolledBack { failures: vec![failed], ..RolledBack::default() };
     }
-    let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
+    let mut back = Rollback::new(writer, journal);
     if let Some(furthest) = journal.history().furthest() {
         back.go(furthest, reload);
     }
@@ -76,22 +59,14 @@ pub(crate) fn roll_back(
 
 struct Rollback<'a> {
     writer: Writer<'a>,
-    begun: &'a JournalHeader,
+    /// The stages whose reloads may have happened, and are repeated.
     reloaded: BTreeSet<usize>,
-    store: &'a Store,
     done: RolledBack,
 }
 
 impl<'a> Rollback<'a> {
-    /// `reloaded`: the stages whose reloads may have happened, and are repeated.
-    fn new(
-        store: &'a Store,
-        begun: &'a JournalHeader,
-        held: &'a LockedDirectories,
-        reloaded: BTreeSet<usize>,
-    ) -> Self {
-        let writer = Writer::new(store, begun, held);
-        Rollback { writer, begun, reloaded, store, done: RolledBack::default() }
+    fn new(writer: Writer<'a>, journal: &Journal) -> Self {
+        Rollback { writer, reloaded: journal.history().reloaded(), done: RolledBack::default() }
     }
 
     /// Puts back the stages from this one to the first: of each its files, then the reloads that were begun.
@@ -102,7 +77,7 @@ impl<'a> Rollback<'a> {
     /// continues there (docs/decisions/0043).
     fn go(&mut self, furthest: usize, reload: &mut Reloader<'_>) {
         for stage in (0..=furthest).rev() {
-            for step in self.begun.steps.iter().filter(|step| step.stage == stage).rev() {
+            for step in self.writer.begun.steps.iter().filter(|step| step.stage == stage).rev() {
                 if let Err(error) = self.put_back(step) {
                     self.fail(&step.path, &error);
                 }
@@ -112,7 +87,7 @@ impl<'a> Rollback<'a> {
                 break;
             }
             if self.reloaded.contains(&stage) {
-                for again in self.begun.reloads[stage].iter().rev() {
+                for again in self.writer.begun.reloads[stage].iter().rev() {
                     if let Err(why) = reload(again) {
                         self.done.reload_failures.push((again.clone(), why));
                     }
@@ -146,7 +121,7 @@ impl<'a> Rollback<'a> {
             return Ok(());
         }
         let found = self.writer.look(path)?;
-        if self.begun.is_back(step, |version| found.is(version)) {
+        if self.writer.begun.is_back(step, |version| found.is(version)) {
             return Ok(());
         }
         if found.is(step.after.as_ref()) {
@@ -161,17 +136,19 @@ impl<'a> Rollback<'a> {
             }
         }
         let reason = self.writer.changed(path).to_string();
-        self.done.left.push(Skipped { path: path.to_owned(), backup: self.backup(path), reason });
+        let left = self.not_put_back(path, reason);
+        self.done.left.push(left);
         Ok(())
     }
 
     fn fail(&mut self, path: &Path, error: &TransactionError) {
-        let (path, backup) = (path.to_owned(), self.backup(path));
-        self.done.failures.push(Failed { path, backup, reason: error.to_string() });
+        let failed = self.not_put_back(path, error.to_string());
+        self.done.failures.push(failed);
     }
 
-    fn backup(&self, path: &Path) -> Option<PathBuf> {
-        self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest))
+    fn not_put_back(&self, path: &Path, reason: String) -> NotPutBack {
+        let backup = self.writer.store.version_before(self.writer.begun, path);
+        NotPutBack { path: path.to_owned(), backup, reason }
     }
 }
 
@@ -220,9 +197,9 @@ fn recover_one(
     reload: &mut Reloader<'_>,
 ) -> Result<Option<Ending>, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
-        JournalStatus::Running => return Ok(Some(Ending::Running)),
-        JournalStatus::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Running => return Ok(Some(Ending::Running)),
+        Opened::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
+        Opened::There(there) => *there,
     };
     if journal.last().is_some_and(Record::has_ended) {
         return Ok(None);
@@ -238,20 +215,18 @@ fn recover_one(
         return Ok(Some(Ending::Committed));
     }
     if journal.history().is_undoing() {
-        return Ok(Some(Ending::Undone(finish_undo(store, &mut journal, &begun, &locked, reload))));
+        return Ok(Some(Ending::Undone(finish_undo(writer, &mut journal, reload))));
     }
-    Ok(Some(Ending::RolledBack(roll_back(store, &mut journal, &begun, &locked, reload))))
+    Ok(Some(Ending::RolledBack(roll_back(writer, &mut journal, reload))))
 }
 
 /// Puts everything back after the undo was journalled, by whoever began it or by [`recover`].
 pub(crate) fn finish_undo(
-    store: &Store,
+    writer: Writer<'_>,
     journal: &mut Journal,
-    begun: &JournalHeader,
-    held: &LockedDirectories,
     reload: &mut Reloader<'_>,
 ) -> RolledBack {
-    let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
-    back.go(begun.reloads.len() - 1, reload);
+    let mut back = Rollback::new(writer, journal);
+    back.go(writer.begun.reloads.len() - 1, reload);
     back.end(journal, |left| Record::Undone { left })
 }

@@ -97,22 +97,13 @@ impl Entry {
     }
 }
 
-/// Result of looking at a journal without working on it.
+/// What is there of a switch that is opened, to look at it or for work.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub(crate) enum Opened<T> {
     Running,
     /// It ended before anything was touched.
     Nothing,
-    There(Box<(JournalHeader, History)>),
-}
-
-/// Result of opening a switch for work.
-#[derive(Debug)]
-pub(crate) enum JournalStatus {
-    Ours(Box<(Journal, JournalHeader)>),
-    Running,
-    /// It ended before anything was touched.
-    Nothing,
+    There(Box<T>),
 }
 
 impl Store {
@@ -202,7 +193,12 @@ impl Store {
         self.root.join(id).join(BACKUP)
     }
 
-    pub(crate) fn backup(&self, id: &str, digest: &Digest) -> PathBuf {
+    /// Where the version of a file before a switch is kept; `None` where the switch makes the file.
+    pub(crate) fn version_before(&self, begun: &JournalHeader, path: &Path) -> Option<PathBuf> {
+        begun.original(path).map(|digest| self.backup(&begun.id, digest))
+    }
+
+    fn backup(&self, id: &str, digest: &Digest) -> PathBuf {
         self.root.join(id).join(BACKUP).join(digest.as_str())
     }
 
@@ -315,24 +311,24 @@ impl Store {
     }
 
     /// Opens a switch for work, unless another process works on it.
-    pub(crate) fn take(&self, id: &str) -> Result<JournalStatus, TransactionError> {
+    pub(crate) fn take(&self, id: &str) -> Result<Opened<(Journal, JournalHeader)>, TransactionError> {
         let _guard = self.lock()?;
         let path = self.root.join(id).join(JOURNAL);
         self.known(id)?;
         let file = match openat(CWD, &path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
         {
-            Err(Errno::NOENT) => return Ok(JournalStatus::Nothing),
+            Err(Errno::NOENT) => return Ok(Opened::Nothing),
             other => other.map_err(|error| at(&path, "open the journal")(error.into()))?,
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(JournalStatus::Running),
+            Err(Errno::WOULDBLOCK) => return Ok(Opened::Running),
             Err(error) => return Err(at(&path, "lock the journal")(error.into())),
         }
         let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
         Ok(match journal::read(&path, id, &bytes)? {
-            Some(read) => JournalStatus::Ours(Box::new(Journal::resume(path, file, read)?)),
-            None => JournalStatus::Nothing,
+            Some(read) => Opened::There(Box::new(Journal::resume(path, file, read)?)),
+            None => Opened::Nothing,
         })
     }
 
@@ -385,13 +381,13 @@ impl Store {
         system::remove_directory(root.descriptor(), name).map_err(&failed)
     }
 
-    pub(crate) fn see(&self, id: &str) -> Result<Seen, TransactionError> {
+    pub(crate) fn see(&self, id: &str) -> Result<Opened<(JournalHeader, History)>, TransactionError> {
         let _guard = self.lock()?;
         self.known(id)?;
         Ok(match self.peek(id)? {
-            None => Seen::Nothing,
-            Some((_, State::Running, _)) => Seen::Running,
-            Some((begun, _, history)) => Seen::There(Box::new((begun, history))),
+            None => Opened::Nothing,
+            Some((_, State::Running, _)) => Opened::Running,
+            Some((begun, _, history)) => Opened::There(Box::new((begun, history))),
         })
     }
 

@@ -11,9 +11,9 @@ use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, stat, sta
 use rustix::io::Errno;
 use samehost_system::clock;
 
-use crate::error::{TransactionError, at, refused};
+use crate::error::{TransactionError, at, changed_before, refused};
 use crate::intent::{self, Intent, Reloader, Step};
-use crate::journal::{Journal, JournalHeader, Record, SavedMetadata};
+use crate::journal::{Journal, JournalHeader, Record, SavedMetadata, VERSION};
 use crate::lock::LockedDirectories;
 use crate::metadata::{Permissions, Times};
 use crate::put_back::{self, RolledBack};
@@ -61,7 +61,7 @@ impl Transaction {
         }
         let (id, journal) = store.add()?;
         let begun = JournalHeader {
-            version: JournalHeader::current_version(),
+            version: VERSION,
             id: id.clone(),
             token: match random::<8>() {
                 Ok(token) => token,
@@ -98,7 +98,7 @@ impl Transaction {
     /// Where the version of a file before the switch is kept; `None` where the switch makes the file.
     #[must_use]
     pub fn backup(&self, path: &Path) -> Option<PathBuf> {
-        self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest))
+        self.store.version_before(&self.begun, path)
     }
 
     /// Puts the files of a stage into place, each atomically. Stages are written in order.
@@ -169,7 +169,8 @@ impl Transaction {
 
     /// Puts everything back, the last stage first: its files, then the reloads that were begun.
     pub fn roll_back(mut self, reload: &mut Reloader<'_>) -> RolledBack {
-        put_back::roll_back(&self.store, &mut self.journal, &self.begun, &self.held, reload)
+        let writer = Writer::new(&self.store, &self.begun, &self.held);
+        put_back::roll_back(writer, &mut self.journal, reload)
     }
 }
 
@@ -248,11 +249,7 @@ fn unfinished(store: &Store, entry: &Entry, path: &Path) -> TransactionError {
 fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
     let path = step.path.as_path();
     let failed = at(path, "read it");
-    let stale = || TransactionError::Changed {
-        path: path.to_owned(),
-        backup: None,
-        hint: "nothing was changed: try again".into(),
-    };
+    let stale = || changed_before(path, "nothing was changed: try again");
     let (Some(directory), Some(name)) = (held.of(path), path.file_name()) else {
         return if step.before.is_none() { metadata_of_new(held, path) } else { Err(stale()) };
     };

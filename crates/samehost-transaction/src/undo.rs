@@ -12,7 +12,8 @@ use crate::journal::{JournalHeader, Record};
 use crate::lock::LockedDirectories;
 use crate::put_back::{RolledBack, finish_undo};
 use crate::state::State;
-use crate::store::{JournalStatus, Store};
+use crate::store::{Opened, Store};
+use crate::version::Found;
 use crate::writer::{self, Direction, Writer};
 
 /// Undoes a committed switch: every byte, mode, owner, access control list and attribute, the last stage first.
@@ -45,25 +46,26 @@ fn undo_because(
     reload: &mut Reloader<'_>,
 ) -> Result<RolledBack, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
-        JournalStatus::Running => return Err(running(id)),
-        JournalStatus::Nothing => return Err(nothing(id)),
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Running => return Err(running(id)),
+        Opened::Nothing => return Err(nothing(id)),
+        Opened::There(there) => *there,
     };
     if let (Some(Record::Committed | Record::Confirmed { .. }), Some(_)) = (journal.last(), why) {
         return Err(state(id, State::Committed, "it was confirmed"));
     }
     is_in_force(id, journal.last())?;
     let locked = LockedDirectories::acquire(store, begun.places())?;
-    check(store, &begun, &locked)?;
+    let writer = Writer::new(store, &begun, &locked);
+    check(store, &begun, |path| writer.look(path))?;
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
-    if let Err(error) = prepare(store, &begun, &locked) {
+    if let Err(error) = prepare(writer) {
         // If this fails too, `recover` completes the undo.
-        Writer::new(store, &begun, &locked).discard()?;
+        writer.discard()?;
         journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
     }
-    Ok(finish_undo(store, &mut journal, &begun, &locked, reload))
+    Ok(finish_undo(writer, &mut journal, reload))
 }
 
 fn state(id: &str, state: State, hint: &'static str) -> TransactionError {
@@ -90,10 +92,13 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
 }
 
 /// Fails unless every file still is as the switch left it.
-fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
-    let writer = Writer::new(store, begun, held);
+pub(crate) fn check(
+    store: &Store,
+    begun: &JournalHeader,
+    look: impl Fn(&Path) -> Result<Found, TransactionError>,
+) -> Result<(), TransactionError> {
     for step in &begun.steps {
-        if !writer.look(&step.path)?.is(begun.last(&step.path)) {
+        if !look(&step.path)?.is(begun.last(&step.path)) {
             return Err(changed(store, begun, &step.path)?);
         }
     }
@@ -101,11 +106,7 @@ fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Resu
 }
 
 /// The error for a file that changed since, by a later switch or by somebody else.
-pub(crate) fn changed(
-    store: &Store,
-    begun: &JournalHeader,
-    path: &Path,
-) -> Result<TransactionError, TransactionError> {
+fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> Result<TransactionError, TransactionError> {
     let mut error = writer::changed(store, begun, path);
     for entry in store.list()?.into_iter().rev() {
         let is_later = entry.id > begun.id && matches!(entry.state, State::Committed | State::Awaiting);
@@ -120,11 +121,11 @@ pub(crate) fn changed(
     Ok(error)
 }
 
-fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
-    let writer = Writer::new(store, begun, held);
-    for step in &begun.steps {
+fn prepare(writer: Writer<'_>) -> Result<(), TransactionError> {
+    for step in &writer.begun.steps {
         if let Some(digest) = &step.before {
-            writer.prepare(step, Direction::Back, &store.kept(&begun.id, digest)?)?;
+            let content = writer.store.kept(&writer.begun.id, digest)?;
+            writer.prepare(step, Direction::Back, &content)?;
         }
     }
     Ok(())
@@ -137,13 +138,11 @@ fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Re
 /// When there is no such switch, it was put back meanwhile, or it is being put back.
 pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError> {
     let (mut journal, _) = match store.take(id)? {
-        JournalStatus::Running => {
+        Opened::Running => {
             return Err(state(id, State::Running, "it is being put back, or not done yet"));
         }
-        JournalStatus::Nothing => {
-            return Err(nothing(id));
-        }
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Nothing => return Err(nothing(id)),
+        Opened::There(there) => *there,
     };
     match journal.last() {
         Some(Record::Awaiting { .. }) => journal.append(&Record::Confirmed { by: by.to_owned() }),
@@ -163,9 +162,9 @@ pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError
 pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
     // The journal stays locked until it is removed.
     let (journal, _) = match store.take(id)? {
-        JournalStatus::Running => return Err(running(id)),
-        JournalStatus::Nothing => return store.forget(id),
-        JournalStatus::Ours(ours) => *ours,
+        Opened::Running => return Err(running(id)),
+        Opened::Nothing => return store.forget(id),
+        Opened::There(there) => *there,
     };
     match journal.last() {
         Some(Record::Awaiting { .. }) => {

@@ -43,27 +43,11 @@ impl Digest {
     }
 }
 
-/// Identity and state of a file; changes with every write, rename over it, or change of its metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Identity {
-    #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
-    pub(crate) fn of(stat: &Stat) -> Self {
-        Identity {
-            device: stat.st_dev as u64,
-            inode: stat.st_ino as u64,
-            size: stat.st_size as i64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-        }
-    }
+/// Whether a file is the same in the same state, which every write, rename over it, or change of its metadata changes.
+fn is_unchanged(before: &Stat, now: &Stat) -> bool {
+    (before.st_dev, before.st_ino, before.st_size) == (now.st_dev, now.st_ino, now.st_size)
+        && (before.st_mtime, before.st_mtime_nsec) == (now.st_mtime, now.st_mtime_nsec)
+        && (before.st_ctime, before.st_ctime_nsec) == (now.st_ctime, now.st_ctime_nsec)
 }
 
 #[derive(Debug)]
@@ -129,7 +113,7 @@ impl Found {
     pub(crate) fn still(&self, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
         match (self, statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
             (Found::Absent, Err(Errno::NOENT)) => Ok(true),
-            (Found::Regular(regular), Ok(now)) => Ok(Identity::of(&regular.stat) == Identity::of(&now)),
+            (Found::Regular(regular), Ok(now)) => Ok(is_unchanged(&regular.stat, &now)),
             (_, Err(Errno::NOENT) | Ok(_)) => Ok(false),
             (_, Err(error)) => Err(error.into()),
         }

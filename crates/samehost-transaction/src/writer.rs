@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
-use crate::error::{TransactionError, at, hint, refused};
+use crate::error::{TransactionError, at, changed_before, hint, refused};
 use crate::intent::Step;
 use crate::journal::{JournalHeader, SavedMetadata};
 use crate::lock::LockedDirectories;
@@ -24,9 +24,11 @@ pub(crate) enum Direction {
     Back,
 }
 
+/// Writes the files of a switch whose directories are locked.
+#[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
-    store: &'a Store,
-    begun: &'a JournalHeader,
+    pub(crate) store: &'a Store,
+    pub(crate) begun: &'a JournalHeader,
     held: &'a LockedDirectories,
 }
 
@@ -170,8 +172,7 @@ impl<'a> Writer<'a> {
             Found::Regular(regular) if is_own(&regular, wanted) => regular,
             _ => {
                 let path = step.path.with_file_name(name);
-                let hint = "it was prepared by this switch".into();
-                return Err(TransactionError::Changed { path, backup: None, hint });
+                return Err(changed_before(&path, "it was prepared by this switch"));
             }
         };
         kept.permissions.give(&regular.file).map_err(|error| not_kept(&step.path, &error))?;
@@ -201,7 +202,7 @@ impl<'a> Writer<'a> {
 
 /// The error for a file that is not a version of the switch. It names the backup, if the file existed before.
 pub(crate) fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> TransactionError {
-    let backup = begun.original(path).map(|digest| store.backup(&begun.id, digest));
+    let backup = store.version_before(begun, path);
     let hint = if backup.is_some() {
         "compare the two, and put back by hand what is wanted"
     } else {

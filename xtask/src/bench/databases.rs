@@ -3,13 +3,14 @@
 //! of `samehost run`: what it adds to a connect, and what redis-benchmark gets under it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::Context;
-use samehost_testing::{free_port, mariadb::is_root};
+use samehost_testing::free_port;
+use samehost_testing::mariadb::MariaDb;
+use samehost_testing::postgres::{Cluster, programs};
 
 use super::{CLIENT_CPU, Figure, Tools, c_command};
 use crate::process::{Process, succeed};
@@ -93,8 +94,8 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
     let options = format!("--size 128 {TRIAL}");
     tools.server_cpu(
         "redis-benchmark",
-        |transport, connections| server.metered(&family, transport, connections),
-        |transport, connections| {
+        &|transport, connections| server.metered(&family, transport, connections),
+        &|transport, connections| {
             tools.trial("redis", transport, &server.endpoint(transport), connections, &options)
         },
     )
@@ -103,61 +104,28 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
 /// Rows of the tables of the C loops, of sysbench and of ours.
 const ROWS: &str = "10000";
 
-/// A MariaDB without a root password.
-pub(crate) struct MariaDb {
-    server: Process,
-    directory: tempfile::TempDir,
-    pub(crate) port: u16,
+/// A MariaDB for measurements; root has no password.
+pub(crate) fn mariadb() -> MariaDb {
+    MariaDb::bare(&["--max-connections=300", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"])
 }
 
-impl MariaDb {
-    pub(crate) fn start() -> anyhow::Result<Self> {
-        let directory = tempfile::tempdir()?;
-        let path = directory.path().display();
-        let user = if is_root() { "--user=root" } else { "--skip-test-db" };
-        let data = format!("--datadir={path}/data");
-        let mut install = Command::new("mariadb-install-db");
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        succeed(install.args([user, &data])).context("it is in the package mariadb-server")?;
-        let port = free_port();
-        let mut command = Command::new("/usr/sbin/mariadbd");
-        command
-            .args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", &data])
-            .args([format!("--port={port}"), format!("--socket={path}/mysql.sock")])
-            .args(["--max-connections=300", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"]);
-        if is_root() {
-            command.arg(user);
-        }
-        let mut server = Process::start_silent(&mut command)?;
-        let socket = directory.path().join("mysql.sock");
-        server.wait_for_answer("mariadbd", || run_sql(&socket, "SELECT 1").is_ok())?;
-        Ok(MariaDb { server, directory, port })
-    }
+pub(super) struct Sysbench {
+    pub(super) server: MariaDb,
+}
 
-    pub(super) fn with_table() -> anyhow::Result<Self> {
-        let server = Self::start()?;
-        server.sql("CREATE DATABASE peer")?;
-        let prepare = server.sysbench("unix", 1, "prepare", "");
+impl Sysbench {
+    pub(super) fn prepare() -> anyhow::Result<Self> {
+        let prepared = Sysbench { server: mariadb() };
+        prepared.server.sql("CREATE DATABASE peer");
+        let prepare = prepared.command("unix", 1, "prepare", "");
         succeed(Command::new("sh").args(["-c", &prepare])).context("sysbench is in the package sysbench")?;
-        Ok(server)
+        Ok(prepared)
     }
 
-    fn socket_path(&self) -> PathBuf {
-        self.directory.path().join("mysql.sock")
-    }
-
-    pub(crate) fn socket(&self) -> String {
-        self.socket_path().display().to_string()
-    }
-
-    pub(crate) fn sql(&self, sql: &str) -> anyhow::Result<()> {
-        run_sql(&self.socket_path(), sql)
-    }
-
-    pub(super) fn sysbench(&self, transport: &str, threads: u32, command: &str, more: &str) -> String {
+    pub(super) fn command(&self, transport: &str, threads: u32, command: &str, more: &str) -> String {
         let place = match transport {
-            "tcp" => format!("--mysql-host=127.0.0.1 --mysql-port={}", self.port),
-            _ => format!("--mysql-socket={}", self.socket()),
+            "tcp" => format!("--mysql-host=127.0.0.1 --mysql-port={}", self.server.port),
+            _ => format!("--mysql-socket={}", self.server.socket()),
         };
         format!(
             "sysbench oltp_point_select --db-driver=mysql --mysql-user=root --mysql-db=peer {place} --tables=1 --table-size={ROWS} --threads={threads} --time=0 {more} {command}"
@@ -166,92 +134,44 @@ impl MariaDb {
 
     /// Command for about a second of sysbench's point selects, without the cost of its start.
     pub(super) fn metered(&self, family: &Path, transport: &str, threads: u32) -> String {
-        let sysbench = self.sysbench(transport, threads, "run", "--events=$0");
-        format!("{} {} 1 40000 sh -c 'exec {sysbench}' @", family.display(), self.server.id())
+        let sysbench = self.command(transport, threads, "run", "--events=$0");
+        format!("{} {} 1 40000 sh -c 'exec {sysbench}' @", family.display(), self.server.pid())
     }
 
     fn ours(&self, tools: &Tools, transport: &str, connections: u32) -> String {
         let url = match transport {
-            "tcp" => format!("'mysql://root@127.0.0.1:{}/peer'", self.port),
-            _ => format!("'mysql://root@localhost/peer?socket={}'", self.socket()),
+            "tcp" => format!("'mysql://root@127.0.0.1:{}/peer'", self.server.port),
+            _ => format!("'mysql://root@localhost/peer?socket={}'", self.server.socket()),
         };
         tools.trial("mysql", transport, &url, connections, &format!("--rows {ROWS} {TRIAL}"))
     }
 }
 
-fn run_sql(socket: &Path, sql: &str) -> anyhow::Result<()> {
-    succeed(Command::new("mariadb").args(["--no-defaults", "-uroot", "-e", sql, "-S"]).arg(socket))
-}
-
 /// A prepared point select on rows of the same shape.
 pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
     let (c_loop, family) = (tools.compile("mysql")?, tools.compile("family")?);
-    let server = MariaDb::with_table()?;
-    let socket = format!("unix:{}", server.socket());
+    let server = Sysbench::prepare()?;
+    let socket = format!("unix:{}", server.server.socket());
     let sql = "'SELECT c FROM peer.sbtest1 WHERE id=?'";
     let c_loop = c_command(&c_loop, &[&socket, "64", "root", "0.5", sql, ROWS]);
     tools.client_and_server(
         &c_loop,
         "sysbench",
-        |transport, connections| server.metered(&family, transport, connections),
-        |transport, connections| server.ours(tools, transport, connections),
+        &|transport, connections| server.metered(&family, transport, connections),
+        &|transport, connections| server.ours(tools, transport, connections),
     )
 }
 
 pub(super) struct Postgres {
-    server: Process,
-    directory: PathBuf,
+    server: Cluster,
     pub(super) port: u16,
     pub(super) bin: PathBuf,
 }
 
-fn programs() -> anyhow::Result<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").context("install the package postgresql")?;
-    let mut found: Vec<PathBuf> = versions.flatten().map(|entry| entry.path().join("bin")).collect();
-    found.retain(|bin| bin.join("postgres").is_file());
-    found.sort();
-    found.pop().context("install the package postgresql")
-}
-
-/// A command as an unprivileged user, because PostgreSQL refuses to run as root.
-fn unprivileged(program: &Path) -> Command {
-    if !is_root() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
-    command
-}
-
 impl Postgres {
-    pub(super) fn start(tools: &Tools) -> anyhow::Result<Self> {
-        let bin = programs()?;
-        let root = tools.directory.path();
-        fs::set_permissions(root, fs::Permissions::from_mode(0o711))?;
-        let directory = root.join("cluster");
-        fs::create_dir(&directory)?;
-        // As an unprivileged user this fails, and is not needed.
-        let _ = Command::new("chown").arg("postgres:").arg(&directory).stderr(Stdio::null()).status();
-        let data = directory.join("data");
-        let mut make = unprivileged(&bin.join("initdb"));
-        make.args([
-            "--username=samehost", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8", "-D",
-        ]);
-        succeed(make.arg(&data))?;
-        let port = free_port();
-        let mut command = unprivileged(&bin.join("postgres"));
-        command
-            .arg("-D")
-            .arg(&data)
-            .args(["-c", "listen_addresses=127.0.0.1", "-c", &format!("port={port}")])
-            .args(["-c", &format!("unix_socket_directories={}", directory.display())])
-            .args(["-c", "fsync=off", "-c", "autovacuum=off", "-c", "max_connections=300", "-c", "jit=off"]);
-        // SIGQUIT stops it immediately and, unlike SIGKILL, releases its shared memory.
-        let server = Process::start_silent(&mut command)?.stopped_by("QUIT");
-        let mut cluster = Postgres { server, directory, port, bin };
-        let mut psql = cluster.client("psql");
-        psql.args(["-d", "postgres", "-c", "SELECT 1"]);
-        cluster.server.wait_for_answer("postgres", || succeed(&mut psql).is_ok())?;
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let server = Cluster::bare(&["autovacuum=off", "max_connections=300", "jit=off"]);
+        let cluster = Postgres { port: server.port, server, bin: programs() };
         cluster.fill()?;
         Ok(cluster)
     }
@@ -265,27 +185,23 @@ impl Postgres {
             ),
             "VACUUM ANALYZE samehost_peer",
         ] {
-            succeed(self.client("psql").args(["-d", "postgres", "-c", sql]))?;
+            self.server.sql("postgres", sql);
         }
-        succeed(self.client("pgbench").args(["-i", "-q", "-s", "1", "postgres"]))
-    }
-
-    fn client(&self, name: &str) -> Command {
-        let mut client = Command::new(self.bin.join(name));
-        client.args(["-U", "samehost", "-p", &self.port.to_string(), "-h"]).arg(&self.directory);
-        client
+        let mut fill = Command::new(self.bin.join("pgbench"));
+        fill.args(["-U", "admin", "-p", &self.port.to_string(), "-i", "-q", "-s", "1", "-h"]);
+        succeed(fill.arg(self.server.directory()).arg("postgres"))
     }
 
     fn host(&self, transport: &str) -> String {
-        if transport == "tcp" { "127.0.0.1".into() } else { self.directory.display().to_string() }
+        if transport == "tcp" { "127.0.0.1".into() } else { self.server.directory().display().to_string() }
     }
 
     /// Command for about a second of pgbench's point selects, without the cost of its connections.
     pub(super) fn metered(&self, family: &Path, transport: &str, clients: u32) -> String {
         format!(
-            "{} {} {clients} {} {}/pgbench -S -M prepared -n -c {clients} -t @ -U samehost -p {} -h {} postgres",
+            "{} {} {clients} {} {}/pgbench -S -M prepared -n -c {clients} -t @ -U admin -p {} -h {} postgres",
             family.display(),
-            self.server.id(),
+            self.server.pid(),
             25_000 / clients,
             self.bin.display(),
             self.port,
@@ -294,21 +210,20 @@ impl Postgres {
     }
 
     fn ours(&self, tools: &Tools, transport: &str, clients: u32) -> String {
-        let url = format!("'postgres://samehost@/postgres?port={}&host={}'", self.port, self.host(transport));
+        let url = format!("'postgres://admin@/postgres?port={}&host={}'", self.port, self.host(transport));
         tools.trial("postgres", transport, &url, clients, &format!("--rows {ROWS} {TRIAL}"))
     }
 }
 
 pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
     let (c_loop, family) = (tools.compile("postgres")?, tools.compile("family")?);
-    let server = Postgres::start(tools)?;
-    let socket = format!("unix:{}/.s.PGSQL.{}", server.directory.display(), server.port);
-    let c_loop = c_command(&c_loop, &[&socket, "samehost", "postgres", "64", ROWS, "0.5"]);
+    let server = Postgres::start()?;
+    let c_loop = c_command(&c_loop, &[&server.server.socket(), "admin", "postgres", "64", ROWS, "0.5"]);
     tools.client_and_server(
         &c_loop,
         "pgbench",
-        |transport, connections| server.metered(&family, transport, connections),
-        |transport, connections| server.ours(tools, transport, connections),
+        &|transport, connections| server.metered(&family, transport, connections),
+        &|transport, connections| server.ours(tools, transport, connections),
     )
 }
 

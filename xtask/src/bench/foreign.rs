@@ -11,11 +11,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use samehost_testing::mariadb::MariaDb;
 use samehost_testing::{free_port, install_wordpress};
 use serde_json::Value;
 
 use super::Tools;
-use super::databases::{MariaDb, Postgres, Redis};
+use super::databases::{Postgres, Redis, Sysbench, mariadb};
 use super::scan::{saved, scan_of};
 use crate::process::Process;
 use crate::{comparison, list, report};
@@ -26,7 +27,7 @@ const WARM: Duration = Duration::from_secs(3);
 const CONNECTIONS: u32 = 8;
 
 /// A load, which lasts until it is stopped, and what it costs over each transport.
-struct Load {
+pub(super) struct Load {
     name: &'static str,
     port: u16,
     predicted: &'static str,
@@ -38,12 +39,18 @@ struct Load {
     _server: Box<dyn std::any::Any>,
 }
 
-type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
+pub(super) type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
 
-const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
+pub(super) const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
 
 /// A load of requests on connections that stay.
-fn persistent(name: &'static str, port: u16, lasting: String, costs: [String; 2]) -> Load {
+fn persistent(
+    name: &'static str,
+    port: u16,
+    lasting: String,
+    costs: [String; 2],
+    server: impl std::any::Any,
+) -> Load {
     Load {
         name,
         port,
@@ -51,28 +58,26 @@ fn persistent(name: &'static str, port: u16, lasting: String, costs: [String; 2]
         lasting,
         length: ["90s", "24"],
         costs,
-        _server: Box::new(()),
+        _server: Box::new(server),
     }
 }
 
-fn pgbench(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
-    let server = Postgres::start(tools)?;
+fn pgbench(_tools: &Tools, family: &Path) -> anyhow::Result<Load> {
+    let server = Postgres::start()?;
     let lasting = format!(
-        "{}/pgbench -S -M prepared -n -c {CONNECTIONS} -T 60 -U samehost -h 127.0.0.1 -p {} postgres",
+        "{}/pgbench -S -M prepared -n -c {CONNECTIONS} -T 60 -U admin -h 127.0.0.1 -p {} postgres",
         server.bin.display(),
         server.port
     );
     let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
-    let load = persistent("pgbench -S -c 8", server.port, lasting, costs);
-    Ok(Load { _server: Box::new(server), ..load })
+    Ok(persistent("pgbench -S -c 8", server.port, lasting, costs, server))
 }
 
 fn sysbench(_tools: &Tools, family: &Path) -> anyhow::Result<Load> {
-    let server = MariaDb::with_table()?;
-    let lasting = server.sysbench("tcp", CONNECTIONS, "run", "--events=0").replace("--time=0", "--time=60");
+    let server = Sysbench::prepare()?;
+    let lasting = server.command("tcp", CONNECTIONS, "run", "--events=0").replace("--time=0", "--time=60");
     let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
-    let load = persistent("sysbench, 8 threads", server.port, lasting, costs);
-    Ok(Load { _server: Box::new(server), ..load })
+    Ok(persistent("sysbench, 8 threads", server.server.port, lasting, costs, server))
 }
 
 fn redis_benchmark(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
@@ -81,11 +86,10 @@ fn redis_benchmark(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
     let lasting =
         format!("redis-benchmark -q {} -c {CONNECTIONS} -P 1 -t get -n 100000000", server.place("tcp"));
     let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
-    let load = persistent("redis-benchmark -c 8", server.port, lasting, costs);
-    Ok(Load { _server: Box::new(server), ..load })
+    Ok(persistent("redis-benchmark -c 8", server.port, lasting, costs, server))
 }
 
-fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
+pub(super) fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
     let server = Blog::start()?;
     let pages = crate::root().join("xtask/peers/pages.sh");
     Ok(Load {
@@ -108,15 +112,7 @@ struct Predicted {
     answer: &'static str,
 }
 
-pub(super) fn foreign(tools: &Tools) -> anyhow::Result<()> {
-    compare(tools, LOADS)
-}
-
-pub(super) fn pages(tools: &Tools) -> anyhow::Result<()> {
-    compare(tools, &[wrk])
-}
-
-fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
+pub(super) fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     println!("µs of CPU time saved; the middle of a prediction is the geometric one\n");
     println!(
@@ -164,28 +160,13 @@ fn scanned(tools: &Tools, load: &Load) -> anyhow::Result<Predicted> {
 
 /// The saving that the load's own program shows, with its interval.
 fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
-    let [tcp, unix] = &load.costs;
-    let report = report(
-        &tools.samehost,
-        &[
-            "bench",
-            "command",
-            "--better",
-            "lower",
-            "--value",
-            "total_us_per_op ([\\d.]+)",
-            "--budget",
-            load.length[0],
-            "--min-blocks",
-            "8",
-            "--max-blocks",
-            load.length[1],
-            "--arm",
-            &format!("tcp={tcp}"),
-            "--arm",
-            &format!("unix={unix}"),
-        ],
-    )?;
+    let [budget, most] = load.length;
+    let words = format!("bench command --better lower --budget {budget} --min-blocks 8 --max-blocks {most}");
+    let mut words: Vec<&str> = words.split(' ').collect();
+    let [tcp, unix] =
+        [("tcp", &load.costs[0]), ("unix", &load.costs[1])].map(|(arm, cost)| format!("{arm}={cost}"));
+    words.extend(["--value", "total_us_per_op ([\\d.]+)", "--arm", &tcp, "--arm", &unix]);
+    let report = report(&tools.samehost, &words)?;
     saved(comparison(&report, "value")?, 1.0)
 }
 
@@ -258,8 +239,8 @@ fn php_fpm() -> anyhow::Result<PathBuf> {
 
 impl Blog {
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let database = MariaDb::start()?;
-        database.sql("CREATE DATABASE blog CHARACTER SET utf8mb4; CREATE USER blog@localhost IDENTIFIED BY 'blog'; CREATE USER blog@'127.0.0.1' IDENTIFIED BY 'blog'; GRANT ALL ON blog.* TO blog@localhost; GRANT ALL ON blog.* TO blog@'127.0.0.1'")?;
+        let database = mariadb();
+        database.sql("CREATE DATABASE blog CHARACTER SET utf8mb4; CREATE USER blog@localhost IDENTIFIED BY 'blog'; CREATE USER blog@'127.0.0.1' IDENTIFIED BY 'blog'; GRANT ALL ON blog.* TO blog@localhost; GRANT ALL ON blog.* TO blog@'127.0.0.1'");
         let directory = tempfile::tempdir()?;
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
         let mut blog = Blog { servers: Vec::new(), directory, database, ports: [free_port(), free_port()] };

@@ -2,10 +2,11 @@
 //! rounds, the baseline's difference from itself, the cost of the first request after a switch, and the effect of
 //! slice borders. Source of the table in docs/method.md and of the lengths in `samehost-bench`'s `driving`.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::Value;
 
 use super::Tools;
+use crate::list;
 
 const LENGTHS: &[&str] = &["200us", "1ms", "3ms", "8ms", "20ms", "50ms", "100ms"];
 const ROUNDS: &str = "8";
@@ -49,31 +50,17 @@ fn measured(
 }
 
 /// The counted trials of an arm, by block.
-struct Arm<'a> {
-    samples: Vec<&'a Value>,
+fn samples(report: &Value, arm: &str, control: bool) -> anyhow::Result<Vec<Value>> {
+    let mut samples = list(report, "trials")?.to_vec();
+    samples
+        .retain(|sample| sample["arm"] == arm && sample["control"] == control && sample["set_aside"] != true);
+    samples.sort_by_key(|sample| sample["block"].as_u64());
+    ensure!(!samples.is_empty(), "no samples of {arm}");
+    Ok(samples)
 }
 
-impl<'a> Arm<'a> {
-    fn of(report: &'a Value, arm: &str, control: bool) -> anyhow::Result<Self> {
-        let trials = report["trials"].as_array().context("no trials")?;
-        let mut samples: Vec<&Value> = trials
-            .iter()
-            .filter(|sample| {
-                sample["arm"] == arm && sample["control"] == control && sample["set_aside"] != true
-            })
-            .collect();
-        samples.sort_by_key(|sample| sample["block"].as_u64());
-        ensure!(!samples.is_empty(), "no samples of {arm}");
-        Ok(Arm { samples })
-    }
-
-    fn latencies(&self) -> Vec<f64> {
-        self.samples.iter().filter_map(|sample| sample["latency_us"]["mean"].as_f64()).collect()
-    }
-
-    fn of_slices(&self, name: &str) -> f64 {
-        mean(&self.samples.iter().filter_map(|sample| sample["slices"][name].as_f64()).collect::<Vec<f64>>())
-    }
+fn values(samples: &[Value], part: &str, name: &str) -> Vec<f64> {
+    samples.iter().filter_map(|sample| sample[part][name].as_f64()).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -89,13 +76,14 @@ fn ratio(a: &[f64], b: &[f64]) -> (f64, f64) {
 }
 
 fn line(report: &Value, length: &str) -> anyhow::Result<String> {
-    let (tcp, unix) = (Arm::of(report, "tcp", false)?, Arm::of(report, "unix", false)?);
-    let control = Arm::of(report, "tcp", true)?;
-    let (below, above, again) = (tcp.latencies(), unix.latencies(), control.latencies());
+    let [tcp, unix, control] =
+        [samples(report, "tcp", false)?, samples(report, "unix", false)?, samples(report, "tcp", true)?];
+    let [below, above, again] = [&tcp, &unix, &control].map(|arm| values(arm, "latency_us", "mean"));
+    let [scatters, firsts] = ["scatter_percent", "first_ratio"]
+        .map(|name| [&tcp, &unix].map(|arm| mean(&values(arm, "slices", name))));
     let rounds = (below.len() as f64).sqrt();
     let ((of_unix, scatter), (of_itself, own)) = (ratio(&above, &below), ratio(&again, &below));
-    let within =
-        (tcp.of_slices("scatter_percent").powi(2) + unix.of_slices("scatter_percent").powi(2)).sqrt();
+    let within = scatters[0].hypot(scatters[1]);
     Ok(format!(
         "| {length} | {:.1} | {:.1} | {:.3} | {:.2} % | {:.2} % | {within:.1} % | {:.3} | {:.2} % | {:.2}, {:.2} | {:.1} % |",
         mean(&below),
@@ -105,8 +93,8 @@ fn line(report: &Value, length: &str) -> anyhow::Result<String> {
         100.0 * scatter,
         of_itself.exp(),
         100.0 * own / rounds,
-        tcp.of_slices("first_ratio"),
-        unix.of_slices("first_ratio"),
-        tcp.of_slices("border_percent"),
+        firsts[0],
+        firsts[1],
+        mean(&values(&tcp, "slices", "border_percent")),
     ))
 }

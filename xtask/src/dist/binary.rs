@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 
 use super::Release;
-use crate::process::{succeed, text};
-use crate::servers;
+use crate::VERSION;
+use crate::process::{find_program, succeed, text};
 
 /// Name of the finished program, in the folder that everything is made in.
 pub(super) const PROGRAM: &str = "samehost";
@@ -85,9 +85,9 @@ fn maps(source: &Path, target: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> 
 }
 
 /// Writes the stripped program into `folder`, and its debug information into `out`. Returns the program.
-pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) -> anyhow::Result<PathBuf> {
-    let (program, debug) = (folder.join(PROGRAM), out.join(format!("{}.debug", release.name())));
-    let objcopy = || Command::new(release.target.tool("objcopy"));
+pub(super) fn split(target: &Target, built: &Path, folder: &Path, out: &Path) -> anyhow::Result<PathBuf> {
+    let (program, debug) = (folder.join(PROGRAM), out.join(format!("{}.debug", target.release_name())));
+    let objcopy = || Command::new(target.tool("objcopy"));
     let mut keep = objcopy();
     succeed(keep.args(["--only-keep-debug", "--compress-debug-sections"]).arg(built).arg(&debug))?;
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
@@ -158,6 +158,14 @@ impl Target {
         super::folder().join(&self.triple)
     }
 
+    pub(super) fn release_name(&self) -> String {
+        format!("samehost-{VERSION}-{}", self.triple)
+    }
+
+    pub(super) fn archive_name(&self) -> String {
+        format!("{}.tar.gz", self.release_name())
+    }
+
     fn is_this_machine(&self) -> bool {
         self.processor == std::env::consts::ARCH
     }
@@ -213,7 +221,7 @@ impl Target {
         }
         let mut packages: Vec<String> = Vec::new();
         for (program, package) in self.programs() {
-            if !servers::is_there(&program) && packages.last() != Some(&package) {
+            if find_program(&program).is_none() && packages.last() != Some(&package) {
                 packages.push(package);
             }
         }

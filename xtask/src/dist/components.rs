@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::binary::clean;
 use super::{Release, Target};
-use crate::names;
 use crate::process::{date, text};
+use crate::{VERSION, names};
 
 #[derive(Debug, Default)]
 pub(super) struct Component {
@@ -43,7 +43,6 @@ pub(super) struct Components {
 }
 
 impl Components {
-    /// Asks cargo about the sources in a folder.
     pub(super) fn of(source: &Path, target: &Target) -> anyhow::Result<Self> {
         let linked = tree(source, target, "normal,no-proc-macro")?;
         let used = tree(source, target, "normal,build")?;
@@ -176,7 +175,7 @@ pub(super) fn write(release: &Release, components: &Components, file: &Path) -> 
     let mut properties = vec![("target".to_owned(), release.target.triple.clone())];
     let compilers = release.target.compilers()?.into_iter();
     properties.extend(compilers.map(|(name, version)| (format!("compiler:{name}"), version)));
-    let list = list(&release.version, &properties, &time, components);
+    let list = list(VERSION, &properties, &time, components);
     Ok(fs::write(file, format!("{list:#}\n"))?)
 }
 

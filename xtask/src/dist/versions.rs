@@ -5,20 +5,19 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::process::text;
-use crate::walk;
+use crate::{VERSION, files};
 
-/// Checks the tree, and what else a release has when `release` is wanted. Returns the version.
-pub(super) fn check(root: &Path, release: bool) -> anyhow::Result<String> {
-    let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
-    let version = version(&read(&root.join("Cargo.toml"))?)?;
-    let changelog = read(&root.join("CHANGELOG.md"))?;
-    let mut faults = schema_faults(root)?;
-    faults.extend(changelog_faults(&changelog, &version, release));
-    for schema in in_sources(root)? {
+/// Checks the tree, and what else a release has when `release` is wanted.
+pub(super) fn check(root: &Path, release: bool) -> anyhow::Result<()> {
+    let changelog = fs::read_to_string(root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
+    let known = in_sources(root)?;
+    let mut faults = schema_faults(root, &known)?;
+    faults.extend(changelog_faults(&changelog, VERSION, release));
+    for schema in known {
         if !schema.ends_with("/1") && !changelog.contains(&schema) {
             faults.push(format!(
                 "CHANGELOG.md does not mention {schema}: say what readers of JSON have to change"
@@ -26,18 +25,10 @@ pub(super) fn check(root: &Path, release: bool) -> anyhow::Result<String> {
         }
     }
     if release {
-        faults.extend(git_faults(root, &version)?);
+        faults.extend(git_faults(root)?);
     }
     ensure!(faults.is_empty(), "version, changelog and schemas do not agree:\n  {}", faults.join("\n  "));
-    Ok(version)
-}
-
-fn version(manifest: &str) -> anyhow::Result<String> {
-    let package =
-        manifest.split("[workspace.package]").nth(1).context("Cargo.toml has no [workspace.package]")?;
-    let mut lines = package.lines().take_while(|line| !line.starts_with('['));
-    let found = lines.find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
-    Ok(found.context("Cargo.toml: [workspace.package] has no version")?.to_owned())
+    Ok(())
 }
 
 /// The changelog begins with the version, or with what comes next.
@@ -63,7 +54,7 @@ fn changelog_faults(changelog: &str, version: &str, release: bool) -> Vec<String
 }
 
 /// A release is made of a commit that has its tag and of nothing else.
-fn git_faults(root: &Path, version: &str) -> anyhow::Result<Vec<String>> {
+fn git_faults(root: &Path) -> anyhow::Result<Vec<String>> {
     let git = |arguments: &[&str]| text(Command::new("git").args(arguments).current_dir(root));
     let mut faults = Vec::new();
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
@@ -74,19 +65,16 @@ fn git_faults(root: &Path, version: &str) -> anyhow::Result<Vec<String>> {
         ));
     }
     let tags = git(&["tag", "--points-at", "HEAD"])?;
-    if !tags.lines().any(|tag| tag.strip_prefix('v') == Some(version)) {
-        faults.push(format!("the last commit has no tag v{version}: git tag -s v{version}"));
+    if !tags.lines().any(|tag| tag.strip_prefix('v') == Some(VERSION)) {
+        faults.push(format!("the last commit has no tag v{VERSION}: git tag -s v{VERSION}"));
     }
     Ok(faults)
 }
 
 /// Each schema file is of a format that the program writes, and the documents name no other format.
-fn schema_faults(root: &Path) -> anyhow::Result<Vec<String>> {
-    let known = in_sources(root)?;
+fn schema_faults(root: &Path, known: &BTreeSet<String>) -> anyhow::Result<Vec<String>> {
     let mut faults = Vec::new();
-    let folder = root.join("crates/samehost-model/schema");
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
+    for path in files(&root.join("crates/samehost-model/schema"), &["json"])? {
         let schema: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         // The last hyphen stands for the slash.
@@ -99,33 +87,29 @@ fn schema_faults(root: &Path) -> anyhow::Result<Vec<String>> {
             faults.push(format!("{}: the program writes no {expected}", path.display()));
         }
     }
-    let mut read = |path: &Path| {
-        for name in formats(&fs::read_to_string(path)?) {
-            if !known.contains(&name) {
-                faults.push(format!("{}: the program writes no {name}", path.display()));
-            }
-        }
-        Ok(())
-    };
-    read(&root.join("README.md"))?;
-    walk(&root.join("docs"), "md", &mut read)?;
+    let mut documents = files(&root.join("docs"), &["md"])?;
+    documents.push(root.join("README.md"));
+    for path in documents {
+        let mut unknown = formats(&fs::read_to_string(&path)?);
+        unknown.retain(|name| !known.contains(name));
+        faults.extend(unknown.iter().map(|name| format!("{}: the program writes no {name}", path.display())));
+    }
     Ok(faults)
 }
 
 fn in_sources(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut known = BTreeSet::new();
-    walk(&root.join("crates"), "rs", &mut |path| {
+    let sources = root.join("crates");
+    for path in files(&sources, &["rs"])? {
         if !path.components().any(|part| part.as_os_str() == "tests") {
             // What is written is a string; comments may speak of others, and so may tests, which end a file.
             let text = fs::read_to_string(path)?;
             let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             known.extend(text.split('"').filter(|part| part.starts_with("samehost.")).flat_map(formats));
         }
-        Ok(())
-    })?;
-    if known.is_empty() {
-        bail!("no source below {} names a format such as samehost.report/1", root.join("crates").display());
     }
+    let sources = sources.display();
+    ensure!(!known.is_empty(), "no source below {sources} names a format such as samehost.report/1");
     Ok(known)
 }
 
@@ -150,13 +134,6 @@ mod tests {
     #[test]
     fn this_tree_agrees_with_itself() {
         check(&crate::root(), false).unwrap();
-    }
-
-    #[test]
-    fn the_version_is_that_of_the_workspace() {
-        let text = "[workspace]\nversion = \"9\"\n[workspace.package]\nedition = \"2024\"\nversion = \"1.2.3\"\n[a]\n";
-        assert_eq!(version(text).unwrap(), "1.2.3");
-        assert!(version("[workspace.package]\n[a]\nversion = \"1\"\n").is_err());
     }
 
     #[test]
@@ -190,9 +167,10 @@ mod tests {
         write("crates/samehost-model/schema/report-1.json", "{\"title\": \"samehost.report/1\"}");
         write("README.md", "samehost.report/1\n");
         write("docs/a.md", "samehost.report/1\n");
-        assert_eq!(schema_faults(folder.path()).unwrap(), Vec::<String>::new());
+        let faults = || schema_faults(folder.path(), &in_sources(folder.path()).unwrap()).unwrap();
+        assert_eq!(faults(), Vec::<String>::new());
         write("docs/a.md", "samehost.report/2\n");
         write("crates/samehost-model/schema/report-2.json", "{\"title\": \"samehost.report/1\"}");
-        assert_eq!(schema_faults(folder.path()).unwrap().len(), 3);
+        assert_eq!(faults().len(), 3);
     }
 }

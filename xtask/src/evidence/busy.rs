@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use samehost_stats::distributions::{Location, locate_mean};
 use serde_json::Value;
 
-use super::verdicts::{Checkup, Equal, PART, ROWS, called_different, longer_arm};
+use super::verdicts::{Checkup, PART, ROWS, called_different, called_slower};
 use super::{Account, in_words, is_decided};
 use crate::bench::databases::Redis;
 use crate::bench::foreign::Blog;
@@ -49,7 +50,7 @@ const PAGES_PER_S: f64 = 20.0;
 const LONGEST_S: f64 = 60.0;
 const LONGEST_QUIET_S: f64 = 30.0;
 
-type Run = fn(&mut Account<'_>, &str, Load) -> anyhow::Result<()>;
+type Run = fn(&mut Account, &str, Load) -> anyhow::Result<()>;
 
 /// All parts: `checkup quiet`, `same bursts`, …; `--only NAME` runs one.
 fn parts() -> Vec<(String, Run, Load)> {
@@ -71,7 +72,7 @@ fn parts() -> Vec<(String, Run, Load)> {
     parts
 }
 
-pub(super) fn busy(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn busy(account: &mut Account) -> anyhow::Result<()> {
     let parts = parts();
     account.has_part(&parts.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>())?;
     for (name, run, load) in &parts {
@@ -82,24 +83,18 @@ pub(super) fn busy(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn checkup(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+fn checkup(account: &mut Account, part: &str, load: Load) -> anyhow::Result<()> {
     let (runs, longest) = if load == QUIET { (10, LONGEST_QUIET_S) } else { (3, LONGEST_S) };
     let _beside = load.start()?;
     repeated(account, part, load.name, runs, longest)
 }
 
-fn site(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
+fn site(account: &mut Account, part: &str, _: Load) -> anyhow::Result<()> {
     let _serving = Site::start(PAGES_PER_S)?;
     repeated(account, part, SITE, 3, LONGEST_S)
 }
 
-fn repeated(
-    account: &mut Account<'_>,
-    part: &str,
-    load: &str,
-    runs: usize,
-    longest: f64,
-) -> anyhow::Result<()> {
+fn repeated(account: &mut Account, part: &str, load: &str, runs: usize, longest: f64) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let mut enough = 0;
     for run in 1..=runs {
@@ -125,10 +120,8 @@ fn repeated(
 
 /// Keeps a checkup's own report in `target/evidence/`, for whoever asks why a row is open.
 fn keep(name: &str, whole: &Value) -> anyhow::Result<()> {
-    let folder = crate::target().join("evidence");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let path = folder.join(format!("{}.json", name.replace(' ', "-")));
-    std::fs::write(&path, whole.to_string()).with_context(|| path.display().to_string())
+    let name = format!("evidence/{}.json", name.replace(' ', "-"));
+    crate::write(&crate::target().join(name), whole.to_string())
 }
 
 /// CPU time of other programs over all parts, as the trials have it.
@@ -146,7 +139,7 @@ fn others(parts: &[Value]) -> String {
 /// Reports of equal arms under each of five loads: 200 in all, at most 17 of which may call a difference.
 const SAME: usize = 40;
 
-fn same(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+fn same(account: &mut Account, part: &str, load: Load) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let subjects: [&[&str]; 4] = [
         &["raw", "--connections", "1,64"],
@@ -154,37 +147,24 @@ fn same(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()>
         &["memcached", "--connections", "1,64"],
         &["connect"],
     ];
-    let (mut called, mut directions) = (0, BTreeMap::new());
     let _beside = load.start()?;
-    for number in 0..SAME {
-        let Equal { name, wrong } = Equal::run(&program, number, &subjects)?;
-        for found in &wrong {
-            let verdict = found["verdict"].as_str().unwrap_or_default();
-            *directions.entry(verdict.to_owned()).or_insert(0) += 1;
-            account.tell(&format!("{part} | {name}: {} {verdict} {}", found["metric"], in_words(found)));
-        }
-        called += usize::from(!wrong.is_empty());
-    }
-    let shares = called_different(called, SAME);
-    account.tell(&format!("{part} | {}: {shares}); by direction {directions:?}", load.name));
+    let head = format!("{part} | ");
+    let (called, directions) = called_different(account, &program, &head, SAME, &subjects)?;
+    account.tell(&format!("{head}{}: {called}); by direction {directions:?}", load.name));
     Ok(())
 }
 
 /// Runs with one arm slower by 10 %, in each of two halves; 45 of all 50 have to find it.
 const SLOWED: usize = 25;
 
-fn slowed(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+fn slowed(account: &mut Account, part: &str, load: Load) -> anyhow::Result<()> {
     let program = crate::release_program()?;
-    let _beside = load.start()?;
     let first = if part.ends_with('1') { 1 } else { SLOWED + 1 };
-    let mut right = 0;
-    for number in first..first + SLOWED {
-        let found = longer_arm(&program, "--work 300us --longer 10% --budget 20s", number)?;
-        account.tell(&format!("{part} | run {number}: {}: {}", in_words(&found), found["verdict"]));
-        right += usize::from(found["verdict"] == "slower");
-    }
+    let (seeds, head) = (first..=first + SLOWED - 1, format!("{part} | "));
+    let _beside = load.start()?;
+    let right = called_slower(account, &program, &head, seeds, "--work 300us --longer 10% --budget 20s")?;
     account.tell(&format!(
-        "{part} | {}: {right} of {SLOWED} runs of at most 20 s call the arm that works 10 % longer slower",
+        "{head}{}: {right} of {SLOWED} runs of at most 20 s call the arm that works 10 % longer slower",
         load.name
     ));
     Ok(())
@@ -207,7 +187,7 @@ const NEAR: f64 = 0.05;
 ///
 /// The saving is told beside the ratio because a load adds to both arms alike: a wake-up of a CPU that somebody else uses took 15 µs
 /// more here, twice a request. A ratio is nearer to 1 then, and says nothing of what a switch would bring.
-fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
+fn ratios(account: &mut Account, part: &str, _: Load) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let named = RATIOS.into_iter().find(|(workload, _)| part.ends_with(workload));
     let (workload, budget) = named.context("no such workload")?;
@@ -331,12 +311,12 @@ const SERVING: &str = "30s";
 
 /// Servers that run already and serve a load of their own meanwhile: `bench redis` beside a client that asks 5,000 times a
 /// second, and `bench mysql` on the database of a site that serves pages.
-fn serving(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
+fn serving(account: &mut Account, part: &str, _: Load) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let directory = tempfile::tempdir()?;
     {
         let redis = Redis::start(directory.path())?;
-        let _asked = Process::start_chore(&["asker", &format!("127.0.0.1:{}", redis.port), "5000"])?;
+        let _asked = start_load(&format!("asker 127.0.0.1:{} 5000", redis.port))?;
         let (tcp, unix) = (format!("tcp:127.0.0.1:{}", redis.port), format!("unix:{}", redis.socket));
         let words = ["bench", "redis", "--tcp", &tcp, "--unix", &unix, "--connections", "1,64"];
         served(account, part, "a Redis that answers 5,000 GET/s of another client", &program, &words)?;
@@ -350,7 +330,7 @@ fn serving(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()>
 }
 
 fn served(
-    account: &mut Account<'_>,
+    account: &mut Account,
     part: &str,
     name: &str,
     program: &Path,
@@ -387,8 +367,21 @@ fn served(
 /// Length of a neighbour's cycle: no multiple of a slice, a round or the kernel's tick.
 const CYCLE: Duration = Duration::from_millis(37);
 
-/// Computes for a part of each cycle until it is killed; with bursts only in the first seconds of each.
-pub(crate) fn compute(duty: f64, bursts: Option<(f64, f64)>) -> anyhow::Result<()> {
+/// Runs the load of these words until it is killed: a neighbour by the part of the time that it works, and the seconds in which
+/// it works and rests; the visitors of a site and the client of a Redis by its address and their requests a second.
+pub(crate) fn run_load(words: &[String]) -> anyhow::Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["neighbour", duty] => compute(duty.parse()?, None),
+        ["neighbour", duty, works, rests] => compute(duty.parse()?, Some((works.parse()?, rests.parse()?))),
+        ["reader", address, per_s] => read_pages(address, per_s.parse()?),
+        ["asker", address, per_s] => ask(address, per_s.parse()?),
+        _ => bail!("no such load: {}", words.join(" ")),
+    }
+}
+
+/// Computes for a part of each cycle; with bursts only in the first seconds of each.
+fn compute(duty: f64, bursts: Option<(f64, f64)>) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
         let is_resting = match bursts {
@@ -410,15 +403,17 @@ impl Load {
     fn start(&self) -> anyhow::Result<Vec<Process>> {
         let mut running = Vec::new();
         for duty in self.duties {
-            let mut words = vec!["neighbour".to_owned(), duty.to_string()];
-            if let Some((works, rests)) = self.bursts {
-                words.extend(["--works".into(), works.to_string(), "--rests".into(), rests.to_string()]);
-            }
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            running.push(Process::start_chore(&words).context("starting a neighbour")?);
+            let bursts = self.bursts.map_or_else(String::new, |(works, rests)| format!(" {works} {rests}"));
+            running.push(start_load(&format!("neighbour {duty}{bursts}"))?);
         }
         Ok(running)
     }
+}
+
+/// Starts a load of [`run_load`], which is this program.
+fn start_load(words: &str) -> anyhow::Result<Process> {
+    let mut load = Command::new(std::env::current_exe().context("finding this program")?);
+    Process::start(load.arg("load").args(words.split(' ')).stdin(Stdio::null()).stdout(Stdio::null()))
 }
 
 /// A WordPress, and a client that asks it for so many pages a second.
@@ -431,13 +426,13 @@ struct Site {
 impl Site {
     fn start(pages_per_s: f64) -> anyhow::Result<Self> {
         let blog = Blog::start()?;
-        let reader = Process::start_chore(&["reader", &blog.address(), &pages_per_s.to_string()])?;
+        let reader = start_load(&format!("reader {} {pages_per_s}", blog.address()))?;
         Ok(Site { _reader: reader, blog })
     }
 }
 
-/// Sends so many GETs a second over one connection, one after the other in groups of 10 ms, until it is killed.
-pub(crate) fn ask(address: &str, per_s: f64) -> anyhow::Result<()> {
+/// Sends so many GETs a second over one connection, one after the other in groups of 10 ms.
+fn ask(address: &str, per_s: f64) -> anyhow::Result<()> {
     const GROUP: Duration = Duration::from_millis(10);
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -454,8 +449,8 @@ pub(crate) fn ask(address: &str, per_s: f64) -> anyhow::Result<()> {
     }
 }
 
-/// Asks for the first page of a site so many times a second, until it is killed. A page that comes late delays no other.
-pub(crate) fn read_pages(address: &str, per_s: f64) -> anyhow::Result<()> {
+/// Asks for the first page of a site so many times a second. A page that comes late delays no other.
+fn read_pages(address: &str, per_s: f64) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut page = 0_u32;
     loop {

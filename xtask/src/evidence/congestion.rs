@@ -20,7 +20,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
 ];
 const FILE_MIB: usize = 200;
 
-pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn congestion(account: &mut Account) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let file = format!("nginx, a file of {FILE_MIB} MiB");
     let labels: Vec<&str> = MEASUREMENTS.iter().map(|(label, ..)| *label).chain([file.as_str()]).collect();
@@ -45,7 +45,7 @@ pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
 
 /// A line for each comparison of the metric; `control` is printed if the report has no congestion control.
 fn rows(
-    account: &mut Account<'_>,
+    account: &mut Account,
     label: &str,
     report: &Value,
     metric: &str,

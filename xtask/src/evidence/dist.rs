@@ -20,13 +20,13 @@ struct Programs {
 }
 
 /// The name is what `--only` takes, and what the part's lines begin with.
-type Part = (&'static str, fn(&mut Account<'_>, &Programs) -> anyhow::Result<()>);
+type Part = (&'static str, fn(&mut Account, &Programs) -> anyhow::Result<()>);
 
 const PARTS: &[Part] = &[
     ("size", size),
     ("sbom", sbom),
     ("empty root", empty_root),
-    ("kernel", kernel),
+    ("kernel", |account, programs| super::kernel::boot(account, &programs.musl)),
     ("aarch64", aarch64),
     ("start", starts),
     (SPEED, speed),
@@ -36,7 +36,7 @@ const SPEED: &str = "speed";
 /// Made before the others, because it makes the program anew.
 const TWICE: &str = "twice";
 
-pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn dist(account: &mut Account) -> anyhow::Result<()> {
     let parts: Vec<&Part> = PARTS.iter().filter(|(name, _)| account.wants(name)).collect();
     if account.wants(TWICE) {
         for line in crate::dist::twice()? {
@@ -47,7 +47,7 @@ pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
         }
     }
     account.has_part(&PARTS.iter().map(|(name, _)| *name).chain([TWICE]).collect::<Vec<_>>())?;
-    let musl = crate::dist::program()?;
+    let musl = crate::dist::program(None)?;
     let glibc = match &account.before {
         Some(program) => program.clone(),
         None if parts.iter().any(|(name, _)| *name == SPEED) => crate::dist::dynamic_program()?,
@@ -58,11 +58,7 @@ pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
     parts.into_iter().try_for_each(|(_, part)| part(account, &programs))
 }
 
-fn kernel(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
-    super::kernel::boot(account, &programs.musl)
-}
-
-fn size(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
+fn size(account: &mut Account, programs: &Programs) -> anyhow::Result<()> {
     let program = &programs.musl;
     let mut parts: Vec<(u64, String)> = Vec::new();
     for line in text(Command::new("size").args(["-A", "-d"]).arg(program))?.lines() {
@@ -81,7 +77,7 @@ fn size(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
 }
 
 /// The list of components, held against the schema of CycloneDX by its own library, from PyPI.
-fn sbom(account: &mut Account<'_>, _: &Programs) -> anyhow::Result<()> {
+fn sbom(account: &mut Account, _: &Programs) -> anyhow::Result<()> {
     const LIBRARY: &str = "cyclonedx-python-lib[json-validation]==11.12.0";
     const VALIDATE: &str = "import sys
 from cyclonedx.schema import SchemaVersion
@@ -100,7 +96,7 @@ print(JsonStrictValidator(SchemaVersion.V1_5).validate_str(open(sys.argv[1]).rea
 }
 
 /// Runs the program in a root directory that has nothing but it, /proc and /tmp.
-fn empty_root(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
+fn empty_root(account: &mut Account, programs: &Programs) -> anyhow::Result<()> {
     let root = tempfile::tempdir()?;
     for folder in ["proc", "tmp"] {
         fs::create_dir(root.path().join(folder))?;
@@ -131,10 +127,10 @@ fn empty_root(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<
 }
 
 /// The program for the other processor, interpreted by qemu: a scan reads what qemu shows it of this machine.
-fn aarch64(account: &mut Account<'_>, _: &Programs) -> anyhow::Result<()> {
+fn aarch64(account: &mut Account, _: &Programs) -> anyhow::Result<()> {
     const QEMU: &str = "/usr/bin/qemu-aarch64-static";
     super::need(&[(QEMU, "qemu-user-static")])?;
-    let program = crate::dist::program_for(Some("aarch64-unknown-linux-musl"))?;
+    let program = crate::dist::program(Some("aarch64-unknown-linux-musl"))?;
     account.tell(&format!("aarch64 | {} bytes", fs::metadata(&program)?.len()));
     for words in [&["--version"][..], &["how", "redis"], &["scan"]] {
         let output = Command::new(QEMU).arg(&program).args(words).output().context("starting qemu")?;
@@ -152,7 +148,7 @@ fn rows(checkup: &Value) -> String {
     format!("{parts} parts measured, {notes} notes")
 }
 
-fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
+fn starts(account: &mut Account, of: &Programs) -> anyhow::Result<()> {
     let mut programs = scan::others(&mut |missing| account.tell(&format!("start | {missing}")));
     programs.insert(0, ("musl", of.musl.clone()));
     for (name, file) in &programs {
@@ -164,7 +160,7 @@ fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn speed(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
+fn speed(account: &mut Account, of: &Programs) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let stored = folder.path().join("large.json");
     let words = "bench raw --min-blocks 100 --max-blocks 100 --trial-time 20ms --quiet";
@@ -200,7 +196,7 @@ fn speed(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
 }
 
 /// New connections to a name and to its address: what each C library takes to look a name up.
-fn names(account: &mut Account<'_>, of: &Programs, trial: &str) -> anyhow::Result<()> {
+fn names(account: &mut Account, of: &Programs, trial: &str) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let echo = Echo::start(&of.glibc, folder.path(), "epoll", "1")?;
     let mut arms = Vec::new();
@@ -217,7 +213,7 @@ fn names(account: &mut Account<'_>, of: &Programs, trial: &str) -> anyhow::Resul
 
 /// A line for each arm beside the first: wall time of the commands, or the value that they print. Returns the first arm's.
 fn compare(
-    account: &mut Account<'_>,
+    account: &mut Account,
     label: &str,
     of: &Programs,
     arms: &[String],
@@ -260,11 +256,13 @@ struct Built {
     size: f64,
 }
 
-pub(super) fn build(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn build(account: &mut Account) -> anyhow::Result<()> {
     let folder = tempfile::tempdir_in(target())?;
+    let root = crate::root();
     let (earlier, built) = (folder.path().join("earlier"), folder.path().join("target"));
-    unpack(account.root, &earlier)?;
-    for sources in [account.root, &earlier] {
+    crate::dist::copy_source(BEFORE, &earlier)
+        .with_context(|| format!("the commit {BEFORE} is needed: clone with the whole history"))?;
+    for sources in [&root, &earlier] {
         succeed(&mut cargo(sources, &["fetch", "--locked"]))?;
     }
     let rounds = (account.length.as_secs() / ROUND.as_secs()).max(1);
@@ -272,12 +270,12 @@ pub(super) fn build(account: &mut Account<'_>) -> anyhow::Result<()> {
     account.tell(&format!("round | {BEFORE} | now | ratio: seconds (of CPU time) to build for release"));
     for round in 1..=rounds {
         let before = from_nothing(&earlier, &built, &[])?;
-        let now = from_nothing(account.root, &built, &[])?;
+        let now = from_nothing(&root, &built, &[])?;
         let ratio = now.seconds / before.seconds;
         account.tell(&format!("{round} | {before} | {now} | {ratio:.2}"));
         ratios.push(ratio);
     }
-    let small = from_nothing(account.root, &built, &["--no-default-features"])?;
+    let small = from_nothing(&root, &built, &["--no-default-features"])?;
     account.tell(&format!("--no-default-features | {small}"));
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
@@ -289,14 +287,6 @@ impl std::fmt::Display for Built {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:.0} s ({:.0} s), {:.1} MB", self.seconds, self.cpu_s, self.size)
     }
-}
-
-fn unpack(root: &Path, directory: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(directory)?;
-    let archive = directory.join("sources.tar");
-    succeed(Command::new("git").args(["archive", BEFORE, "-o"]).arg(&archive).current_dir(root))
-        .with_context(|| format!("the commit {BEFORE} is needed: clone with the whole history"))?;
-    succeed(Command::new("tar").arg("-xf").arg(&archive).current_dir(directory))
 }
 
 /// Cargo as a person starts it, without what the cargo around this chore says.

@@ -13,14 +13,14 @@ use super::scripts::build_test;
 struct Target {
     name: &'static str,
     package: &'static str,
-    /// Name of a test program; `None` for the tests of the library.
-    test: Option<&'static str>,
+    /// Which tests of the package, in the words of cargo.
+    tests: &'static str,
     /// Properties, by substrings of their names, with blanks between them.
     properties: &'static str,
 }
 
 const fn of_library(name: &'static str, package: &'static str, properties: &'static str) -> Target {
-    Target { name, package, test: None, properties }
+    Target { name, package, tests: "--lib", properties }
 }
 
 const TARGETS: &[Target] = &[
@@ -52,16 +52,12 @@ const TARGETS: &[Target] = &[
     of_library("FastCGI", "samehost-bench", "workloads::fastcgi"),
     of_library("journal", "samehost-transaction", "journal::tests::bent"),
     Target {
-        name: "journal, put back",
-        package: "samehost-transaction",
-        test: Some("transaction"),
-        properties: "properties",
+        tests: "--test transaction",
+        ..of_library("journal, put back", "samehost-transaction", "properties")
     },
     Target {
-        name: "every editor",
-        package: "samehost-edit",
-        test: Some("properties"),
-        properties: "editors_keep_their_promises_on_torn_files",
+        tests: "--test properties",
+        ..of_library("every editor", "samehost-edit", "editors_keep_their_promises_on_torn_files")
     },
 ];
 
@@ -73,7 +69,7 @@ const MEMORY: u64 = 4 << 20;
 /// Number of cases in the first round; some take 0.1 s each.
 const FIRST: u64 = 200;
 
-pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(crate) fn fuzz(account: &mut Account) -> anyhow::Result<()> {
     let targets: Vec<&Target> = TARGETS.iter().filter(|target| account.wants(target.name)).collect();
     ensure!(!targets.is_empty(), "no target is called {:?}", account.only);
     let share = account.length / targets.len() as u32;
@@ -141,7 +137,6 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
 }
 
 fn run_round(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
-    // The shell sets the limit, then executes the program.
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
         .arg(program)
@@ -180,9 +175,6 @@ fn peak(child: &Child) -> u64 {
 }
 
 fn build(target: &Target) -> anyhow::Result<PathBuf> {
-    let words = ["-p", target.package, "--all-features"];
-    match target.test {
-        None => build_test(&[&words[..], &["--lib"]].concat()),
-        Some(test) => build_test(&[&words[..], &["--test", test]].concat()),
-    }
+    let words = format!("-p {} --all-features {}", target.package, target.tests);
+    build_test(&words.split(' ').collect::<Vec<_>>())
 }

@@ -36,7 +36,7 @@ for folder, _, names in os.walk(sys.argv[1]):
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)";
 
-pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn hosts(account: &mut Account) -> anyhow::Result<()> {
     need(&[("/usr/bin/time", "time"), ("/usr/bin/python3", "python3")])?;
     let samehost = release_program()?;
     let work = tempfile::tempdir()?;
@@ -49,7 +49,6 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
         bytes / REPORTS as u64 / 1_000,
         100.0 * (FACTOR - 1.0)
     ));
-    let run = Run { samehost: &samehost, work: work.path() };
     let mut timings = Vec::new();
     for (verb, how, from) in [
         ("compare", "folder, in the system's cache", Some(&folder)),
@@ -67,7 +66,7 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
             }
             None => {}
         }
-        let found = run.timed(verb, from.map(PathBuf::as_path), &lines)?;
+        let found = timed(&samehost, work.path(), verb, from.map(PathBuf::as_path), &lines)?;
         account.tell(&format!(
             "{verb} | {how} | {:.1} s, {:.0} MiB at most | named: {}",
             found.seconds,
@@ -93,38 +92,38 @@ struct Found {
     named: BTreeSet<String>,
 }
 
-struct Run<'a> {
-    samehost: &'a Path,
-    work: &'a Path,
-}
-
-impl Run<'_> {
-    fn timed(&self, verb: &str, folder: Option<&Path>, lines: &Path) -> anyhow::Result<Found> {
-        let [took, json] = ["took", "found.json"].map(|name| self.work.join(name));
-        let mut command = Command::new("/usr/bin/time");
-        command.args(["--format", "%e %M", "--output"]).arg(&took);
-        command.arg(self.samehost).arg(verb).arg(folder.unwrap_or(Path::new("-")));
-        command.arg("--json").arg(&json).stdout(Stdio::null());
-        if folder.is_none() {
-            command.stdin(File::open(lines)?);
-        }
-        ensure!(command.status()?.success(), "{command:?} failed");
-        let took = fs::read_to_string(took)?;
-        let (seconds, kib) = took.trim().split_once(' ').context("of time(1)")?;
-        let found: Value = serde_json::from_slice(&fs::read(json)?)?;
-        ensure!(found["reports"] == REPORTS, "{}", found["reports"]);
-        let mut named = BTreeSet::new();
-        for name in ["differ", "factors", "histories"] {
-            for host in list(&found, name).unwrap_or_default() {
-                if name == "histories" && host["newest"]["differs"] != true {
-                    continue;
-                }
-                let name = host["host"].as_str().or_else(|| host["level"].as_str());
-                named.extend(name.map(str::to_owned));
-            }
-        }
-        Ok(Found { seconds: seconds.parse()?, mib: kib.parse::<f64>()? / 1024.0, named })
+/// Runs a verb on the reports of a folder, or else on the lines.
+fn timed(
+    samehost: &Path,
+    work: &Path,
+    verb: &str,
+    folder: Option<&Path>,
+    lines: &Path,
+) -> anyhow::Result<Found> {
+    let [took, json] = ["took", "found.json"].map(|name| work.join(name));
+    let mut command = Command::new("/usr/bin/time");
+    command.args(["--format", "%e %M", "--output"]).arg(&took);
+    command.arg(samehost).arg(verb).arg(folder.unwrap_or(Path::new("-")));
+    command.arg("--json").arg(&json).stdout(Stdio::null());
+    if folder.is_none() {
+        command.stdin(File::open(lines)?);
     }
+    ensure!(command.status()?.success(), "{command:?} failed");
+    let took = fs::read_to_string(took)?;
+    let (seconds, kib) = took.trim().split_once(' ').context("of time(1)")?;
+    let found: Value = serde_json::from_slice(&fs::read(json)?)?;
+    ensure!(found["reports"] == REPORTS, "{}", found["reports"]);
+    let mut named = BTreeSet::new();
+    for name in ["differ", "factors", "histories"] {
+        for host in list(&found, name).unwrap_or_default() {
+            if name == "histories" && host["newest"]["differs"] != true {
+                continue;
+            }
+            let name = host["host"].as_str().or_else(|| host["level"].as_str());
+            named.extend(name.map(str::to_owned));
+        }
+    }
+    Ok(Found { seconds: seconds.parse()?, mib: kib.parse::<f64>()? / 1024.0, named })
 }
 
 /// Writes the reports into a folder for each host, and all of them as lines. Returns the size of the lines in bytes.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::scripts::{Findings, build_test};
+use super::scripts::{build_test, keep_findings};
 use super::{Account, need};
 use crate::debug_program;
 use crate::fetched::Apt;
@@ -44,7 +44,7 @@ done
 /busybox poweroff -f
 ";
 
-pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
+pub(super) fn boot(account: &mut Account, program: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         account.tell("kernel | only tried on x86_64");
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<
     pack(&root, &archive)?;
     for kernel in KERNELS {
         match kernel.fetch(folder.path()) {
-            Ok(image) => try_kernel(account, kernel, &image, &archive)?,
+            Ok(image) => keep_lines(account, kernel, &machine(&image, &archive, 1024, "").output()?.stdout)?,
             Err(error) => {
                 account.tell(&format!("kernel | that of {} was not tried: {error:#}", kernel.suite));
             }
@@ -91,14 +91,8 @@ fn machine(image: &Path, archive: &Path, megabytes: u32, words: &str) -> Command
     machine
 }
 
-fn try_kernel(
-    account: &mut Account<'_>,
-    kernel: &Kernel,
-    image: &Path,
-    archive: &Path,
-) -> anyhow::Result<()> {
-    let output = machine(image, archive, 1024, "").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+fn keep_lines(account: &mut Account, kernel: &Kernel, printed: &[u8]) -> anyhow::Result<()> {
+    let text = String::from_utf8_lossy(printed);
     let mut good = 0;
     for line in text.lines() {
         let Some((_, kept)) = line.split_once("kept: ") else { continue };
@@ -170,7 +164,7 @@ echo \"kernel: $(/busybox uname -r)\"
 /busybox poweroff -f
 ";
 
-pub(super) fn counting(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn counting(account: &mut Account) -> anyhow::Result<()> {
     ensure!(std::env::consts::ARCH == "x86_64", "only tried on x86_64");
     account.has_part(&COUNTING.each_ref().map(|(name, ..)| *name))?;
     need(SERVER)?;
@@ -207,7 +201,7 @@ fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Re
 }
 
 /// Keeps what was counted and what the scan said of it; checks the mode and the tests.
-fn judge(account: &mut Account<'_>, name: &str, mode: &str, reported: &str) -> anyhow::Result<()> {
+fn judge(account: &mut Account, name: &str, mode: &str, reported: &str) -> anyhow::Result<()> {
     let mut is_in_section = false;
     let mut replies = 0;
     let mut counted = 0;
@@ -270,7 +264,6 @@ fn put_module(unpacked: &Path, name: &str, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the first service of the machine does.
 const TRIAL: &str = include_str!("sandbox/trial.sh");
 /// What the unit forbids, tried one by one.
 const PROBE: &str = include_str!("sandbox/probe.pl");
@@ -278,7 +271,7 @@ const WITH: &str = "systemd,systemd-sysv,prometheus-node-exporter";
 const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/bash /trial.sh\nStandardOutput=tty\nStandardError=tty\n\
                        TTYPath=/dev/ttyS0\n[Install]\nWantedBy=multi-user.target\n";
 
-fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
+fn sandbox(account: &mut Account, program: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         account.tell("unit | only tried on x86_64");
         return Ok(());
@@ -294,7 +287,7 @@ fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
     for (name, text) in [
         ("trial.sh", TRIAL),
         ("probe.pl", PROBE),
-        ("metrics.conf", &drop_in(account.root)?),
+        ("metrics.conf", &drop_in()?),
         ("etc/systemd/system/trial.service", SERVICE),
     ] {
         fs::write(root.join(name), text)?;
@@ -325,7 +318,7 @@ fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
 }
 
 /// What `systemd-analyze security` says of the unit in all, in its last line.
-fn score(account: &mut Account<'_>, root: &Path) -> anyhow::Result<()> {
+fn score(account: &mut Account, root: &Path) -> anyhow::Result<()> {
     let mut analyze = Command::new("systemd-analyze");
     analyze.args(["security", "--offline=true", "--no-pager"]).arg(format!("--root={}", root.display()));
     let analysis = text(analyze.arg("samehost-scan.service"))?;
@@ -335,8 +328,8 @@ fn score(account: &mut Account<'_>, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn drop_in(root: &Path) -> anyhow::Result<String> {
-    let text = fs::read_to_string(root.join("docs/metrics.md"))?;
+fn drop_in() -> anyhow::Result<String> {
+    let text = fs::read_to_string(crate::root().join("docs/metrics.md"))?;
     let block = text.split("```ini\n").find(|block| block.contains("ExecStart=")).context("no drop-in")?;
     Ok(block.split("```").next().unwrap_or_default().to_owned())
 }
@@ -357,9 +350,9 @@ const NEEDED_FOR_TESTS: &[(&str, &str)] = &[
 const PACKAGE_TESTS: &str = "tests";
 const UNIT: &str = "unit";
 
-pub(super) fn packages(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn packages(account: &mut Account) -> anyhow::Result<()> {
     need(NEEDED_FOR_TESTS)?;
-    let program = crate::dist::program()?;
+    let program = crate::dist::program(None)?;
     account.has_part(&[PACKAGE_TESTS, UNIT])?;
     if account.wants(PACKAGE_TESTS) {
         // Those that are too long for `cargo xtask test` too.
@@ -367,8 +360,9 @@ pub(super) fn packages(account: &mut Account<'_>) -> anyhow::Result<()> {
             cargo_command(&["test", "--all-features", "--locked", "-p", "xtask", "package::tests"]);
         test.args(["--", "--include-ignored", "--nocapture", "--test-threads=1"]);
         test.env("SAMEHOST_BINARY", &program);
-        let found = Findings::of(test)?;
-        found.tell(account, |line| Some(format!("{PACKAGE_TESTS} | {}", line.split_once("held: ")?.1)))?;
+        keep_findings(account, test, |line| {
+            Some(format!("{PACKAGE_TESTS} | {}", line.split_once("held: ")?.1))
+        })?;
     }
     if account.wants(UNIT) {
         sandbox(account, &program)?;

@@ -16,29 +16,28 @@ use super::Account;
 use crate::process::{bytes, cargo_command};
 use crate::{comparison, debug_program, list, release_program, suite, target};
 
-pub(super) fn prometheus(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn prometheus(account: &mut Account) -> anyhow::Result<()> {
     gather(account, "packaging/prometheus/check", &debug_program()?, &[])
 }
 
-pub(super) fn client_suites(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn client_suites(account: &mut Account) -> anyhow::Result<()> {
     gather(account, "crates/samehost/tests/clients/check", &debug_program()?, &[])
 }
 
-pub(super) fn own_trials(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn own_trials(account: &mut Account) -> anyhow::Result<()> {
     gather(account, "crates/samehost/tests/trials/check", &release_program()?, &[])
 }
 
-pub(super) fn ansible(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn ansible(account: &mut Account) -> anyhow::Result<()> {
     let (program, folder) = (debug_program()?, tempfile::tempdir()?);
     let package = crate::package::quick_deb(&program, folder.path())?;
     gather(account, "packaging/ansible/check", &program, &[("PACKAGE", package)])
 }
 
-pub(super) fn kubernetes(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let (program, folder) = (crate::dist::program()?, tempfile::tempdir()?);
-    let (version, epoch) = (env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
-    let licences = crate::dist::licences_of_others()?;
-    let packages = crate::package::all(&program, version, epoch, &licences, folder.path())?;
+pub(super) fn kubernetes(account: &mut Account) -> anyhow::Result<()> {
+    let (program, folder) = (crate::dist::program(None)?, tempfile::tempdir()?);
+    let (epoch, licences) = (crate::dist::epoch()?, crate::dist::licences_of_others()?);
+    let packages = crate::package::all(&program, epoch, &licences, folder.path())?;
     let image = packages
         .into_iter()
         .find(|path| path.extension().is_some_and(|end| end == "tar"))
@@ -48,12 +47,12 @@ pub(super) fn kubernetes(account: &mut Account<'_>) -> anyhow::Result<()> {
 
 /// Runs a script of the repository, and keeps what it writes to standard output, line by line.
 fn gather(
-    account: &mut Account<'_>,
+    account: &mut Account,
     script: &str,
     program: &Path,
     variables: &[(&str, PathBuf)],
 ) -> anyhow::Result<()> {
-    let mut command = Command::new(account.root.join(script));
+    let mut command = Command::new(crate::root().join(script));
     command.args(&account.only).env("SAMEHOST", program).env("CARGO_TARGET_DIR", target());
     command.envs(variables.iter().cloned()).env("PYTHONDONTWRITEBYTECODE", "1").stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("starting {script}"))?;
@@ -67,7 +66,7 @@ fn gather(
 }
 
 /// How long the tests take: what `cargo xtask test` says beforehand to those who have not run it yet.
-pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn suites(account: &mut Account) -> anyhow::Result<()> {
     suite::quick()?;
     suite::all()?;
     let kept = fs::read_to_string(suite::kept()).with_context(|| suite::kept().display().to_string())?;
@@ -76,19 +75,18 @@ pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
 }
 
 /// The rows of `samehost how` whose clients take longer to build than a test may: those in Rust.
-pub(super) fn clients(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn clients(account: &mut Account) -> anyhow::Result<()> {
     let mut test = cargo_command(&["test", "--all-features", "--locked", "-p", "samehost", "--test", "e2e"]);
     test.args(["every_row_of_rust_does_what_it_says", "--", "--ignored", "--nocapture"]);
-    let found = Findings::of(test)?;
     account.tell("client | has to use | over, in its server's words | its words");
-    found.tell(account, |line| line.strip_prefix("held: ").map(str::to_owned))
+    keep_findings(account, test, |line| line.strip_prefix("held: ").map(str::to_owned))
 }
 
-pub(super) fn attribution(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn attribution(account: &mut Account) -> anyhow::Result<()> {
     account.tell("short connections of an observation that were booked on each program, and what it opened while the scan ran");
     let mut test = test_of_servers("short_connections_are_booked_on_who_opened_them");
     test.env("SAMEHOST_SCANS", "100").env("SAMEHOST_PROGRAM", release_program()?);
-    Findings::of(test)?.tell(account, |line| line.strip_prefix("booked: ").map(str::to_owned))
+    keep_findings(account, test, |line| line.strip_prefix("booked: ").map(str::to_owned))
 }
 
 /// A test with servers, with all features of all crates, as `cargo xtask test` has them compiled.
@@ -98,34 +96,20 @@ fn test_of_servers(name: &str) -> Command {
     test
 }
 
-pub(super) struct Findings {
-    printed: String,
-    errors: String,
-    have_passed: bool,
-}
-
-impl Findings {
-    pub(super) fn of(mut tests: Command) -> anyhow::Result<Self> {
-        let output = tests.output().context("starting cargo")?;
-        Ok(Findings {
-            printed: String::from_utf8_lossy(&output.stdout).into_owned(),
-            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
-            have_passed: output.status.success(),
-        })
+/// Runs tests, and keeps what `read` makes of each line; fails with everything that was printed if a test failed.
+pub(super) fn keep_findings(
+    account: &mut Account,
+    mut tests: Command,
+    read: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<()> {
+    let output = tests.output().context("starting cargo")?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for line in printed.lines().filter_map(read) {
+        account.tell(&line);
     }
-
-    /// Keeps what `read` makes of each line; fails with everything that was printed if a test failed.
-    pub(super) fn tell(
-        &self,
-        account: &mut Account<'_>,
-        read: impl Fn(&str) -> Option<String>,
-    ) -> anyhow::Result<()> {
-        for line in self.printed.lines().filter_map(read) {
-            account.tell(&line);
-        }
-        ensure!(self.have_passed, "a test failed: {}{}", self.printed, self.errors);
-        Ok(())
-    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "a test failed: {printed}{errors}");
+    Ok(())
 }
 
 /// Compiles tests, which the words choose, and returns the last program of them.
@@ -148,14 +132,13 @@ const COST: &str = "cost";
 const SAVING: &str = "saving";
 
 /// What it costs a Redis to be looked at, and what a socket saves.
-pub(super) fn watching(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn watching(account: &mut Account) -> anyhow::Result<()> {
     account.has_part(&[COST, SAVING])?;
     if account.wants(COST) {
         account.tell("CPU time of a saturated Redis and its 50 clients a request, while requests are timed ÷ while not, in blocks of 2 × 0.2 s");
         let mut test = test_of_servers("a_redis_that_is_watched_goes_on_as_root");
         test.env("SAMEHOST_BLOCKS", "40");
-        let found = Findings::of(test)?;
-        found.tell(account, |line| Some(format!("{COST} | {}", line.strip_prefix("watched: ")?)))?;
+        keep_findings(account, test, |line| Some(format!("{COST} | {}", line.strip_prefix("watched: ")?)))?;
     }
     if account.wants(SAVING) {
         saving(account)?;
@@ -164,7 +147,7 @@ pub(super) fn watching(account: &mut Account<'_>) -> anyhow::Result<()> {
 }
 
 /// What a Unix socket saves of a request: by the kernel's times of the requests of `bench`, by their hop alone, and by the clock of `bench`.
-fn saving(account: &mut Account<'_>) -> anyhow::Result<()> {
+fn saving(account: &mut Account) -> anyhow::Result<()> {
     const RUNS: usize = 3;
     let program = match std::env::var_os("SAMEHOST_PROGRAM") {
         Some(path) => path.into(),
@@ -204,26 +187,18 @@ fn saved(program: &Path, workload: &str, connections: &str) -> anyhow::Result<St
     let scan: Value = serde_json::from_slice(&scan?.stdout).context("what was observed")?;
     let found = comparison(&report, "latency_mean")?;
     let clock = number(&found["baseline_value"])? - number(&found["candidate_value"])?;
-    let [tcp, unix] = [exchanges(&scan, "tcp")?, exchanges(&scan, "unix_stream")?];
-    let (kernel, hop) = (tcp.mean_us - unix.mean_us, tcp.hop_us - unix.hop_us);
+    let ([tcp, tcp_hop], [unix, unix_hop]) = (exchanges(&scan, "tcp")?, exchanges(&scan, "unix_stream")?);
+    let (kernel, hop) = (tcp - unix, tcp_hop - unix_hop);
     Ok(format!("{kernel:.2}, {hop:.2}, {clock:.2}; {:.2}, {:.2}", kernel / clock, hop / clock))
 }
 
-/// Means of our exchanges over a kind of socket, by the kernel's times.
-struct Exchanges {
-    mean_us: f64,
-    /// Both ways of it, without the server.
-    hop_us: f64,
-}
-
-fn exchanges(scan: &Value, kind: &str) -> anyhow::Result<Exchanges> {
+/// Means of our exchanges over a kind of socket, and of both their ways without the server, by the kernel's times in µs.
+fn exchanges(scan: &Value, kind: &str) -> anyhow::Result<[f64; 2]> {
     for pair in list(&scan["exchanges"], "pairs")? {
         if pair["kind"] == kind && pair["first"].is_object() && pair["client"] == "samehost" {
             let parts = &pair["parts"];
-            return Ok(Exchanges {
-                mean_us: number(&pair["first"]["mean_us"])?,
-                hop_us: number(&parts["way_there_us"])? + number(&parts["way_back_us"])?,
-            });
+            let hop = number(&parts["way_there_us"])? + number(&parts["way_back_us"])?;
+            return Ok([number(&pair["first"]["mean_us"])?, hop]);
         }
     }
     bail!("no exchanges over {kind}")

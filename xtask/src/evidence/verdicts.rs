@@ -2,6 +2,7 @@
 //! known difference. Also measures the time to a verdict.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::{Account, in_words, is_decided};
-use crate::{comparison, list, number, report};
+use crate::{comparison, list, report};
 
 /// At least this many runs must decide at least this fraction of their rows.
 const MOST: usize = 9;
@@ -86,7 +87,7 @@ fn add_rows(part: &Value, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn checkups(account: &mut Account) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let mut decided: BTreeMap<&str, usize> = ROWS.iter().map(|row| (*row, 0)).collect();
     let (mut longest, mut enough) = (0.0_f64, 0);
@@ -128,62 +129,59 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) struct Equal {
-    /// `report 3, raw over unix,unix`, with `, two servers` where each arm had its own.
-    pub(super) name: String,
-    /// Comparisons that call the arms different.
-    pub(super) wrong: Vec<Value>,
-}
-
-impl Equal {
-    /// Runs the report of a number, over a subject that has to be one of four. Of sixteen reports the first eight have a server
-    /// for each arm, whose differences are not caused by the transport; of each eight the first four are over Unix sockets.
-    pub(super) fn run(program: &Path, number: usize, subjects: &[&[&str]; 4]) -> anyhow::Result<Self> {
+/// Runs so many reports of two equal arms, each over the next of four subjects, and keeps what is called different. Of sixteen
+/// reports the first eight have a server for each arm, whose differences are not caused by the transport; of each eight the
+/// first four are over Unix sockets. Returns how many called a difference, with the share's interval and a parenthesis that is
+/// left open, and how often in each direction.
+pub(super) fn called_different(
+    account: &mut Account,
+    program: &Path,
+    head: &str,
+    reports: usize,
+    subjects: &[&[&str]; 4],
+) -> anyhow::Result<(String, BTreeMap<String, u32>)> {
+    let (mut called, mut directions) = (0, BTreeMap::new());
+    for number in 0..reports {
         let subject = subjects[number % subjects.len()];
         let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
         let seed = number.to_string();
         let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
-        let has_two_servers = number % 16 < 8;
-        let apart: &[&str] = if has_two_servers { &["--own-servers"] } else { &[] };
+        let (apart, servers): (&[&str], _) =
+            if number % 16 < 8 { (&["--own-servers"], ", two servers") } else { (&[], "") };
         let report = report(program, &[&["bench"], subject, &more, apart].concat())?;
         let mut wrong = list(&report, "comparisons")?.to_vec();
         wrong.retain(|found| found["verdict"] == "faster" || found["verdict"] == "slower");
-        let two = if has_two_servers { ", two servers" } else { "" };
-        Ok(Equal { name: format!("report {number}, {} over {transport}{two}", subject[0]), wrong })
+        for found in &wrong {
+            let verdict = found["verdict"].as_str().unwrap_or_default();
+            *directions.entry(verdict.to_owned()).or_insert(0) += 1;
+            let (metric, words) = (&found["metric"], in_words(found));
+            account.tell(&format!(
+                "{head}report {number}, {} over {transport}{servers}: {metric} {verdict} {words}",
+                subject[0]
+            ));
+        }
+        called += usize::from(!wrong.is_empty());
     }
-}
-
-/// How many of so many reports called equal arms different, with the share's interval; the parenthesis is left open.
-pub(super) fn called_different(called: usize, reports: usize) -> String {
     let (low, high) = share(called, reports);
-    format!(
-        "{called} of {reports} reports call two arms different that are the same: {:.1} % ({:.1}\u{2013}{:.1} %",
-        100.0 * called as f64 / reports as f64,
-        100.0 * low,
-        100.0 * high
-    )
+    let part = called as f64 / reports as f64;
+    let [part, low, high] = [part, low, high].map(|part| 100.0 * part);
+    let words = format!(
+        "{called} of {reports} reports call two arms different that are the same: {part:.1} % ({low:.1}\u{2013}{high:.1} %"
+    );
+    Ok((words, directions))
 }
 
 const SAME: usize = 200;
 
-pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let program = crate::release_program()?;
+pub(super) fn same(account: &mut Account) -> anyhow::Result<()> {
     let subjects: [&[&str]; 4] = [
         &["raw", "--connections", "1,64"],
         &["redis", "--connections", "1,8"],
         &["mysql", "--connections", "8"],
         &["proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1", "--connections", "8"],
     ];
-    let mut called = 0;
-    for seed in 0..SAME {
-        let Equal { name, wrong } = Equal::run(&program, seed, &subjects)?;
-        for found in &wrong {
-            let (metric, verdict, ratio) = (&found["metric"], &found["verdict"], number(found, "ratio"));
-            account.tell(&format!("{name}: {metric} {verdict} {ratio:.3}"));
-        }
-        called += usize::from(!wrong.is_empty());
-    }
-    account.tell(&format!("{}; at most 17 may)", called_different(called, SAME)));
+    let (called, _) = called_different(account, &crate::release_program()?, "", SAME, &subjects)?;
+    account.tell(&format!("{called}; at most 17 may)"));
     Ok(())
 }
 
@@ -214,44 +212,44 @@ fn at_most(most: usize, of: usize, share: f64) -> f64 {
     sum
 }
 
-pub(super) fn slowed(account: &mut Account<'_>) -> anyhow::Result<()> {
-    longer(account, 50, "300us", "10%", "--budget 10s --margin 2%", 45)
+pub(super) fn slowed(account: &mut Account) -> anyhow::Result<()> {
+    longer(account, 50, "10%", "--work 300us --budget 10s --margin 2%", 45)
 }
 
-pub(super) fn known(account: &mut Account<'_>) -> anyhow::Result<()> {
-    longer(account, 10, "100us", "3%", "--budget 20s --margin 0.01%", 9)
+pub(super) fn known(account: &mut Account) -> anyhow::Result<()> {
+    longer(account, 10, "3%", "--work 100us --budget 20s --margin 0.01%", 9)
 }
 
 /// Runs of two equal arms, one of which has a server that works longer, `by` a part of its work per request: for 10 % more,
 /// that must be most of the request's time. `wanted` of the runs must call it slower.
-fn longer(
-    account: &mut Account<'_>,
-    runs: usize,
-    work: &str,
-    by: &str,
-    more: &str,
-    wanted: usize,
-) -> anyhow::Result<()> {
-    let program = crate::release_program()?;
-    let mut right = 0;
-    for number in 1..=runs {
-        // Waking CPUs would take longer than the work of a request.
-        let words = format!("--awake --work {work} --longer {by} {more}");
-        let found = longer_arm(&program, &words, number)?;
-        account.tell(&format!("run {number}: {}: {}", in_words(&found), found["verdict"]));
-        right += usize::from(found["verdict"] == "slower");
-    }
+fn longer(account: &mut Account, runs: usize, by: &str, options: &str, wanted: usize) -> anyhow::Result<()> {
+    // Waking CPUs would take longer than the work of a request.
+    let words = format!("--awake --longer {by} {options}");
+    let right = called_slower(account, &crate::release_program()?, "", 1..=runs, &words)?;
     account.tell(&format!(
         "{right} of {runs} runs call the arm that works {by} longer slower (at least {wanted} are to)"
     ));
     Ok(())
 }
 
-/// How an arm that works longer compares with an equal one in its mean latency, once that is decided or the budget is over.
-pub(super) fn longer_arm(program: &Path, options: &str, seed: usize) -> anyhow::Result<Value> {
-    let words = format!("bench raw --transports unix,unix --until-decided --seed {seed} {options}");
-    let report = report(program, &words.split(' ').collect::<Vec<_>>())?;
-    comparison(&report, "latency_mean").cloned()
+/// How many runs, each with its seed, call an arm that works longer slower than an equal one in its mean latency, once that is
+/// decided or the budget is over.
+pub(super) fn called_slower(
+    account: &mut Account,
+    program: &Path,
+    head: &str,
+    seeds: RangeInclusive<usize>,
+    options: &str,
+) -> anyhow::Result<usize> {
+    let mut right = 0;
+    for seed in seeds {
+        let words = format!("bench raw --transports unix,unix --until-decided --seed {seed} {options}");
+        let report = report(program, &words.split(' ').collect::<Vec<_>>())?;
+        let found = comparison(&report, "latency_mean")?;
+        account.tell(&format!("{head}run {seed}: {}: {}", in_words(found), found["verdict"]));
+        right += usize::from(found["verdict"] == "slower");
+    }
+    Ok(right)
 }
 
 const QUESTIONS: [(&str, &[u32]); 4] =
@@ -261,7 +259,7 @@ const QUESTIONS: [(&str, &[u32]); 4] =
 const BUDGETS: [u32; 5] = [60, 30, 15, 8, 4];
 const LONGEST_S: f64 = BUDGETS[0] as f64;
 
-pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
+pub(super) fn speed(account: &mut Account) -> anyhow::Result<()> {
     let before =
         account.before.clone().context("--before PROGRAM is needed: an earlier build of samehost")?;
     let now = crate::release_program()?;

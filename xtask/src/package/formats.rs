@@ -29,7 +29,7 @@ pub(super) fn build_deb(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     tree::write(&root, "usr/share/lintian/overrides/samehost", overrides)?;
     control(release, &root)?;
     tree::settle(&root, release.epoch)?;
-    let (version, machine) = (version(release), release.elf.machine.debian());
+    let (version, machine) = (version(release), release.elf.machine.debian);
     let path = release.out.join(format!("samehost_{version}_{machine}.deb"));
     let mut pack = Command::new("dpkg-deb");
     // One thread: how the archive is cut into blocks depends on their number.
@@ -81,7 +81,7 @@ fn control(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
         "debian/control",
         &[
             ("VERSION", &version(release)),
-            ("ARCHITECTURE", release.elf.machine.debian()),
+            ("ARCHITECTURE", release.elf.machine.debian),
             ("INSTALLED_SIZE", &bytes.div_ceil(1024).to_string()),
             ("DEPENDS", &depends),
         ],
@@ -120,7 +120,7 @@ pub(super) fn build_rpm(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     let licences = format!("usr/share/licenses/samehost/{}", super::LICENCES);
     tree::write(&root, &licences, release.licences)?;
     tree::settle(&root, release.epoch)?;
-    let (version, machine) = (release.ordered_version(), release.elf.machine.kernel());
+    let (version, machine) = (release.ordered_version(), release.elf.machine.kernel);
     let words = [
         ("VERSION", version.as_str()),
         ("LEVEL", &release.level.to_string()),
@@ -202,7 +202,7 @@ pub(super) fn build_image(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     tree::write(&layout, "index.json", serde_json::to_vec(&index)?)?;
     tree::write(&layout, "oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#)?;
     tree::settle(&layout, release.epoch)?;
-    let machine = release.elf.machine.debian();
+    let machine = release.elf.machine.debian;
     let path = release.out.join(format!("samehost-{}-{machine}.oci.tar", release.version));
     archive(release, &layout, &path)?;
     Ok(path)
@@ -216,7 +216,7 @@ fn config(release: &Release<'_>, unpacked: &str) -> anyhow::Result<Value> {
     let date = date(release.epoch, "+%FT%TZ")?;
     Ok(json!({
         "created": date,
-        "architecture": release.elf.machine.debian(),
+        "architecture": release.elf.machine.debian,
         "os": "linux",
         "config": {
             "Entrypoint": ["/usr/bin/samehost"],

@@ -25,9 +25,7 @@ const AS_THEY_ARE: [(&str, &str); 7] = [
 
 pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
     let path = root.join(name);
-    let above = path.parent().unwrap_or(root);
-    fs::create_dir_all(above).with_context(|| above.display().to_string())?;
-    fs::write(&path, content).with_context(|| path.display().to_string())?;
+    crate::write(&path, content)?;
     Ok(path)
 }
 
@@ -64,9 +62,7 @@ pub(super) fn manual(speaker: &Path, pages: &Path, completions: &[(&str, PathBuf
     fs::create_dir_all(pages)?;
     bytes(Command::new(speaker).arg("man").arg(pages))?;
     for (shell, path) in completions {
-        let above = path.parent().unwrap_or(path);
-        fs::create_dir_all(above).with_context(|| above.display().to_string())?;
-        fs::write(path, bytes(Command::new(speaker).args(["completions", *shell]))?)?;
+        crate::write(path, bytes(Command::new(speaker).args(["completions", *shell]))?)?;
     }
     Ok(())
 }
@@ -76,19 +72,11 @@ pub(super) fn zip(paths: &[PathBuf]) -> anyhow::Result<()> {
     bytes(Command::new("gzip").arg("-9n").args(paths)).map(drop)
 }
 
-/// The files below a folder, by name.
+/// The files below a folder, as paths in it, by name.
 pub(super) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
-    let mut open = vec![root.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-            let path = entry?.path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                all.push(path.strip_prefix(root)?.to_owned());
-            }
-        }
+    for path in crate::files(root, &[])? {
+        all.push(path.strip_prefix(root)?.to_owned());
     }
     all.sort();
     Ok(all)
@@ -115,28 +103,13 @@ pub(super) fn settle(root: &Path, epoch: u64) -> anyhow::Result<()> {
 
 // What a package must know of a program: its processor, whether it needs libraries, whether it still has symbols.
 
+/// A processor, by its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Machine {
-    X86_64,
-    Aarch64,
-}
-
-impl Machine {
-    /// Name in Debian, and in Go and OCI.
-    pub(super) fn debian(self) -> &'static str {
-        match self {
-            Machine::X86_64 => "amd64",
-            Machine::Aarch64 => "arm64",
-        }
-    }
-
-    /// Name in Rust, uname and rpm.
-    pub(super) fn kernel(self) -> &'static str {
-        match self {
-            Machine::X86_64 => "x86_64",
-            Machine::Aarch64 => "aarch64",
-        }
-    }
+pub(super) struct Machine {
+    /// In Debian, and in Go and OCI.
+    pub(super) debian: &'static str,
+    /// In Rust, uname and rpm.
+    pub(super) kernel: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +122,10 @@ pub(super) struct Elf {
 
 impl Elf {
     pub(super) fn is_native(self) -> bool {
-        self.machine.kernel() == std::env::consts::ARCH
+        self.machine.kernel == std::env::consts::ARCH
     }
 }
 
-/// Asks readelf(1), of binutils, about a program.
 pub(super) fn read_elf(path: &Path) -> anyhow::Result<Elf> {
     let mut readelf = Command::new("readelf");
     readelf.args(["--wide", "--file-header", "--program-headers", "--sections"]).env("LC_ALL", "C");
@@ -161,8 +133,8 @@ pub(super) fn read_elf(path: &Path) -> anyhow::Result<Elf> {
         text(readelf.arg(path)).with_context(|| format!("{} is not a program for Linux", path.display()))?;
     let machine = headers.lines().find_map(|line| line.trim().strip_prefix("Machine:"));
     let machine = match machine.unwrap_or_default().trim() {
-        "Advanced Micro Devices X86-64" => Machine::X86_64,
-        "AArch64" => Machine::Aarch64,
+        "Advanced Micro Devices X86-64" => Machine { debian: "amd64", kernel: "x86_64" },
+        "AArch64" => Machine { debian: "arm64", kernel: "aarch64" },
         other => bail!("no package is made for ELF machine {other}"),
     };
     Ok(Elf { machine, is_static: !headers.contains(" INTERP "), has_symbols: headers.contains(" .symtab ") })

@@ -135,14 +135,14 @@ impl Doors {
     pub(super) fn received(which: Which, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
         let mut doors = Doors::default();
-        if which.root {
-            doors.root = Some(descriptors.next()?);
-        }
-        if which.network {
-            doors.network = Some(descriptors.next()?);
-        }
-        if which.user {
-            doors.user = Some(descriptors.next()?);
+        for (is_there, door) in [
+            (which.root, &mut doors.root),
+            (which.network, &mut doors.network),
+            (which.user, &mut doors.user),
+        ] {
+            if is_there {
+                *door = Some(descriptors.next()?);
+            }
         }
         descriptors.next().is_none().then_some(doors)
     }

@@ -39,15 +39,14 @@ pub enum SwitchError {
 /// root directory, a network namespace, a user namespace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    uid: u32,
-    gid: u32,
-    groups: Vec<u32>,
-    endpoint: String,
+    #[serde(flatten)]
+    pub(super) who: As,
+    pub(super) endpoint: String,
     /// Time limit of connecting, in seconds.
-    patience_s: Option<f64>,
+    pub(super) patience_s: Option<f64>,
     /// Capabilities over file permissions that the user to become has.
     #[serde(default)]
-    capabilities: u64,
+    pub(super) capabilities: u64,
     #[serde(default)]
     pub(super) doors: Which,
 }
@@ -60,24 +59,6 @@ pub(super) struct Which {
 }
 
 impl Request {
-    pub(super) fn new(
-        who: &As,
-        endpoint: &Endpoint,
-        patience: Duration,
-        doors: Which,
-        capabilities: u64,
-    ) -> Self {
-        Request {
-            uid: who.uid,
-            gid: who.gid,
-            groups: who.groups.clone(),
-            endpoint: endpoint.to_string(),
-            patience_s: Some(patience.as_secs_f64()),
-            capabilities,
-            doors,
-        }
-    }
-
     pub(super) fn to_json(&self) -> Vec<u8> {
         // Numbers and texts only: serializing cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
@@ -88,14 +69,6 @@ impl Request {
     pub(super) fn from_json(bytes: &[u8]) -> Result<Self, SwitchError> {
         serde_json::from_slice(bytes)
             .map_err(|error| SwitchError::Request { line: error.line(), column: error.column() })
-    }
-
-    pub(super) fn who(&self) -> As {
-        As { pid: None, uid: self.uid, gid: self.gid, groups: self.groups.clone() }
-    }
-
-    pub(super) fn capabilities(&self) -> u64 {
-        self.capabilities
     }
 
     /// Endpoint to connect to. Host names are refused: nothing is resolved in another root directory, where
@@ -257,8 +230,8 @@ mod tests {
         let text =
             r#"{ "uid": 33, "gid": 33, "groups": [33], "endpoint": "unix:/s", "password": "hunter2" }"#;
         let request = Request::from_json(text.as_bytes()).unwrap();
-        assert_eq!((request.who().uid, request.patience()), (33, Duration::from_secs(5)));
-        assert_eq!((request.doors, request.capabilities()), (Which::default(), 0));
+        assert_eq!((request.who.uid, request.patience()), (33, Duration::from_secs(5)));
+        assert_eq!((request.doors, request.capabilities), (Which::default(), 0));
         assert!(!format!("{request:?}").contains("hunter2"));
         let error = Request::from_json(text.replace("33,", "\"hunter2\",").as_bytes()).err().unwrap();
         let error = error.to_string();

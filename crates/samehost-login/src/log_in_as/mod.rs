@@ -26,6 +26,7 @@ use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_system::accounts::Names;
 use samehost_system::open;
 use samehost_transport::{ConnectOptions, Stream, connect};
+use serde::{Deserialize, Serialize};
 
 use self::become_client::{Doors, shares_our_view};
 pub use self::message::SwitchError;
@@ -43,9 +44,11 @@ const GRACE: Duration = Duration::from_secs(5);
 /// That process only connects and hands the descriptor over. The password stays with the process that
 /// asks the kernel who is at the other end. Giving it to the other one was rejected: it runs in a root
 /// directory that may be hostile, so it must need no name, no file and no secret (docs/decisions/0013).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct As {
-    /// Process whose root directory and network to use; `None` for those of this process.
+    /// Process whose root directory and network to use; `None` for those of this process. The other process is not told it: it
+    /// gets descriptors.
+    #[serde(skip)]
     pub pid: Option<u32>,
     pub uid: u32,
     pub gid: u32,
@@ -141,8 +144,13 @@ fn connect_as(
             None => Doors::default(),
         };
         let left = ends.saturating_duration_since(Instant::now());
-        let capabilities = become_client::capabilities_for_files(who);
-        let request = Request::new(who, &endpoint, left, doors.which(), capabilities);
+        let request = Request {
+            who: who.clone(),
+            endpoint: endpoint.to_string(),
+            patience_s: Some(left.as_secs_f64()),
+            capabilities: become_client::capabilities_for_files(who),
+            doors: doors.which(),
+        };
         let (answer, descriptor) = ask(program, who, &request, &doors, ends + GRACE)?;
         match (answer.into_result(), descriptor) {
             (Ok(()), Some(descriptor)) => {
@@ -232,7 +240,7 @@ pub fn switch_and_connect() -> Result<(), SwitchError> {
 
 fn become_and_connect(request: &Request, doors: &Doors) -> Result<OwnedFd, LoginError> {
     let endpoint = request.endpoint()?;
-    become_client::become_client(&request.who(), doors, request.capabilities())?;
+    become_client::become_client(&request.who, doors, request.capabilities)?;
     let options = ConnectOptions { timeout: Some(request.patience()), ..ConnectOptions::default() };
     let connected = connect(&endpoint, &options);
     become_client::keep(CapabilitySet::empty())

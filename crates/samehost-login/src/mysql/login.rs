@@ -38,13 +38,11 @@ pub enum Step {
     Done,
 }
 
-/// Who denied a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     Server(SqlError),
     /// We cannot or should not go on.
     Us(String),
-    /// The bytes are not what a server sends.
     Malformed(&'static str),
 }
 

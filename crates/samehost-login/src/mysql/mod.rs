@@ -212,16 +212,9 @@ impl Dialogue {
 
     #[must_use]
     pub fn refused(&self, what: &str, error: &SqlError) -> LoginError {
-        LoginError::from(Box::new(Refused {
-            protocol: Protocol::Mysql,
-            endpoint: self.link.endpoint().to_string(),
-            what: what.to_owned(),
-            code: Some(error.code.to_string()),
-            answer: error.to_string(),
-            try_next: advice(error.code).to_owned(),
-            may_need_tls: false,
-            by_password: false,
-        }))
+        let refused = Refused::new(Protocol::Mysql, self.link.endpoint(), what, error.to_string());
+        let (code, try_next) = (Some(error.code.to_string()), advice(error.code).to_owned());
+        Refused { code, try_next, ..refused }.into()
     }
 
     /// The first row of a reply; `None` if the server refuses or returns no row.
@@ -348,16 +341,10 @@ fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied:
     if may_need_tls && code == Some(1045) {
         try_next.push_str("; or the account requires TLS");
     }
-    LoginError::from(Box::new(Refused {
-        protocol: Protocol::Mysql,
-        endpoint: endpoint.to_string(),
-        what: format!("the login of `{}`", account.user.escape_debug()),
-        code: code.map(|code| code.to_string()),
-        answer,
-        try_next,
-        may_need_tls,
-        by_password: code == Some(1045),
-    }))
+    let what = format!("the login of `{}`", account.user.escape_debug());
+    let refused = Refused::new(Protocol::Mysql, endpoint, what, answer);
+    let (by_password, code) = (code == Some(1045), code.map(|code| code.to_string()));
+    Refused { code, try_next, may_need_tls, by_password, ..refused }.into()
 }
 
 /// Advice after a refusal with this error number, for any caller; empty if there is none.

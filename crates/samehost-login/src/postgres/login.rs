@@ -231,39 +231,29 @@ fn unproven(link: &Link, error: &std::io::Error) -> LoginError {
 }
 
 fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str) -> LoginError {
-    LoginError::from(Box::new(Refused {
-        protocol: Protocol::Postgres,
-        endpoint: endpoint.to_string(),
-        what,
-        code: None,
-        answer: answer.to_owned(),
-        try_next: try_next.to_owned(),
-        may_need_tls: false,
-        by_password: false,
-    }))
+    let refused = Refused::new(Protocol::Postgres, endpoint, what, answer);
+    Refused { try_next: try_next.to_owned(), ..refused }.into()
 }
 
 /// A refusal as an error with advice. A server that is shutting down (57P01, 57P02) or starting (57P03) does not refuse, but
 /// is not available. `no encryption` shows a lack of TLS since PostgreSQL 14, `SSL off` before.
 pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> LoginError {
     let answer = refusal.to_string();
-    let endpoint = link.endpoint().to_string();
+    let endpoint = link.endpoint();
     if refusal.code.starts_with("57P0") {
-        return LoginError::Lost { endpoint, reason: answer, code: Some(refusal.code.clone()) };
+        return LoginError::Lost {
+            endpoint: endpoint.to_string(),
+            reason: answer,
+            code: Some(refusal.code.clone()),
+        };
     }
-    let may_need_tls = matches!(link.endpoint(), Endpoint::Tcp { .. })
+    let may_need_tls = matches!(endpoint, Endpoint::Tcp { .. })
         && refusal.code == "28000"
         && (answer.contains("no encryption") || answer.contains("SSL off"));
-    LoginError::from(Box::new(Refused {
-        protocol: Protocol::Postgres,
-        endpoint,
-        what,
-        code: Some(refusal.code.clone()),
-        try_next: advice(&refusal.code, &answer, may_need_tls).to_owned(),
-        answer,
-        may_need_tls,
-        by_password: refusal.code == "28P01",
-    }))
+    let try_next = advice(&refusal.code, &answer, may_need_tls).to_owned();
+    let (code, by_password) = (Some(refusal.code.clone()), refusal.code == "28P01");
+    let refused = Refused::new(Protocol::Postgres, endpoint, what, answer);
+    Refused { code, try_next, may_need_tls, by_password, ..refused }.into()
 }
 
 /// Advice after a refusal with this SQLSTATE, for any caller; empty if there is none.

@@ -21,7 +21,6 @@ pub use crate::own_files::{FoundPassword, Login, OwnFiles, PasswordPlace, Unknow
 pub(crate) use login::Account;
 pub use login::{PASSWORD, advice, unsaid};
 
-/// A connection that is logged in and ready for a query.
 #[derive(Debug)]
 pub struct LoggedIn {
     pub link: Link,

@@ -204,7 +204,7 @@ pub fn accounts_of(kind: Kind) -> Vec<u32> {
 /// as a user whom the configuration trusts. The configuration's owner is trusted, as the owner of the credentials.
 #[must_use]
 pub fn expected(protocol: Protocol, trusted: &Trusted) -> Expected {
-    trusted.users().fold(Expected::of_service(protocol), Expected::or_account)
+    Expected::of_service(protocol).or(Expected::accounts(trusted.users()))
 }
 
 /// Like [`expected`], for a service that was found and identified: also accepts the processes that hold its
