@@ -263,7 +263,7 @@ impl RunningProxy {
     fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         // Missing programs are reported before anything is started.
         for via in &settings.via.values {
-            (via.descriptor().server.find)()?;
+            via.find()?;
         }
         let most = settings.backends.values.iter().copied().max().unwrap_or(1);
         // One account for all: the servers in front must reach the backends' sockets.

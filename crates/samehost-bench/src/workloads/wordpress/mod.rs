@@ -249,14 +249,14 @@ impl RunningWordPress {
     fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         // Missing programs are reported before anything is started.
         for via in &settings.via.values {
-            (via.descriptor().server.find)()?;
+            via.find()?;
         }
         PhpFpm::require_extension("mysqli", "php-mysql")?;
         let host = settings.host.as_deref();
         let (site, server) = if let Some(path) = &settings.site {
             (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
         } else {
-            (MARIADB.find)()?;
+            MARIADB.find()?;
             if host.is_some() {
                 return Err(BenchError::Usage(
                     "--host is for a site that is there already: give --site".into(),
