@@ -50,7 +50,6 @@ pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
 }
 
 impl Matrix {
-    #[must_use]
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
         let asked: Vec<Option<Placement>> = match self.placements.as_slice() {
@@ -96,7 +95,6 @@ impl Matrix {
         sets
     }
 
-    #[must_use]
     pub fn capacity(&self, level: &Point, transport: Transport) -> Option<f64> {
         let found = self.capacities.iter().find(|c| c.transport == transport && c.level == *level)?;
         Some(found.per_s)
@@ -114,7 +112,6 @@ impl Matrix {
     }
 
     /// Suffix that distinguishes a level from the others in an arm's id: only the axes that vary.
-    #[must_use]
     pub fn level_suffix(&self, level: &Point) -> String {
         let mut suffix = String::new();
         if self.connections.len() > 1 {
@@ -184,7 +181,6 @@ impl Matrix {
     }
 
     /// Names of the arms of a point: the transport, with a number from the second of the same transport on.
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::with_capacity(self.transports.len());
         for (index, transport) in self.transports.iter().enumerate() {
@@ -292,7 +288,6 @@ pub fn command_arms(
 
 /// The arm of the no-op workload, which measures the cost of the harness. No other arm has its point, so
 /// nothing is compared with it.
-#[must_use]
 pub fn floor_arm() -> Arm {
     Arm {
         id: FLOOR.into(),

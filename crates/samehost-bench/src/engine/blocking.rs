@@ -32,7 +32,6 @@ pub struct Single {
 }
 
 impl Single {
-    #[must_use]
     pub fn new(stream: Stream, session: Box<dyn Session>, connector: Arc<dyn Connector>) -> Self {
         let (out, input) = (Vec::with_capacity(BUFFER), vec![0; BUFFER]);
         let waits = connector.waits();
@@ -149,7 +148,6 @@ pub struct DueQueue {
 
 /// The load of one thread: calls until the window is over or the queue is empty. A call that fails is counted and the next
 /// one made; the caller opens a new connection itself.
-#[must_use]
 pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, queue: Option<&Arc<DueQueue>>) -> Tally {
     match queue {
         None => closed_loop(caller, &mut recorder),

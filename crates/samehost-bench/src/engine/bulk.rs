@@ -22,7 +22,6 @@ use crate::machine::ThreadUse;
 pub const HEADER: usize = 16;
 pub const ACKNOWLEDGEMENT: usize = 8;
 
-#[must_use]
 pub fn header(bytes: u64, read_size: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&bytes.to_le_bytes());
@@ -31,7 +30,6 @@ pub fn header(bytes: u64, read_size: u64) -> [u8; HEADER] {
 }
 
 /// Returns payload length and read size of a round.
-#[must_use]
 pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
     let [a @ .., _, _, _, _, _, _, _, _] = header;
     let [_, _, _, _, _, _, _, _, b @ ..] = header;
@@ -59,18 +57,15 @@ pub struct Writer {
 }
 
 impl Writer {
-    #[must_use]
     pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
         let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
         Writer { stream, endpoint, payload, pace: None }
     }
 
-    #[must_use]
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }

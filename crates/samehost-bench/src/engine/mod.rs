@@ -133,19 +133,16 @@ pub type Nanos = u64;
 
 /// One call of the vDSO; makes no system call if the kernel's clock source allows it.
 #[inline]
-#[must_use]
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Saturates.
-#[must_use]
 pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-#[must_use]
 pub fn timespec(nanos: Nanos) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
@@ -161,14 +158,12 @@ pub struct Window {
 
 impl Window {
     /// A window whose load begins now, and whose counted part begins after the warm-up.
-    #[must_use]
     pub fn from_now(warm_up: Duration, length: Duration) -> Self {
         let open = now();
         let start = open + nanos(warm_up);
         Window { open, start, end: start + nanos(length) }
     }
 
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         (self.end - self.start) as f64 / 1e9
     }
@@ -189,7 +184,6 @@ pub enum Spacing {
 /// offered number is the same in each trial and arm. A free Poisson count was rejected: one of 50,000
 /// strays by 0.45 %, and chance alone would change the offered load from trial to trial
 /// (docs/method.md §9).
-#[must_use]
 pub fn arrivals(spacing: Spacing, rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
     let count = (rate_per_s * span as f64 / 1e9).round() as usize;
     match spacing {

@@ -35,14 +35,12 @@ pub struct Tally {
 }
 
 /// Histogram of nanoseconds with 3 significant digits. It allocates its counts here, before the trial.
-#[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3)
         .unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
 }
 
 impl Tally {
-    #[must_use]
     pub fn new(open_loop: bool) -> Self {
         Tally {
             operations: 0,
@@ -98,7 +96,6 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    #[must_use]
     pub fn new(window: Window, open_loop: bool) -> Self {
         Recorder {
             tally: Tally::new(open_loop),
@@ -127,13 +124,11 @@ impl Recorder {
         self
     }
 
-    #[must_use]
     pub fn window(&self) -> Window {
         self.window
     }
 
     #[inline]
-    #[must_use]
     pub fn is_open_loop(&self) -> bool {
         self.tally.service.is_some()
     }
@@ -243,7 +238,6 @@ impl Recorder {
     }
 
     /// Returns the counts. Reads the CPU time now if the load ended early.
-    #[must_use]
     pub fn finish(mut self) -> Tally {
         self.advance(now());
         if self.tenth < 10 {

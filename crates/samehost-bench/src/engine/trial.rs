@@ -35,7 +35,6 @@ pub struct Metered {
     pub late_ms: Option<f64>,
 }
 
-#[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
     let mut trial = of_counted(tally, seconds);
     if let Some(sums) = &tally.sums {
@@ -164,7 +163,6 @@ fn mean(latency: Option<&Latency>) -> f64 {
     latency.and_then(|latency| latency.mean).unwrap_or(0.0)
 }
 
-#[must_use]
 pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
     let mut trial = Trial {
@@ -178,7 +176,6 @@ pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial 
     trial
 }
 
-#[must_use]
 pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
     let mut trial = Trial {
@@ -193,7 +190,6 @@ pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
     trial
 }
 
-#[must_use]
 pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     let percent = |count: u64| 100.0 * count as f64 / f64::from(connects);
     let failed: u64 = tally.errors.values().sum();
@@ -213,7 +209,6 @@ pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     trial
 }
 
-#[must_use]
 pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     let mut trial = Trial {
         seconds: tally.elapsed as f64 / 1e9,

@@ -127,7 +127,6 @@ impl PrivateServer {
         self.process.failure(reason)
     }
 
-    #[must_use]
     pub fn endpoint(&self, transport: Transport) -> Option<&Endpoint> {
         self.endpoints.get(&transport)
     }
@@ -141,23 +140,19 @@ impl PrivateServer {
         self.endpoints().filter(|endpoint| !endpoint.transport().is_tls())
     }
 
-    #[must_use]
     pub fn password(&self) -> &str {
         &self.password
     }
 
     /// The server's first process; others are its children.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    #[must_use]
     pub fn directory(&self) -> &Path {
         self.process.directory()
     }
 
-    #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.process.stderr_tail()
     }
