@@ -143,11 +143,9 @@ const LONGEST_PART: usize = 32 << 20;
 
 #[derive(Debug)]
 pub struct WholeTally {
-    /// Operations in the reply, such as rows; 0 if it was wrong.
-    pub operations: u64,
-    pub bytes: u64,
-    /// From before the request to after the last byte of the reply.
-    pub elapsed: Nanos,
+    /// The operations in the reply, such as rows (none if it was wrong), and its bytes; from before the request to after
+    /// the last byte.
+    pub reply: BulkTally,
     pub usage: ThreadUse,
     /// Kind of error, if the reply was wrong or a refusal.
     pub failure: Option<&'static str>,
@@ -224,8 +222,8 @@ pub fn drive_whole(
     };
     let elapsed = now() - begun;
     let usage = ThreadUse::current() - before;
-    let operations = if failure.is_none() { session.operations_per_exchange() } else { 0 };
-    Ok(WholeTally { operations, bytes, elapsed, usage, failure })
+    let messages = if failure.is_none() { session.operations_per_exchange() } else { 0 };
+    Ok(WholeTally { reply: BulkTally { messages, bytes, elapsed }, usage, failure })
 }
 
 #[cfg(test)]

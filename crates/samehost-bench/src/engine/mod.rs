@@ -147,6 +147,17 @@ pub fn timespec(nanos: Nanos) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 
+fn sleep_until(moment: Nanos) {
+    loop {
+        let left = moment.saturating_sub(now());
+        if left == 0 {
+            return;
+        }
+        // Returns early only on a signal; the loop then sleeps for the rest.
+        let _ = rustix::thread::nanosleep(&timespec(left));
+    }
+}
+
 /// Measured part of a trial. From `open` on the load runs; requests before `start` warm up; from `end` on nothing is
 /// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

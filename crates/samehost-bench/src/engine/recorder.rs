@@ -76,6 +76,13 @@ impl Tally {
     }
 }
 
+impl Default for Tally {
+    /// Of a closed loop.
+    fn default() -> Self {
+        Tally::new(false)
+    }
+}
+
 fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
     mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
 }

@@ -177,17 +177,8 @@ pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial 
 }
 
 pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
-    let seconds = tally.elapsed as f64 / 1e9;
-    let mut trial = Trial {
-        seconds,
-        operations: tally.operations,
-        errors: tally.failure.iter().map(|kind| ((*kind).to_owned(), 1)).collect(),
-        throughput_per_s: Some(tally.operations as f64 / seconds),
-        bytes_per_s: Some(tally.bytes as f64 / seconds),
-        ..Trial::default()
-    };
-    add_usage(&mut trial, tally.usage, 1, metered);
-    trial
+    let errors = tally.failure.iter().map(|kind| ((*kind).to_owned(), 1)).collect();
+    Trial { errors, ..of_bulk(&tally.reply, tally.usage, metered) }
 }
 
 pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {

@@ -354,7 +354,7 @@ pub fn callers(
 }
 
 /// Makes a whole trial in one thread on the client's CPUs. Fails as hung after `timeout`.
-fn in_one_thread(
+pub(super) fn in_one_thread(
     load: &Load,
     surroundings: &Surroundings,
     endpoint: String,

@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Slices, Trial};
+use samehost_stats::peers::Moments;
 use samehost_transport::Stream;
 
 use super::super::{Nanos, now};
@@ -172,15 +173,16 @@ pub(super) fn play(
 // The counted part starts and ends with a completed exchange, so that operations ÷ time is right however
 // short a slice is.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
     Settling,
     Measuring,
     /// Enough was counted; replies that still arrive are not.
+    #[default]
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Default)]
 pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) tally: Tally,
     /// All operations, including those at the ends of slices that are not counted: they took CPU time too.
@@ -194,7 +196,8 @@ pub(in crate::engine) struct SliceCounter {
     /// Sum of the latencies of the first exchange of each slice.
     first: Nanos,
     firsts: u32,
-    levels: Levels,
+    /// ln(time per operation) of the slices.
+    levels: Moments,
     operations_per_exchange: u64,
     settling: u64,
     phase: Phase,
@@ -207,46 +210,10 @@ pub(in crate::engine) struct SliceCounter {
     interruptions: Option<Interruptions>,
 }
 
-/// Mean and variance of ln(time per operation) over slices (Welford's algorithm).
-#[derive(Clone, Copy, Debug, Default)]
-struct Levels {
-    number: f64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Levels {
-    fn add(&mut self, value: f64) {
-        self.number += 1.0;
-        let step = value - self.mean;
-        self.mean += step / self.number;
-        self.squares += step * (value - self.mean);
-    }
-}
-
 impl SliceCounter {
     /// Leaves out `settling` exchanges at the start of each slice.
     pub(super) fn new(operations_per_exchange: u64, settling: u64) -> Self {
-        SliceCounter {
-            tally: Tally::new(false),
-            driven: 0,
-            bytes: 0,
-            measured: 0,
-            slices: 0,
-            draining: 0,
-            first: 0,
-            firsts: 0,
-            levels: Levels::default(),
-            operations_per_exchange,
-            settling,
-            phase: Phase::Over,
-            left: 0,
-            length: 0,
-            began: 0,
-            ended: 0,
-            in_slice: 0,
-            interruptions: None,
-        }
+        SliceCounter { operations_per_exchange, settling, ..SliceCounter::default() }
     }
 
     pub(super) fn forget(&mut self) {

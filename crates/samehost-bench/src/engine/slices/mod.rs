@@ -23,7 +23,7 @@ use super::interruptions::{Interruptions, Listed};
 use super::session::{Connected, Connector, Seen, connect_all};
 use super::trial::Metered;
 use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
-use super::{Nanos, Surroundings, nanos, now, timespec};
+use super::{Nanos, Surroundings, nanos, now, sleep_until};
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, Threads, families};
 use books::Census;
@@ -170,6 +170,13 @@ struct Progress {
     arm: AtomicU64,
 }
 
+impl Progress {
+    fn begin(&self, arm: usize, interrupted: &AtomicBool) -> Result<(), BenchError> {
+        self.arm.store(arm as u64, Ordering::Relaxed);
+        if interrupted.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+    }
+}
+
 fn in_turn(
     lanes: Lanes,
     round: &Round,
@@ -265,16 +272,11 @@ fn cut(round: &Round, least: Nanos) -> (u32, Nanos) {
 
 /// Waits while a server finishes its work; sleeps if the server needs this thread's CPU for that, else spins.
 fn rest_until(moment: Nanos, sleeps: bool) {
-    loop {
-        let left = moment.saturating_sub(now());
-        if left == 0 {
-            return;
-        }
-        if sleeps {
-            let _ = rustix::thread::nanosleep(&timespec(left));
-        } else {
-            std::hint::spin_loop();
-        }
+    if sleeps {
+        sleep_until(moment);
+    }
+    while now() < moment {
+        std::hint::spin_loop();
     }
 }
 
@@ -287,10 +289,7 @@ struct WarmUp<'a> {
 
 impl Borders for WarmUp<'_> {
     fn before(&mut self, arm: usize) -> Result<(), BenchError> {
-        self.progress.arm.store(arm as u64, Ordering::Relaxed);
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
+        self.progress.begin(arm, self.interrupted)?;
         self.census.begin();
         Ok(())
     }
@@ -343,10 +342,7 @@ impl Moves {
 
 impl Borders for RoundMeters<'_> {
     fn before(&mut self, arm: usize) -> Result<(), BenchError> {
-        self.progress.arm.store(arm as u64, Ordering::Relaxed);
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
+        self.progress.begin(arm, self.interrupted)?;
         if let Some(moves) = &mut self.moves {
             moves.cpus.start_anew(&mut moves.random);
         }
