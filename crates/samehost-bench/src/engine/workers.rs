@@ -23,14 +23,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The processes of server and proxy with their descendants. Listing them takes a while, and is done before the window
 /// begins: what is listed at its edge is metered late by as much.
-struct Families {
-    server: Vec<u32>,
-    proxy: Vec<u32>,
+#[derive(Clone)]
+pub(super) struct Families {
+    pub(super) server: Vec<u32>,
+    pub(super) proxy: Vec<u32>,
 }
 
 impl Families {
-    fn list(surroundings: &Surroundings) -> Self {
+    pub(super) fn list(surroundings: &Surroundings) -> Self {
         Families { server: families(&surroundings.server_pids), proxy: families(&surroundings.proxy_pids) }
+    }
+
+    pub(super) fn all(&self) -> Vec<u32> {
+        [self.server.as_slice(), &self.proxy].concat()
     }
 }
 
@@ -289,10 +294,7 @@ fn operations_per_exchange(share: &Connected) -> u64 {
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
 fn listed(load: &Load, families: &Families) -> Option<Listed> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    if !is_one {
-        return None;
-    }
-    Some(Listed::of(&[families.server.as_slice(), &families.proxy].concat()))
+    is_one.then(|| Listed::of(&families.all()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).

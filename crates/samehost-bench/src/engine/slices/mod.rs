@@ -16,13 +16,13 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::Trial;
 
-use self::books::{Books, Closed, Division, Kernel, Workers};
+use self::books::{Books, Closed, Division, Kernel};
 use self::lane::{Borders, Lane, play};
 use super::bulk::Writer;
 use super::interruptions::{Interruptions, Listed};
 use super::session::{Connected, Connector, Seen, connect_all};
 use super::trial::Metered;
-use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
+use super::workers::{Families, WorkerPool, own_cpu_ns, precise_sleep};
 use super::{Nanos, Surroundings, nanos, now, sleep_until};
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, Threads, families};
@@ -77,7 +77,7 @@ struct Opened {
     endpoint: String,
     connections: u32,
     roots: Vec<u32>,
-    workers: Workers,
+    workers: Families,
 }
 
 enum Client {
@@ -109,7 +109,7 @@ impl Lanes {
         if let Some((stream, _)) = streams.first() {
             Seen::of(stream).tell(&mut evidence);
         }
-        let workers = Workers { server, proxy: families(&surroundings.proxy_pids) };
+        let workers = Families { server, proxy: families(&surroundings.proxy_pids) };
         let endpoint = connector.endpoint();
         let client = Client::Sessions { connector, small, streams };
         self.opened.push(Opened { client, endpoint, connections, roots, workers });
@@ -120,8 +120,7 @@ impl Lanes {
     pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Trial {
         let mut evidence = Trial::default();
         Seen::of(writer.stream()).tell(&mut evidence);
-        let roots = surroundings.server_pids.clone();
-        let workers = Workers { server: families(&roots), proxy: families(&surroundings.proxy_pids) };
+        let (roots, workers) = (surroundings.server_pids.clone(), Families::list(surroundings));
         let endpoint = writer.endpoint().to_owned();
         self.opened.push(Opened { client: Client::Stream(writer), endpoint, connections: 1, roots, workers });
         evidence
@@ -185,7 +184,7 @@ fn in_turn(
 ) -> Result<Vec<Trial>, BenchError> {
     let patience = nanos(surroundings.patience) * 4 / 5;
     let connections = lanes.opened.first().map_or(1, |opened| opened.connections as usize);
-    let workers: Vec<Workers> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
+    let workers: Vec<Families> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
     let mut arms = Vec::with_capacity(lanes.opened.len());
     for opened in lanes.opened {
         arms.push(match opened.client {
@@ -245,12 +244,8 @@ fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
     (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
 }
 
-fn serving(workers: &[Workers]) -> Vec<u32> {
-    let mut pids = Vec::new();
-    for of_arm in workers {
-        pids.extend(&of_arm.server);
-        pids.extend(&of_arm.proxy);
-    }
+fn serving(workers: &[Families]) -> Vec<u32> {
+    let mut pids: Vec<u32> = workers.iter().flat_map(Families::all).collect();
     pids.sort_unstable();
     pids.dedup();
     pids
