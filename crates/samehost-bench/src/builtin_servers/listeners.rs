@@ -108,19 +108,23 @@ pub(super) fn accept(
     take: &(dyn Fn(Stream) + Sync),
     accept_delay: Option<Duration>,
 ) -> Result<(), BenchError> {
+    let ended = in_threads(listening, &|listener| match accept_loop(listener, take, accept_delay) {
+        Err(_) if listening.is_stopped() => Ok(()),
+        ended => ended,
+    });
+    ended.map_err(BenchError::during("accepting"))
+}
+
+/// Works with each listener in a thread of its own; the first error of any.
+pub(super) fn in_threads(
+    listening: &Listening,
+    work: &(dyn Fn(&Listener) -> io::Result<()> + Sync),
+) -> io::Result<()> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = listening
-            .listeners
-            .iter()
-            .map(|listener| scope.spawn(move || accept_loop(listener, take, accept_delay)))
-            .collect();
+        let threads: Vec<_> =
+            listening.listeners.iter().map(|listener| scope.spawn(move || work(listener))).collect();
         for thread in threads {
-            let ended =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("the accepting thread panicked")));
-            match ended {
-                Err(error) if !listening.is_stopped() => return Err(BenchError::io("accepting", error)),
-                _ => {}
-            }
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a listener's thread panicked")))?;
         }
         Ok(())
     })
