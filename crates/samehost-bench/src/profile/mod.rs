@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::error::BenchError;
-use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision, installed};
+use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision, installed_or};
 
 pub(crate) use folding::Folding;
 
@@ -80,11 +80,8 @@ impl Profiler {
     /// # Errors
     /// When it is not installed, not permitted, or does not work.
     pub(crate) fn new(program: &Path, graph: CallGraph) -> Result<Self, BenchError> {
-        let perf = installed(&["perf"], "linux-perf").map_err(|_| BenchError::ToolMissing {
-            program: "perf".into(),
-            package: "linux-perf",
-            instead: "linux-tools-generic on Ubuntu, or leave --profile out",
-        })?;
+        let instead = "linux-tools-generic on Ubuntu, or leave --profile out";
+        let perf = installed_or(&["perf"], "linux-perf", instead)?;
         permit(&read("/proc/sys/kernel/perf_event_paranoid"), &read("/proc/self/status"))?;
         let event = if counts_cycles(&perf) { "cycles" } else { "cpu-clock" };
         let kernel_symbols = File::open("/proc/kallsyms").is_ok_and(|file| {
