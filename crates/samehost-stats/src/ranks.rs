@@ -120,17 +120,21 @@ fn rank_for(n: usize, tail: f64) -> Option<usize> {
         return if k >= 1.0 { Some(k as usize) } else { None };
     }
     let ranks: Vec<usize> = (1..=n).collect();
-    let mut below = 0.0;
     // A tail is less than half.
-    let mut within = 0;
-    for probability in null_distribution(&ranks, n * (n + 1) / 4) {
+    within(null_distribution(&ranks, n * (n + 1) / 4).into_iter(), tail)
+}
+
+/// How many of these probabilities, from the first on, are at most `tail` together; `None` if the first is more.
+fn within(probabilities: impl Iterator<Item = f64>, tail: f64) -> Option<usize> {
+    let (mut below, mut within) = (0.0, 0);
+    for probability in probabilities {
         below += probability;
         if below > tail {
             break;
         }
         within += 1;
     }
-    if n > 0 && within > 0 { Some(within) } else { None }
+    if within > 0 { Some(within) } else { None }
 }
 
 /// Maximum number of values per sample with an exact null distribution; above, it is approximated as normal.
@@ -187,17 +191,8 @@ impl RankSum {
             return if k >= 1.0 { Some(k as usize) } else { None };
         }
         let all = arrangements(m, n);
-        let mut below = 0.0;
         // A tail is less than half.
-        let mut within = 0;
-        for count in u_counts(m, n, m * n / 2) {
-            below += count / all;
-            if below > tail {
-                break;
-            }
-            within += 1;
-        }
-        if within > 0 { Some(within) } else { None }
+        within(u_counts(m, n, m * n / 2).into_iter().map(|count| count / all), tail)
     }
 
     /// Two-sided p-value of "no shift". Up to [`EXACT_SAMPLES`] values per sample it is exact, with ties by the

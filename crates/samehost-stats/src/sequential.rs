@@ -51,7 +51,7 @@ fn look_of(blocks: usize) -> u32 {
 fn locate(values: &[f64], starts: &[Option<u32>]) -> Option<(f64, f64, f64)> {
     let (mean, squared_error) = mean_and_error(values)?;
     Some(match Grouped::of(values, starts) {
-        Some(grouped) => (mean, grouped.error(), grouped.degrees()),
+        Some(grouped) => (mean, grouped.squared_error.sqrt(), grouped.degrees),
         None => (mean, squared_error.sqrt(), values.len() as f64 - 1.0),
     })
 }
