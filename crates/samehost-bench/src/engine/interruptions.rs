@@ -58,18 +58,9 @@ pub(super) trait Waits: Send + Sync {
     fn waited_ns(&self) -> u64;
 }
 
-#[derive(Debug)]
-pub(super) struct Listed(Threads);
-
-impl Listed {
-    pub(super) fn of(pids: &[u32]) -> Self {
-        Listed(Threads::of(pids))
-    }
-
-    /// The calling thread, and the listed ones; where those are many, so many that have run most often since.
-    pub(super) fn clock(self) -> Arc<dyn Waits> {
-        Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: self.0.watched(MOST_THREADS) })
-    }
+/// The calling thread, and the listed ones; where those are many, so many that have run most often since.
+pub(super) fn clock(servers: Threads) -> Arc<dyn Waits> {
+    Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: servers.watched(MOST_THREADS) })
 }
 
 /// Waits of the thread that made it and of watched threads, as the kernel has them. Only that thread reads it.
@@ -227,12 +218,6 @@ impl Sums {
     }
 }
 
-impl std::fmt::Debug for Interruptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interruptions").field("median", &self.median).field("sums", &self.sums).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -320,8 +305,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_seen_by_the_kernels_clock() {
-        let listed = Listed::of(&[std::process::id()]);
-        let clock = listed.clock();
+        let clock = clock(Threads::of(&[std::process::id()]));
         let before = clock.waited_ns();
         // More threads than CPUs: somebody waits.
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

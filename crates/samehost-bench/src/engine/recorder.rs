@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use super::interruptions::{Heard, Interruptions, Listed, Sums};
+use super::interruptions::{Heard, Interruptions, Sums, clock};
 use super::{Nanos, Window, now};
-use crate::machine::ThreadUse;
+use crate::machine::{ThreadUse, Threads};
 
 /// Upper bound of the histograms: 1,000 seconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
@@ -87,7 +87,6 @@ fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
     mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
 }
 
-#[derive(Debug)]
 pub struct Recorder {
     tally: Tally,
     window: Window,
@@ -98,7 +97,7 @@ pub struct Recorder {
     /// Operations per exchange, successful or failed.
     per_exchange: u64,
     /// Until the window starts: the server's threads, and the shortest exchange of the warm-up.
-    warm_up: Option<(Listed, Option<Nanos>)>,
+    warm_up: Option<(Threads, Option<Nanos>)>,
     interruptions: Option<Interruptions>,
 }
 
@@ -126,7 +125,7 @@ impl Recorder {
     /// Leaves exchanges that waited for a CPU out of the mean, where the server's threads are listed: for one connection in a closed
     /// loop.
     #[must_use]
-    pub(super) fn leaving_out_waits(mut self, listed: Option<Listed>) -> Self {
+    pub(super) fn leaving_out_waits(mut self, listed: Option<Threads>) -> Self {
         self.warm_up = listed.map(|listed| (listed, None));
         self
     }
@@ -151,7 +150,7 @@ impl Recorder {
     fn pass_marks(&mut self, at: Nanos) -> bool {
         if self.started.is_none() {
             if let Some((listed, shortest)) = self.warm_up.take() {
-                self.interruptions = Some(Interruptions::new(listed.clock(), shortest));
+                self.interruptions = Some(Interruptions::new(clock(listed), shortest));
             }
             self.started = Some(ThreadUse::current());
             self.next_mark = self.tenth_end();

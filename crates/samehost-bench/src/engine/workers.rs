@@ -10,13 +10,12 @@ use samehost_model::Trial;
 use super::blocking::DueQueue;
 use super::bulk::Writer;
 use super::epoll::Pace;
-use super::interruptions::Listed;
 use super::recorder::{Recorder, Tally};
 use super::session::{Caller, Connected, Connector, Seen, connect_all};
 use super::trial::{self, Metered};
 use super::{Load, Nanos, OpenLoop, Surroundings, Window, blocking, bulk, burst, epoll, nanos, now, process};
 use crate::error::BenchError;
-use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
+use crate::machine::{MachineMeter, ServerMeter, ThreadUse, Threads, families, process_cpu_ns};
 
 /// A load is given up this long after a signal at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -292,9 +291,9 @@ fn operations_per_exchange(share: &Connected) -> u64 {
 }
 
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
-fn listed(load: &Load, families: &Families) -> Option<Listed> {
+fn listed(load: &Load, families: &Families) -> Option<Threads> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    is_one.then(|| Listed::of(&families.all()))
+    is_one.then(|| Threads::of(&families.all()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).

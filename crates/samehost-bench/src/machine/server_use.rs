@@ -8,7 +8,7 @@ use std::ops::{AddAssign, Sub};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use samehost_system::peer::family;
 use samehost_system::proc::status::{self, Stat};
@@ -226,10 +226,6 @@ pub struct ThreadUse {
     pub switches: u64,
 }
 
-fn micros(time: TimeVal) -> u64 {
-    time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64
-}
-
 impl ThreadUse {
     pub fn current() -> Self {
         ThreadMeter::current().read()
@@ -287,8 +283,8 @@ impl ThreadMeter {
     pub fn read(&self) -> ThreadUse {
         let mut usage = ThreadUse { wait_ns: self.waited_ns(), ..ThreadUse::default() };
         if let Ok(rusage) = getrusage(UsageWho::RUSAGE_THREAD) {
-            usage.user_us = micros(rusage.user_time());
-            usage.system_us = micros(rusage.system_time());
+            usage.user_us = rusage.user_time().num_microseconds() as u64;
+            usage.system_us = rusage.system_time().num_microseconds() as u64;
             usage.switches =
                 (rusage.voluntary_context_switches() + rusage.involuntary_context_switches()) as u64;
         }

@@ -19,7 +19,7 @@ use samehost_model::Trial;
 use self::books::{Books, Closed, Division, Kernel};
 use self::lane::{Borders, Lane, play};
 use super::bulk::Writer;
-use super::interruptions::{Interruptions, Listed};
+use super::interruptions::{Interruptions, clock};
 use super::session::{Connected, Connector, Seen, connect_all};
 use super::trial::Metered;
 use super::workers::{Families, WorkerPool, own_cpu_ns, precise_sleep};
@@ -194,7 +194,7 @@ fn in_turn(
     }
     let mut division = Division::of(&workers);
     let threads = Threads::of(&division.shared_servers());
-    let listed = Listed::of(&serving(&workers));
+    let listed = Threads::of(&serving(&workers));
     let interrupted = &surroundings.interrupted;
     // A private server has its background work in what an operation costs.
     let server = if round.places_server { Vec::new() } else { division.shared_servers() };
@@ -210,7 +210,7 @@ fn in_turn(
     }
     let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
     let (passes, slice) = cut(round, least_length(shortest, is_one));
-    let waits = listed.clock();
+    let waits = clock(listed);
     for lane in &mut arms {
         let shortest = lane.shortest();
         lane.forget();
