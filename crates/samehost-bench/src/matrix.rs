@@ -250,14 +250,11 @@ const AROUND_TRIAL: f64 = 0.03;
 const BUDGET_FOR_LEAST: f64 = 0.6;
 pub const FLOOR: &str = "noop";
 
-/// The arms of commands given by name, at each of these points with the suffix of their ids.
+/// The arms of commands given by name, at each level of the matrix, of which they have the parameters alone.
 ///
 /// # Errors
 /// When two arms have the same name, or one has the floor's.
-pub fn command_arms(
-    commands: &[(String, String)],
-    points: &[(Point, String)],
-) -> Result<Vec<Arm>, BenchError> {
+pub fn command_arms(commands: &[(String, String)], matrix: &Matrix) -> Result<Vec<Arm>, BenchError> {
     for (place, (name, script)) in commands.iter().enumerate() {
         if commands[..place].iter().any(|(other, _)| other == name) {
             return Err(BenchError::Usage(format!("two arms are called `{name}`")));
@@ -270,7 +267,9 @@ pub fn command_arms(
         tracing::debug!(name, script = Redactor::default().command(script), "arm");
     }
     let mut arms = Vec::new();
-    for (point, suffix) in points {
+    for level in matrix.levels() {
+        let suffix = matrix.level_suffix(&level);
+        let point = Point { parameters: level.parameters, ..Point::default() };
         for (name, _) in commands {
             arms.push(Arm {
                 id: format!("{name}{suffix}"),

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
 use samehost_model::Endpoint;
-use samehost_transport::{Listener, Stream, TlsServer};
+use samehost_transport::{ListenOptions, Listener, Stream, TlsServer};
 
+use super::ServeOptions;
 use super::responder::Responder;
-use super::{ServeOptions, listen_options};
 use crate::engine::bulk::{HEADER, parse_header};
 use crate::engine::session::Wait;
 use crate::error::BenchError;
@@ -72,7 +72,8 @@ impl Listening {
 pub(super) fn listen(endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
     let mut listeners = Vec::with_capacity(endpoints.len());
     for endpoint in endpoints {
-        let mut listen_options = listen_options(options);
+        let ServeOptions { backlog, mode, tuning, .. } = options.clone();
+        let mut listen_options = ListenOptions { backlog, mode, tuning, ..ListenOptions::default() };
         if endpoint.transport().is_tls() {
             listen_options.tls = Some(TlsServer::self_signed()?);
         }

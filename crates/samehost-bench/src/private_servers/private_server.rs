@@ -102,7 +102,7 @@ impl PrivateServer {
             && let (Some(tcp), Some(unix)) = (self.endpoint(Transport::Tcp), self.endpoint(Transport::Unix))
         {
             let asker = Asker::start(program, tcp, unix)?;
-            self.listens_on(asker.endpoint().clone());
+            self.listens_on(asker.endpoint.clone());
             self.asker = Some(asker);
         }
         Ok(self)

@@ -93,6 +93,32 @@ impl Profiler {
         Ok(profiler)
     }
 
+    pub(crate) fn begin(&self, pids: &[u32], interrupted: &AtomicBool) -> Result<Recording, BenchError> {
+        let directory = PrivateDirectory::new()?;
+        let order = fifo(&directory.path().join("order"))?;
+        let answer = fifo(&directory.path().join("answer"))?;
+        let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let arguments = [
+            "/bin/sh",
+            "-c",
+            SCRIPT,
+            "samehost-profile",
+            &directory.path().to_string_lossy(),
+            &self.perf.to_string_lossy(),
+            self.event,
+            &FREQUENCY_HZ.to_string(),
+            self.graph.name(),
+            &pids,
+            END,
+        ];
+        let command = arguments.map(str::to_owned).to_vec();
+        let supervision = Supervision::new(&self.program, "perf", None, command);
+        let perf = SupervisedProcess::start(&supervision, directory)?;
+        let mut recording = Recording { perf, order, answer };
+        recording.tell("enable", interrupted)?;
+        Ok(recording)
+    }
+
     pub(crate) fn program_name(&self) -> String {
         self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -185,34 +211,6 @@ pub(crate) struct Recording {
     perf: SupervisedProcess,
     order: File,
     answer: File,
-}
-
-impl Profiler {
-    pub(crate) fn begin(&self, pids: &[u32], interrupted: &AtomicBool) -> Result<Recording, BenchError> {
-        let directory = PrivateDirectory::new()?;
-        let order = fifo(&directory.path().join("order"))?;
-        let answer = fifo(&directory.path().join("answer"))?;
-        let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let arguments = [
-            "/bin/sh",
-            "-c",
-            SCRIPT,
-            "samehost-profile",
-            &directory.path().to_string_lossy(),
-            &self.perf.to_string_lossy(),
-            self.event,
-            &FREQUENCY_HZ.to_string(),
-            self.graph.name(),
-            &pids,
-            END,
-        ];
-        let command = arguments.map(str::to_owned).to_vec();
-        let supervision = Supervision::new(&self.program, "perf", None, command);
-        let perf = SupervisedProcess::start(&supervision, directory)?;
-        let mut recording = Recording { perf, order, answer };
-        recording.tell("enable", interrupted)?;
-        Ok(recording)
-    }
 }
 
 impl Recording {
