@@ -2,14 +2,11 @@
 //! grouped: a process may be faster or slower because of its memory layout, possibly over one transport only. Blocks of
 //! one start share this, so they are not independent, and the interval must include it.
 
-use std::fmt;
-
 use crate::distributions::{self, Location};
 use crate::interval::Interval;
 use crate::ranks::{RankSum, SIGNED_RANK_FROM, SignedRank};
 use crate::stopping::min_blocks_for;
 
-/// Method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Exact Wilcoxon signed-rank interval of paired blocks.
@@ -44,12 +41,6 @@ impl Method {
             Method::MannWhitneyNormal => "mann-whitney-normal",
             Method::WelchT => "welch-t",
         }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -206,7 +197,6 @@ pub fn estimate_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<
     Some(Estimate::by_t(shift, located, Method::WelchT, n))
 }
 
-/// Paired log ratios, grouped by server start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grouped {
     mean: f64,

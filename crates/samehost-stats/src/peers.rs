@@ -10,26 +10,22 @@ use crate::interval::Interval;
 /// in the spread of the other; that is a known limit and not mended here (docs/method.md §15).
 pub const LEAST_PEERS: usize = 4;
 
-/// The values of one member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     /// The group whose members are alike but for chance.
     pub group: usize,
-    /// How many values it has.
     pub values: u32,
     pub mean: f64,
     /// Sum of their squared deviations from it.
     pub squares: f64,
 }
 
-/// How a member stands among its peers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// Its mean minus that of its peers.
     pub difference: f64,
     /// Two-sided p-value of "the difference is inside ±limit", unadjusted.
     pub p_inside: f64,
-    /// How many peers it has.
     pub peers: u32,
     error: f64,
     degrees: f64,

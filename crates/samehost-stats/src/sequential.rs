@@ -34,7 +34,6 @@ fn blocks_at(look: u32) -> usize {
     (FIRST_LOOK as f64 * 2.0_f64.powf(0.5 * f64::from(look))).round() as usize
 }
 
-/// Part of the level that a look spends.
 fn spent_at(look: u32) -> f64 {
     match SPENT.get(look as usize) {
         Some(part) => *part,
