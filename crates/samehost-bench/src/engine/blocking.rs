@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use samehost_transport::Stream;
 
-use super::recorder::{Recorder, Tally};
+use super::recorder::{Count, Recorder, Tally};
 use super::session::{Caller, Connector, MOST_UNREAD, Progress, Session, Wait};
-use super::trial::Count;
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
@@ -185,7 +184,7 @@ fn open_loop(caller: &mut dyn Caller, recorder: &mut Recorder, queue: &DueQueue)
             let _ = rustix::thread::nanosleep(&timespec(due - sent));
             sent = now();
         }
-        if sent >= recorder.window().end {
+        if sent >= recorder.window.end {
             recorder.unfinished(sent, due);
             continue;
         }

@@ -49,8 +49,8 @@ pub struct BulkTally {
 
 #[derive(Debug)]
 pub struct Writer {
-    stream: Stream,
-    endpoint: String,
+    pub(super) stream: Stream,
+    pub(super) endpoint: String,
     payload: Vec<u8>,
     /// Messages per nanosecond in the last round; `None` before the first.
     pace: Option<f64>,
@@ -60,14 +60,6 @@ impl Writer {
     pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
         let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
         Writer { stream, endpoint, payload, pace: None }
-    }
-
-    pub fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    pub fn endpoint(&self) -> &str {
-        &self.endpoint
     }
 
     /// Writes for about `length`, at the speed of the last round. The first call finds the speed in rounds

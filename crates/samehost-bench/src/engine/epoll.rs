@@ -9,9 +9,8 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use samehost_transport::Stream;
 
-use super::recorder::{Recorder, Tally};
+use super::recorder::{Count, Recorder, Tally};
 use super::session::{Connector, MOST_UNREAD, Progress, Session};
-use super::trial::Count;
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
@@ -55,7 +54,7 @@ pub struct Driver<C> {
     epoll: OwnedFd,
     connections: Vec<Connection>,
     connector: Arc<dyn Connector>,
-    recorder: C,
+    pub(super) recorder: C,
     input: Vec<u8>,
     /// Open loop: idle connections, the longest idle first, and since when each is idle.
     /// A due request goes to the first of them; while none is idle, requests wait in line. Latency counts
@@ -355,7 +354,7 @@ impl Driver<Recorder> {
     fn open_loop(&mut self, due: &[Nanos], spin: Nanos, grace: Nanos) -> Result<(), BenchError> {
         let started = now();
         self.idle.extend((0..self.connections.len()).map(|index| (index, started)));
-        let last = self.recorder.window().end + grace;
+        let last = self.recorder.window.end + grace;
         let mut events = Vec::with_capacity(EVENTS);
         let mut next = 0;
         loop {
@@ -393,14 +392,6 @@ impl Driver<Recorder> {
 // waits for the last replies.
 
 impl<C: Count> Driver<C> {
-    pub fn counter(&self) -> &C {
-        &self.recorder
-    }
-
-    pub fn counter_mut(&mut self) -> &mut C {
-        &mut self.recorder
-    }
-
     /// Drives one slice and waits for the requests in flight at its end.
     ///
     /// # Errors

@@ -96,7 +96,7 @@ pub(super) struct Interruptions {
     follows_reading: bool,
     /// CPU time that the readings took.
     reading: Nanos,
-    sums: Sums,
+    pub(super) sums: Sums,
 }
 
 /// Exchanges and their time, in nanoseconds.
@@ -195,10 +195,6 @@ impl Interruptions {
         grown
     }
 
-    pub(super) fn sums(&self) -> Sums {
-        self.sums
-    }
-
     /// CPU time of this thread that the readings took, in nanoseconds. It is not the client's, and is subtracted from it.
     pub(super) fn reading_ns(&self) -> Nanos {
         self.reading
@@ -256,7 +252,7 @@ mod tests {
         assert_eq!(interruptions.hear(40_000_000), Heard::Whole, "a delayed acknowledgement");
         assert_eq!(interruptions.hear(1000), Heard::Disturbed);
         assert_eq!(interruptions.hear(2800), Heard::Whole, "not long: nobody looks");
-        let sums = interruptions.sums();
+        let sums = interruptions.sums;
         assert_eq!((sums.whole, sums.whole_ns), (3, 40_003_800));
         assert_eq!((sums.interrupted, sums.left_out, sums.left_out_ns), (1, 3, 4_011_000));
         assert_eq!(sums.interrupted_percent(), Some(100.0 / 6.0));
@@ -295,7 +291,7 @@ mod tests {
             waits.grow(wait);
             interruptions.hear(100_000 + number % 7 * 1000 + wait);
         }
-        let sums = interruptions.sums();
+        let sums = interruptions.sums;
         assert_eq!(sums.interrupted, 100);
         let mean = sums.mean().unwrap();
         assert!((100_000.0..107_000.0).contains(&mean), "{mean}");

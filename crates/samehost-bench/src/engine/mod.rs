@@ -61,7 +61,6 @@ pub enum Job {
 #[derive(Clone, Debug)]
 pub struct Load {
     pub connections: u32,
-    /// Threads that share the connections.
     pub threads: u32,
     /// `None` in a closed loop.
     pub open_loop: Option<OpenLoop>,

@@ -89,7 +89,7 @@ fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
 
 pub struct Recorder {
     tally: Tally,
-    window: Window,
+    pub(super) window: Window,
     /// Next time at which more than counting is due: the start, the end of a tenth, the end.
     next_mark: Nanos,
     tenth: usize,
@@ -128,22 +128,6 @@ impl Recorder {
     pub(super) fn leaving_out_waits(mut self, listed: Option<Threads>) -> Self {
         self.warm_up = listed.map(|listed| (listed, None));
         self
-    }
-
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    #[inline]
-    pub fn is_open_loop(&self) -> bool {
-        self.tally.service.is_some()
-    }
-
-    /// Ends the tenths of the window that end before `at`; false once the window is over. Called for each completion, so
-    /// that the usual case is one comparison.
-    #[inline]
-    pub fn advance(&mut self, at: Nanos) -> bool {
-        if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
     }
 
     #[cold]
@@ -229,9 +213,55 @@ impl Recorder {
         (self.window.start..self.window.end).contains(&due)
     }
 
+    /// Returns the counts. Reads the CPU time now if the load ended early.
+    pub fn finish(mut self) -> Tally {
+        self.advance(now());
+        if self.tenth < 10 {
+            self.tally.usage = self.used();
+        }
+        self.tally.sums = self.interruptions.as_ref().map(|found| found.sums);
+        self.tally
+    }
+
+    fn used(&self) -> ThreadUse {
+        let mut used = ThreadUse::current() - self.started.unwrap_or_default();
+        let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
+        used.cpu_ns = used.cpu_ns.saturating_sub(reading);
+        used
+    }
+}
+
+/// What a driver reports each exchange to, and which says when there are enough: the window of a trial, or a slice.
+pub trait Count {
+    /// Whether the connections are used again afterwards, as those of a round are in the next slice. If so, one that
+    /// breaks at the end is reopened.
+    const GOES_ON: bool;
+
+    /// Counts an exchange that was due and sent at these times and completed at `at`. Returns false once there are enough.
+    /// In a closed loop a request is due when the exchange before it was done.
+    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
+
+    fn failed(&mut self, kind: &str);
+
+    /// Advances the time to `at`. Returns false once there are enough.
+    fn advance(&mut self, at: Nanos) -> bool;
+}
+
+impl Count for Recorder {
+    const GOES_ON: bool = false;
+
+    #[inline]
+    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool {
+        if self.tally.service.is_some() {
+            self.complete_due(at, due, sent);
+            return true;
+        }
+        self.complete(at, at - due)
+    }
+
     /// Counts a failed exchange with all its operations if inside the window.
     #[cold]
-    pub fn failed(&mut self, kind: &str) {
+    fn failed(&mut self, kind: &str) {
         self.advance(now());
         if self.started.is_some() && self.tenth < 10 {
             match self.tally.errors.get_mut(kind) {
@@ -243,21 +273,11 @@ impl Recorder {
         }
     }
 
-    /// Returns the counts. Reads the CPU time now if the load ended early.
-    pub fn finish(mut self) -> Tally {
-        self.advance(now());
-        if self.tenth < 10 {
-            self.tally.usage = self.used();
-        }
-        self.tally.sums = self.interruptions.as_ref().map(Interruptions::sums);
-        self.tally
-    }
-
-    fn used(&self) -> ThreadUse {
-        let mut used = ThreadUse::current() - self.started.unwrap_or_default();
-        let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
-        used.cpu_ns = used.cpu_ns.saturating_sub(reading);
-        used
+    /// Ends the tenths of the window that end before `at`; false once the window is over. Called for each completion, so
+    /// that the usual case is one comparison.
+    #[inline]
+    fn advance(&mut self, at: Nanos) -> bool {
+        if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
     }
 }
 

@@ -9,8 +9,8 @@ use super::bulk::{BulkTally, WholeTally};
 use super::burst::BurstTally;
 use super::interruptions::Sums;
 use super::process::ProcessTally;
-use super::recorder::{Recorder, Tally};
-use super::{Nanos, OpenLoop, Spacing};
+use super::recorder::Tally;
+use super::{OpenLoop, Spacing};
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
 /// An open loop that reached less than this fraction of its rate missed it, beyond what chance does to
@@ -29,7 +29,6 @@ pub struct Metered {
     pub server: Option<ServerUse>,
     /// CPU time of the proxy; `None` without one.
     pub proxy: Option<ServerUse>,
-    /// The rest of the machine.
     pub machine: MachineUse,
     /// By how many milliseconds the meters were read late, where that is why the servers' use is missing.
     pub late_ms: Option<f64>,
@@ -210,42 +209,4 @@ pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     };
     trial.measurements.extend(tally.values.iter().cloned());
     trial
-}
-
-/// What a driver reports each exchange to, and which says when there are enough: the window of a trial, or a slice.
-pub trait Count {
-    /// Whether the connections are used again afterwards, as those of a round are in the next slice. If so, one that
-    /// breaks at the end is reopened.
-    const GOES_ON: bool;
-
-    /// Counts an exchange that was due and sent at these times and completed at `at`. Returns false once there are enough.
-    /// In a closed loop a request is due when the exchange before it was done.
-    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
-
-    fn failed(&mut self, kind: &str);
-
-    /// Advances the time to `at`. Returns false once there are enough.
-    fn advance(&mut self, at: Nanos) -> bool;
-}
-
-impl Count for Recorder {
-    const GOES_ON: bool = false;
-
-    #[inline]
-    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool {
-        if self.is_open_loop() {
-            self.complete_due(at, due, sent);
-            return true;
-        }
-        self.complete(at, at - due)
-    }
-
-    fn failed(&mut self, kind: &str) {
-        Recorder::failed(self, kind);
-    }
-
-    #[inline]
-    fn advance(&mut self, at: Nanos) -> bool {
-        Recorder::advance(self, at)
-    }
 }

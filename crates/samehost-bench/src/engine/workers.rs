@@ -38,7 +38,6 @@ impl Families {
     }
 }
 
-/// A meter, and when it read the clocks of its processes.
 struct Begun {
     meter: ServerMeter,
     read_at: Nanos,
@@ -48,7 +47,7 @@ impl Begun {
     fn begin(roots: &[u32], family: &[u32]) -> Self {
         let begun = now();
         let meter = ServerMeter::begin(roots, family);
-        Begun { read_at: begun + nanos(meter.delay()), meter }
+        Begun { read_at: begun + nanos(meter.delay), meter }
     }
 }
 
@@ -373,7 +372,7 @@ pub(super) fn in_one_thread(
 
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
-    let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
+    let (seen, endpoint) = (Seen::of(&writer.stream), writer.endpoint.clone());
     let length = nanos(load.length);
     // Warm-up and rounding make a round longer than `length`; if it takes much longer, nobody reads.
     let timeout = load.length * 10 + surroundings.patience;

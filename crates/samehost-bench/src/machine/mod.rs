@@ -20,8 +20,8 @@ pub use listening::{RunningServer, running_servers};
 pub(crate) use listening::{listener_pids, queue};
 pub(crate) use machine_meter::{MachineMeter, Others, doubt_clock};
 pub(crate) use server_use::{
-    ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads, families,
-    process_cpu_ns, thread_cpu_ns,
+    ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads, each_once,
+    families, process_cpu_ns, thread_cpu_ns,
 };
 
 // Readers of the few /proc and /sys files that meters need. A process that has ended is a normal case: `None`.

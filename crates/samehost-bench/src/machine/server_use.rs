@@ -45,7 +45,8 @@ struct Reading {
 pub struct ServerMeter {
     roots: Vec<u32>,
     before: BTreeMap<u32, Reading>,
-    delay: Duration,
+    /// Time from the call of [`begin`](Self::begin) to the middle of its reading of the clocks.
+    pub delay: Duration,
     switches_before: Option<u64>,
 }
 
@@ -71,7 +72,11 @@ fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
 /// The processes and all their descendants. With thousands of threads or processes this takes a while, so it
 /// is called before the window, not at its edge.
 pub fn families(roots: &[u32]) -> Vec<u32> {
-    let mut pids: Vec<u32> = roots.iter().flat_map(|root| family(*root)).collect();
+    each_once(roots.iter().flat_map(|root| family(*root)).collect())
+}
+
+/// In ascending order.
+pub fn each_once(mut pids: Vec<u32>) -> Vec<u32> {
     pids.sort_unstable();
     pids.dedup();
     pids
@@ -106,11 +111,6 @@ impl ServerMeter {
         let (before, delay) = readings(family);
         let switches_before = switches(before.keys().copied());
         ServerMeter { roots: roots.to_vec(), before, delay, switches_before }
-    }
-
-    /// Time from the call of [`begin`](Self::begin) to the middle of its reading of the clocks.
-    pub fn delay(&self) -> Duration {
-        self.delay
     }
 
     /// Use since `begin`. Processes started since count from their start. For processes that ended, adds what their

@@ -7,7 +7,7 @@ use samehost_model::MachineUse;
 use crate::engine::workers::Families;
 use crate::machine::{
     MachineMeter, ProcessClocks, Schedstat, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse,
-    Threads,
+    Threads, each_once,
 };
 
 /// Most threads of shared processes whose context switches are read at every border.
@@ -73,10 +73,7 @@ impl Division {
 }
 
 fn all(workers: &[Families], read: fn(&Families) -> &Vec<u32>) -> Vec<u32> {
-    let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
+    each_once(workers.iter().flat_map(read).copied().collect())
 }
 
 fn arms_of(workers: &[Families], pid: u32, read: fn(&Families) -> &Vec<u32>) -> Vec<usize> {

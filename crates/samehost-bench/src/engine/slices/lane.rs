@@ -16,9 +16,9 @@ use crate::engine::blocking::Single;
 use crate::engine::bulk::{BulkTally, Writer};
 use crate::engine::epoll::Driver;
 use crate::engine::interruptions::{Heard, Interruptions};
-use crate::engine::recorder::Tally;
+use crate::engine::recorder::{Count, Tally};
 use crate::engine::session::{Connector, Session};
-use crate::engine::trial::{Count, Metered, add_usage, leave_out, of_counted};
+use crate::engine::trial::{Metered, add_usage, leave_out, of_counted};
 use crate::error::BenchError;
 use crate::machine::{ServerUse, ThreadUse};
 
@@ -41,7 +41,7 @@ pub(super) struct Lane {
     client: Client,
     patience: Nanos,
     /// Total length of its slices, from the first request to the last reply.
-    in_slices: Nanos,
+    pub(super) in_slices: Nanos,
 }
 
 impl Lane {
@@ -73,14 +73,14 @@ impl Lane {
     pub(super) fn counter(&self) -> &SliceCounter {
         match &self.client {
             Client::One(_, counter) | Client::Stream(_, counter) => counter,
-            Client::Several(driver) => driver.counter(),
+            Client::Several(driver) => &driver.recorder,
         }
     }
 
     fn counter_mut(&mut self) -> &mut SliceCounter {
         match &mut self.client {
             Client::One(_, counter) | Client::Stream(_, counter) => counter,
-            Client::Several(driver) => driver.counter_mut(),
+            Client::Several(driver) => &mut driver.recorder,
         }
     }
 
@@ -98,16 +98,12 @@ impl Lane {
     }
 
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
-        self.counter_mut().leave_out(interruptions);
+        self.counter_mut().interruptions = Some(interruptions);
     }
 
     pub(super) fn forget(&mut self) {
         self.counter_mut().forget();
         self.in_slices = 0;
-    }
-
-    pub(super) fn in_slices(&self) -> Nanos {
-        self.in_slices
     }
 }
 
@@ -220,10 +216,6 @@ impl SliceCounter {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }
 
-    pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
-        self.interruptions = Some(interruptions);
-    }
-
     pub(super) fn begin(&mut self, length: Nanos) {
         self.length = length;
         self.left = self.settling;
@@ -323,7 +315,7 @@ impl SliceCounter {
             trial.bytes_per_s = Some(self.bytes as f64 / seconds);
         }
         if let Some(interruptions) = &self.interruptions {
-            leave_out(&mut trial, &interruptions.sums());
+            leave_out(&mut trial, &interruptions.sums);
         }
         add_usage(&mut trial, client, 1, metered);
         trial.slices = Some(Slices {

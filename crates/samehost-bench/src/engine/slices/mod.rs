@@ -25,7 +25,7 @@ use super::trial::Metered;
 use super::workers::{Families, WorkerPool, own_cpu_ns, precise_sleep};
 use super::{Nanos, Surroundings, nanos, now, sleep_until};
 use crate::error::BenchError;
-use crate::machine::{CpuPlan, Threads, families};
+use crate::machine::{CpuPlan, Threads, each_once, families};
 use books::Census;
 
 /// From the last reply until the server's clocks are read, in nanoseconds.
@@ -119,9 +119,9 @@ impl Lanes {
     /// Adds an arm that writes a stream. Returns the evidence about its connection.
     pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Trial {
         let mut evidence = Trial::default();
-        Seen::of(writer.stream()).tell(&mut evidence);
+        Seen::of(&writer.stream).tell(&mut evidence);
         let (roots, workers) = (surroundings.server_pids.clone(), Families::list(surroundings));
-        let endpoint = writer.endpoint().to_owned();
+        let endpoint = writer.endpoint.clone();
         self.opened.push(Opened { client: Client::Stream(writer), endpoint, connections: 1, roots, workers });
         evidence
     }
@@ -194,7 +194,7 @@ fn in_turn(
     }
     let mut division = Division::of(&workers);
     let threads = Threads::of(&division.shared_servers());
-    let listed = Threads::of(&serving(&workers));
+    let listed = Threads::of(&each_once(workers.iter().flat_map(Families::all).collect()));
     let interrupted = &surroundings.interrupted;
     // A private server has its background work in what an operation costs.
     let server = if round.places_server { Vec::new() } else { division.shared_servers() };
@@ -239,16 +239,9 @@ fn in_turn(
 
 /// The time between slices and until their last replies, as a part of the time in slices.
 fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
-    let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
+    let in_slices: Nanos = arms.iter().map(|lane| lane.in_slices).sum();
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
-}
-
-fn serving(workers: &[Families]) -> Vec<u32> {
-    let mut pids: Vec<u32> = workers.iter().flat_map(Families::all).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
 }
 
 /// The least length of a slice, in nanoseconds, by the shortest request of the warm-up, of the slowest arm. Beside other programs a
