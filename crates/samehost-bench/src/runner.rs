@@ -48,7 +48,6 @@ pub(crate) struct TrialRunner<'a> {
     start: StartOptions,
     pub(crate) request: &'a Request,
     running: Serving,
-    /// Number of the start of the servers in use.
     start_in_use: u32,
     /// Number of starts in an earlier part of this measurement.
     starts_before: u32,

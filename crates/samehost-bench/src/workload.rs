@@ -58,7 +58,6 @@ pub struct StartOptions {
     pub transports: Vec<Transport>,
     pub congestion: Vec<String>,
     pub socket_buffers: Vec<u64>,
-    /// Most connections of an arm.
     pub connections_of_an_arm: u32,
     /// Most connections open at once: those of all arms of a point if they take turns.
     pub most_connections: u32,

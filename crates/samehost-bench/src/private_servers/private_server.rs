@@ -122,7 +122,6 @@ impl PrivateServer {
         self.process.line(timeout)
     }
 
-    /// The error that the server did not start.
     pub(crate) fn failure(&self, reason: impl Into<String>) -> BenchError {
         self.process.failure(reason)
     }

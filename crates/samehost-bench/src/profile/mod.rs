@@ -63,7 +63,6 @@ const MOST_PARANOID: i32 = 1;
 const PRIVILEGES: u64 = 1 << 21 | 1 << 38;
 const ALLOW: &str = "run `sudo sysctl kernel.perf_event_paranoid=1` (and `sudo sysctl kernel.kptr_restrict=0` for the names of the kernel's functions), or leave --profile out";
 
-/// A perf that works.
 #[derive(Debug)]
 pub(crate) struct Profiler {
     /// Path of this program, which supervises perf.
