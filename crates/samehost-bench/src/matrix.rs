@@ -138,7 +138,6 @@ impl Matrix {
         }
     }
 
-    ///
     /// # Errors
     /// When the workload refuses a point.
     pub fn arms(&self, configured: &dyn Configured) -> Result<Vec<Arm>, BenchError> {

@@ -304,7 +304,6 @@ pub trait Configured: Send + Sync {
         Network::Shared
     }
 
-    ///
     /// # Errors
     /// When a server does not start or is not installed.
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError>;
@@ -361,7 +360,6 @@ pub trait Instance: Send {
         Vec::new()
     }
 
-    ///
     /// # Errors
     /// When the server cannot be reached.
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError>;

@@ -333,6 +333,26 @@ impl<C: Count> Driver<C> {
         }
         Err(BenchError::lost(&self.connector.endpoint(), format!("{kind}, {RECONNECTS} times in a row")))
     }
+
+    /// Drives one slice on connections that stay open, and waits for the requests in flight at its end.
+    ///
+    /// # Errors
+    /// When a connection breaks and cannot be opened again, or a reply takes longer than `patience`.
+    pub fn turn(&mut self, patience: Nanos) -> Result<(), BenchError> {
+        self.inside = true;
+        self.closed_loop()?;
+        let last = now() + patience;
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.connections.iter().any(|connection| connection.busy) {
+            self.wait(&mut events, LONGEST_SLEEP)?;
+            self.handle(&events)?;
+            if now() > last {
+                let (endpoint, seconds) = (self.connector.endpoint(), patience as f64 / 1e9);
+                return Err(BenchError::Hung { endpoint, seconds });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Driver<Recorder> {
@@ -383,31 +403,6 @@ impl Driver<Recorder> {
         }
         for due in &due[next..] {
             self.recorder.unfinished(at, *due);
-        }
-        Ok(())
-    }
-}
-
-// One slice on connections that stay open: sends requests on all of them until enough are counted, then
-// waits for the last replies.
-
-impl<C: Count> Driver<C> {
-    /// Drives one slice and waits for the requests in flight at its end.
-    ///
-    /// # Errors
-    /// When a connection breaks and cannot be opened again, or a reply takes longer than `patience`.
-    pub fn turn(&mut self, patience: Nanos) -> Result<(), BenchError> {
-        self.inside = true;
-        self.closed_loop()?;
-        let last = now() + patience;
-        let mut events = Vec::with_capacity(EVENTS);
-        while self.connections.iter().any(|connection| connection.busy) {
-            self.wait(&mut events, LONGEST_SLEEP)?;
-            self.handle(&events)?;
-            if now() > last {
-                let (endpoint, seconds) = (self.connector.endpoint(), patience as f64 / 1e9);
-                return Err(BenchError::Hung { endpoint, seconds });
-            }
         }
         Ok(())
     }

@@ -197,7 +197,6 @@ pub(super) fn volume(
     Ok(path)
 }
 
-///
 /// # Errors
 /// When a program is missing, or the container's root cannot be made.
 pub(super) fn supervision(
