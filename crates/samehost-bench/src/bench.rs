@@ -50,7 +50,9 @@ pub fn bench(
         }
         _ => own.inside(|| bench_here(&planned, Nets { behind: None, routed }, observer))?,
     };
-    outcome.map(|outcome| warned(outcome, &own, network))
+    let mut outcome = outcome?;
+    outcome.report.warnings.push(own.warning(network));
+    Ok(outcome)
 }
 
 /// Whether a measurement's private servers need a network namespace of their own; see [`crate::network::prepare`].
@@ -67,11 +69,6 @@ fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Reque
         Network::Shared if tuned::means(workload, request) == Means::Routes => Network::OwnRoutes,
         network => network,
     }
-}
-
-fn warned(mut outcome: BenchOutcome, own: &OwnNetwork, network: Network) -> BenchOutcome {
-    outcome.report.warnings.push(own.warning(network));
-    outcome
 }
 
 fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Result<BenchOutcome, BenchError> {

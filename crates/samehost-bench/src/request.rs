@@ -15,7 +15,7 @@ use crate::parameters::Parameters;
 use crate::profile::CallGraph;
 use crate::workload::Servers;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     pub program: PathBuf,
     /// Command line, redacted, for the report.
@@ -70,31 +70,7 @@ pub enum KeepAwake {
 impl Request {
     #[must_use]
     pub fn new(program: PathBuf, command: Vec<String>, interrupted: Arc<AtomicBool>) -> Self {
-        Request {
-            program,
-            command,
-            transports: Vec::new(),
-            connections: Vec::new(),
-            rates: Vec::new(),
-            spacing: Spacing::default(),
-            sizes: Vec::new(),
-            placements: Vec::new(),
-            awake: KeepAwake::default(),
-            congestion: Vec::new(),
-            congestion_by_routes: false,
-            socket_buffers: Vec::new(),
-            own_servers: false,
-            most_servers: None,
-            threads: 1,
-            stop: StopOptions::default(),
-            seed: 0,
-            servers: Servers::new(),
-            parameters: Parameters::new(),
-            commands: Vec::new(),
-            profile: None,
-            earlier: None,
-            interrupted,
-        }
+        Request { program, command, threads: 1, interrupted, ..Request::default() }
     }
 }
 
@@ -120,5 +96,3 @@ pub trait Recorder: Observer + Send {
 
     fn profile(&mut self, _profile: &Profile) {}
 }
-
-impl Recorder for crate::measure::Silent {}

@@ -48,7 +48,6 @@ pub(crate) struct TrialRunner<'a> {
     start: StartOptions,
     pub(crate) request: &'a Request,
     running: Serving,
-    /// Number of the start of the servers in use.
     start_in_use: u32,
     /// Number of starts in an earlier part of this measurement.
     starts_before: u32,
@@ -153,7 +152,7 @@ impl<'a> TrialRunner<'a> {
     /// own threads for most of its start: after the first one, whose data directory the others copy, two took as long as
     /// one. Nothing is measured meanwhile.
     fn start_the_others(&mut self, numbers: Range<u32>) -> Result<(), BenchError> {
-        let (names, configured, start) = (self.running.names(), &*self.configured, &self.start);
+        let (names, configured, start) = (&self.running.names, &*self.configured, &self.start);
         let at_once = (self.surroundings.cpus as usize).max(1);
         for some in numbers.collect::<Vec<u32>>().chunks(at_once) {
             let started: Vec<Result<Serving, BenchError>> = std::thread::scope(|scope| {
@@ -333,7 +332,7 @@ impl Measurer for TrialRunner<'_> {
         }
         let next = match self.idle.remove(&due) {
             Some(idle) => idle,
-            None => Serving::start(&*self.configured, &self.start, self.running.names())?,
+            None => Serving::start(&*self.configured, &self.start, self.running.names.clone())?,
         };
         let before = std::mem::replace(&mut self.running, next);
         if starts != Starts::EachBlock {
@@ -483,10 +482,6 @@ impl Serving {
     ) -> Result<Self, BenchError> {
         let servers = (0..names.len().max(1)).map(|_| configured.start(start));
         Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.names.clone()
     }
 
     fn place(&self, arm: &Arm) -> usize {

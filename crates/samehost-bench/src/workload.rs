@@ -71,7 +71,6 @@ pub struct StartOptions {
     pub transports: Vec<Transport>,
     pub congestion: Vec<String>,
     pub socket_buffers: Vec<u64>,
-    /// Most connections of an arm.
     pub connections_of_an_arm: u32,
     /// Most connections open at once: those of all arms of a point if they take turns.
     pub most_connections: u32,
@@ -305,7 +304,6 @@ pub trait Configured: Send + Sync {
         Network::Shared
     }
 
-    ///
     /// # Errors
     /// When a server does not start or is not installed.
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError>;
@@ -367,7 +365,6 @@ pub trait Instance: Send {
         Vec::new()
     }
 
-    ///
     /// # Errors
     /// When the server cannot be reached.
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError>;

@@ -65,8 +65,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
 }
 
 /// P(|T| ≥ |t|) of Student's t distribution (Student 1908): I_{ν/(ν+t²)}(ν/2, ½).
-#[must_use]
-pub fn two_sided_p(t: f64, degrees: f64) -> f64 {
+pub(crate) fn two_sided_p(t: f64, degrees: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
     }
@@ -83,8 +82,7 @@ fn density(t: f64, degrees: f64) -> f64 {
 ///
 /// That falls and is convex, so that each step from 0 stays below the root and the first one that gains nothing is the last: 5 to 10 steps
 /// for usual levels. Bisection to the same digits took 60, and its 200 were nine tenths of an analysis of many hosts.
-#[must_use]
-pub fn critical(confidence: f64, degrees: f64) -> f64 {
+pub(crate) fn critical(confidence: f64, degrees: f64) -> f64 {
     const FARTHEST: f64 = 1e12;
     let alpha = 1.0 - confidence;
     let mut t = 0.0;
@@ -158,8 +156,7 @@ fn normal_density(x: f64) -> f64 {
 
 /// P(Z > x). Below |x| = 3 by the Taylor series of Marsaglia (2004, "Evaluating the normal distribution"),
 /// above by Laplace's continued fraction, which keeps small tails accurate.
-#[must_use]
-pub fn normal_upper_tail(x: f64) -> f64 {
+pub(crate) fn normal_upper_tail(x: f64) -> f64 {
     if x < -3.0 {
         return 1.0 - normal_upper_tail(-x);
     }

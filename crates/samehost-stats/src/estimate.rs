@@ -2,14 +2,11 @@
 //! grouped: a process may be faster or slower because of its memory layout, possibly over one transport only. Blocks of
 //! one start share this, so they are not independent, and the interval must include it.
 
-use std::fmt;
-
 use crate::distributions::{self, Location};
 use crate::interval::Interval;
 use crate::ranks::{RankSum, SIGNED_RANK_FROM, SignedRank};
 use crate::stopping::min_blocks_for;
 
-/// Method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Exact Wilcoxon signed-rank interval of paired blocks.
@@ -47,12 +44,6 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Candidate ÷ baseline.
@@ -75,6 +66,32 @@ impl Estimate {
     #[must_use]
     pub fn log_half_width(&self) -> Option<f64> {
         self.interval.map(|interval| 0.5 * (interval.high / interval.low).ln())
+    }
+
+    /// Of a location on the log scale by one of Student's methods, at the confidence asked for and at that of the narrow
+    /// interval; `only` is the estimate without one.
+    fn by_t(only: f64, [located, narrow]: [Option<Location>; 2], method: Method, n: u32) -> Estimate {
+        Estimate {
+            ratio: located.map_or(only, |located| located.estimate).exp(),
+            interval: located.map(|located| located.interval.exp()),
+            narrow: narrow.map(|located| located.interval.exp()),
+            p: located.map(|located| located.p),
+            p_inside: None,
+            method,
+            n,
+        }
+    }
+
+    /// Adds the p-value of "inside the limit", from the estimate of the values shifted towards 0 by the limit. The
+    /// p-value is 1 if the shifted estimate is on the other side.
+    #[must_use]
+    pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
+        let p_inside = match (self.p, moved) {
+            (Some(_), Some(moved)) if side * moved.ratio.ln() > 0.0 => moved.p,
+            (Some(_), Some(_)) => Some(1.0),
+            _ => None,
+        };
+        Estimate { p_inside, ..self }
     }
 }
 
@@ -108,17 +125,8 @@ fn estimate_from(log_ratios: &[f64], confidence: f64, signed_rank_from: usize) -
             });
         }
     }
-    let located = distributions::locate_mean(log_ratios, confidence);
-    Some(Estimate {
-        ratio: located.map_or(*log_ratios.first()?, |located| located.estimate).exp(),
-        interval: located.map(|located| located.interval.exp()),
-        narrow: distributions::locate_mean(log_ratios, narrow(confidence))
-            .map(|located| located.interval.exp()),
-        p: located.map(|located| located.p),
-        p_inside: None,
-        method: Method::StudentT,
-        n,
-    })
+    let located = [confidence, narrow(confidence)].map(|level| distributions::locate_mean(log_ratios, level));
+    Some(Estimate::by_t(*log_ratios.first()?, located, Method::StudentT, n))
 }
 
 /// Parameters of an estimate from paired log ratios.
@@ -152,40 +160,18 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
         let moved: Vec<f64> = log_ratios.iter().map(|value| value - side * limit).collect();
         return Some(plain.with_shifted(side, asked.estimate(&moved)));
     };
-    let located = grouped.locate(0.0, confidence);
-    let plain = |located: Location| Estimate {
-        ratio: located.estimate.exp(),
-        interval: Some(located.interval.exp()),
-        narrow: None,
-        p: Some(located.p),
-        p_inside: None,
-        method: Method::StartsT,
-        n: log_ratios.len() as u32,
-    };
-    let narrow = grouped.locate(0.0, narrow(confidence)).interval.exp();
-    let found = Estimate { narrow: Some(narrow), ..plain(located) };
+    let n = log_ratios.len() as u32;
+    let located = [confidence, narrow(confidence)].map(|level| Some(grouped.locate(0.0, level)));
+    let found = Estimate::by_t(0.0, located, Method::StartsT, n);
     let side = side_of(&found);
-    Some(found.with_shifted(side, Some(plain(grouped.locate(side * limit, confidence)))))
+    let moved = [Some(grouped.locate(side * limit, confidence)), None];
+    Some(found.with_shifted(side, Some(Estimate::by_t(0.0, moved, Method::StartsT, n))))
 }
 
 /// 1 if the ratio is at least 1, else −1.
 #[must_use]
 pub fn side_of(estimate: &Estimate) -> f64 {
     if estimate.ratio < 1.0 { -1.0 } else { 1.0 }
-}
-
-impl Estimate {
-    /// Adds the p-value of "inside the limit", from the estimate of the values shifted towards 0 by the limit. The
-    /// p-value is 1 if the shifted estimate is on the other side.
-    #[must_use]
-    pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
-        let p_inside = match (self.p, moved) {
-            (Some(_), Some(moved)) if side * moved.ratio.ln() > 0.0 => moved.p,
-            (Some(_), Some(_)) => Some(1.0),
-            _ => None,
-        };
-        Estimate { p_inside, ..self }
-    }
 }
 
 /// Ratio second ÷ first of two unpaired samples of logarithms: Hodges–Lehmann shift with the Mann–Whitney
@@ -206,25 +192,16 @@ pub fn estimate_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<
             n,
         });
     }
-    let located = distributions::locate_shift(first, second, confidence);
-    Some(Estimate {
-        ratio: located.map_or(shift, |located| located.estimate).exp(),
-        interval: located.map(|located| located.interval.exp()),
-        narrow: distributions::locate_shift(first, second, narrow(confidence))
-            .map(|located| located.interval.exp()),
-        p: located.map(|located| located.p),
-        p_inside: None,
-        method: Method::WelchT,
-        n,
-    })
+    let levels = [confidence, narrow(confidence)];
+    let located = levels.map(|level| distributions::locate_shift(first, second, level));
+    Some(Estimate::by_t(shift, located, Method::WelchT, n))
 }
 
-/// Paired log ratios, grouped by server start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grouped {
     mean: f64,
-    squared_error: f64,
-    degrees: f64,
+    pub(crate) squared_error: f64,
+    pub(crate) degrees: f64,
 }
 
 /// Number of starts; `None` if the start of any block is unknown.
@@ -273,14 +250,6 @@ impl Grouped {
 
     pub(crate) fn locate(self, shift: f64, confidence: f64) -> Location {
         distributions::locate(self.mean - shift, self.squared_error, self.degrees, confidence)
-    }
-
-    pub(crate) fn error(self) -> f64 {
-        self.squared_error.sqrt()
-    }
-
-    pub(crate) fn degrees(self) -> f64 {
-        self.degrees
     }
 }
 

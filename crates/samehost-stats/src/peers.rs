@@ -10,26 +10,22 @@ use crate::interval::Interval;
 /// in the spread of the other; that is a known limit and not mended here (docs/method.md §15).
 pub const LEAST_PEERS: usize = 4;
 
-/// The values of one member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     /// The group whose members are alike but for chance.
     pub group: usize,
-    /// How many values it has.
     pub values: u32,
     pub mean: f64,
     /// Sum of their squared deviations from it.
     pub squares: f64,
 }
 
-/// How a member stands among its peers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// Its mean minus that of its peers.
     pub difference: f64,
     /// Two-sided p-value of "the difference is inside ±limit", unadjusted.
     pub p_inside: f64,
-    /// How many peers it has.
     pub peers: u32,
     error: f64,
     degrees: f64,
@@ -44,26 +40,26 @@ impl Standing {
 }
 
 /// Number, mean and squared deviations of values, to which one can be added and from which one can be taken (Welford).
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    number: f64,
-    mean: f64,
-    squares: f64,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    pub number: f64,
+    pub mean: f64,
+    pub squares: f64,
 }
 
-impl Sums {
-    fn add(&mut self, value: f64) {
+impl Moments {
+    pub fn add(&mut self, value: f64) {
         self.number += 1.0;
         let difference = value - self.mean;
         self.mean += difference / self.number;
         self.squares += difference * (value - self.mean);
     }
 
-    fn without(self, value: f64) -> Sums {
+    fn without(self, value: f64) -> Self {
         let number = self.number - 1.0;
         let mean = (self.mean * self.number - value) / number;
         let squares = self.squares - (value - mean) * (value - self.mean);
-        Sums { number, mean, squares: squares.max(0.0) }
+        Moments { number, mean, squares: squares.max(0.0) }
     }
 }
 
@@ -76,7 +72,7 @@ impl Sums {
 #[must_use]
 pub fn against_peers(members: &[Member], limit: f64) -> Vec<Option<Standing>> {
     let groups = members.iter().map(|member| member.group + 1).max().unwrap_or(0);
-    let mut sums = vec![Sums::default(); groups];
+    let mut sums = vec![Moments::default(); groups];
     for member in members {
         sums[member.group].add(member.mean);
     }

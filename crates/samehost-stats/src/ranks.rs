@@ -15,7 +15,7 @@ use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correcti
 pub const SIGNED_RANK_FROM: usize = 10;
 
 /// Maximum number of values with an exact null distribution; above, it is approximated as normal.
-pub const EXACT_UP_TO: usize = 200;
+const EXACT_UP_TO: usize = 200;
 
 /// Differences prepared for Wilcoxon's analysis (Wilcoxon 1945; Hollander & Wolfe, ch. 3).
 #[derive(Clone, Debug)]
@@ -120,25 +120,29 @@ fn rank_for(n: usize, tail: f64) -> Option<usize> {
         return if k >= 1.0 { Some(k as usize) } else { None };
     }
     let ranks: Vec<usize> = (1..=n).collect();
-    let mut below = 0.0;
     // A tail is less than half.
-    let mut within = 0;
-    for probability in null_distribution(&ranks, n * (n + 1) / 4) {
+    within(null_distribution(&ranks, n * (n + 1) / 4).into_iter(), tail)
+}
+
+/// How many of these probabilities, from the first on, are at most `tail` together; `None` if the first is more.
+fn within(probabilities: impl Iterator<Item = f64>, tail: f64) -> Option<usize> {
+    let (mut below, mut within) = (0.0, 0);
+    for probability in probabilities {
         below += probability;
         if below > tail {
             break;
         }
         within += 1;
     }
-    if n > 0 && within > 0 { Some(within) } else { None }
+    if within > 0 { Some(within) } else { None }
 }
 
 /// Maximum number of values per sample with an exact null distribution; above, it is approximated as normal.
-pub const EXACT_SAMPLES: usize = 50;
+const EXACT_SAMPLES: usize = 50;
 
 /// Two samples prepared for the Mann–Whitney analysis (1947; Wilcoxon 1945; Hollander & Wolfe, ch. 4).
 #[derive(Clone, Debug)]
-pub struct RankSum {
+pub(crate) struct RankSum {
     first: Vec<f64>,
     second: Vec<f64>,
     /// All differences second − first, sorted.
@@ -146,7 +150,6 @@ pub struct RankSum {
 }
 
 impl RankSum {
-    #[must_use]
     pub fn new(first: &[f64], second: &[f64]) -> Self {
         let mut differences: Vec<f64> =
             second.iter().flat_map(|b| first.iter().map(move |a| b - a)).collect();
@@ -154,13 +157,11 @@ impl RankSum {
         RankSum { first: first.to_vec(), second: second.to_vec(), differences }
     }
 
-    #[must_use]
     pub fn is_exact(&self) -> bool {
         self.first.len().max(self.second.len()) <= EXACT_SAMPLES
     }
 
     /// Hodges–Lehmann shift (1963): the median of all differences. `None` if a sample is empty.
-    #[must_use]
     pub fn estimate(&self) -> Option<f64> {
         median_of_sorted(&self.differences)
     }
@@ -168,7 +169,6 @@ impl RankSum {
     /// Moses' interval (Hollander & Wolfe, sect. 4.3): from the k-th smallest to the k-th largest difference,
     /// with the largest k for which the distribution of U gives at least `confidence`. `None` if even the
     /// full range gives less: three against three at 95 %.
-    #[must_use]
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         let k = self.rank_for(0.5 * (1.0 - confidence))?;
         let last = self.differences.len().checked_sub(k)?;
@@ -187,23 +187,13 @@ impl RankSum {
             return if k >= 1.0 { Some(k as usize) } else { None };
         }
         let all = arrangements(m, n);
-        let mut below = 0.0;
         // A tail is less than half.
-        let mut within = 0;
-        for count in u_counts(m, n, m * n / 2) {
-            below += count / all;
-            if below > tail {
-                break;
-            }
-            within += 1;
-        }
-        if within > 0 { Some(within) } else { None }
+        within(u_counts(m, n, m * n / 2).into_iter().map(|count| count / all), tail)
     }
 
     /// Two-sided p-value of "no shift". Up to [`EXACT_SAMPLES`] values per sample it is exact, with ties by the
     /// exact permutation distribution of the midranks; above, normal with corrections for ties and
     /// continuity. `None` if a sample is empty.
-    #[must_use]
     pub fn p(&self) -> Option<f64> {
         let (m, n) = (self.first.len(), self.second.len());
         if m == 0 || n == 0 {

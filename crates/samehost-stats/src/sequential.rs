@@ -34,7 +34,6 @@ fn blocks_at(look: u32) -> usize {
     (FIRST_LOOK as f64 * 2.0_f64.powf(0.5 * f64::from(look))).round() as usize
 }
 
-/// Part of the level that a look spends.
 fn spent_at(look: u32) -> f64 {
     match SPENT.get(look as usize) {
         Some(part) => *part,
@@ -51,7 +50,7 @@ fn look_of(blocks: usize) -> u32 {
 fn locate(values: &[f64], starts: &[Option<u32>]) -> Option<(f64, f64, f64)> {
     let (mean, squared_error) = mean_and_error(values)?;
     Some(match Grouped::of(values, starts) {
-        Some(grouped) => (mean, grouped.error(), grouped.degrees()),
+        Some(grouped) => (mean, grouped.squared_error.sqrt(), grouped.degrees),
         None => (mean, squared_error.sqrt(), values.len() as f64 - 1.0),
     })
 }

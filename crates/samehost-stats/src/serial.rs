@@ -30,22 +30,20 @@ pub fn autocorrelation(values: &[f64]) -> f64 {
 }
 
 /// Squared standard error of a mean, without and with the autocorrelation of the series. With it, n values
-/// are worth n (1 − ρ) / (1 + ρ) (Bayley & Hammersley 1946, for a first-order process).
-fn squared_errors(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squared = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0) / n;
+/// are worth n (1 − ρ) / (1 + ρ) (Bayley & Hammersley 1946, for a first-order process). `None` for fewer than two.
+fn squared_errors(values: &[f64]) -> Option<(f64, f64)> {
+    let (_, squared) = distributions::mean_and_error(values)?;
     let alike = autocorrelation(values);
-    (squared, squared * (1.0 + alike) / (1.0 - alike))
+    Some((squared, squared * (1.0 + alike) / (1.0 - alike)))
 }
 
 /// Factor, at least 1, by which the interval of a shift between two series must be widened.
 #[must_use]
 pub fn widening(first: &[f64], second: &[f64]) -> f64 {
-    if first.len() < 2 || second.len() < 2 {
+    let (Some((plain_1, true_1)), Some((plain_2, true_2))) = (squared_errors(first), squared_errors(second))
+    else {
         return 1.0;
-    }
-    let ((plain_1, true_1), (plain_2, true_2)) = (squared_errors(first), squared_errors(second));
+    };
     let plain = plain_1 + plain_2;
     if plain > 0.0 { ((true_1 + true_2) / plain).sqrt() } else { 1.0 }
 }

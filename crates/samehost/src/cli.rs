@@ -13,7 +13,7 @@ use clap::builder::{PossibleValuesParser, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use samehost_bench::engine::Spacing;
+use samehost_bench::Spacing;
 use samehost_bench::parameters::{Parameter, ParameterKind, Parameters};
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::WORKLOADS;

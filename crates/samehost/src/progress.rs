@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use samehost_bench::measure::Observer;
+use samehost_bench::Observer;
 use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
 use samehost_model::human::rough_time;
 use samehost_model::printable::clean;

@@ -9,6 +9,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 use samehost_transport::Listener;
 
+use super::listeners::in_threads;
 use super::responder::{Echo, Responder};
 use super::{Listening, ServeOptions};
 use crate::error::BenchError;
@@ -42,18 +43,8 @@ fn answer(datagram: &[u8], count: u64) -> Option<Vec<u8>> {
 }
 
 pub(super) fn serve(listening: &Listening, _: &ServeOptions) -> Result<(), BenchError> {
-    let taken: io::Result<()> = std::thread::scope(|scope| {
-        let threads: Vec<_> = listening
-            .listeners
-            .iter()
-            .map(|listener| scope.spawn(move || take(listener, listening)))
-            .collect();
-        let ended = threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a receiving thread panicked")))
-        });
-        ended.collect()
-    });
-    taken.map_err(|error| BenchError::io("receiving datagrams", error))
+    in_threads(listening, &|listener| take(listener, listening))
+        .map_err(BenchError::during("receiving datagrams"))
 }
 
 fn take(listener: &Listener, listening: &Listening) -> io::Result<()> {

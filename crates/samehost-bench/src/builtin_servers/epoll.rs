@@ -24,7 +24,6 @@ struct Peer<R> {
     ends: bool,
 }
 
-/// When a reply is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replies {
     AtOnce,

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
 use samehost_model::Endpoint;
-use samehost_transport::{Listener, Stream, TlsServer};
+use samehost_transport::{ListenOptions, Listener, Stream, TlsServer};
 
+use super::ServeOptions;
 use super::responder::Responder;
-use super::{ServeOptions, listen_options};
 use crate::engine::bulk::{HEADER, parse_header};
 use crate::engine::session::Wait;
 use crate::error::BenchError;
@@ -72,7 +72,8 @@ impl Listening {
 pub(super) fn listen(endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
     let mut listeners = Vec::with_capacity(endpoints.len());
     for endpoint in endpoints {
-        let mut listen_options = listen_options(options);
+        let ServeOptions { backlog, mode, tuning, .. } = options.clone();
+        let mut listen_options = ListenOptions { backlog, mode, tuning, ..ListenOptions::default() };
         if endpoint.transport().is_tls() {
             listen_options.tls = Some(TlsServer::self_signed()?);
         }
@@ -108,19 +109,23 @@ pub(super) fn accept(
     take: &(dyn Fn(Stream) + Sync),
     accept_delay: Option<Duration>,
 ) -> Result<(), BenchError> {
+    let ended = in_threads(listening, &|listener| match accept_loop(listener, take, accept_delay) {
+        Err(_) if listening.is_stopped() => Ok(()),
+        ended => ended,
+    });
+    ended.map_err(BenchError::during("accepting"))
+}
+
+/// Works with each listener in a thread of its own; the first error of any.
+pub(super) fn in_threads(
+    listening: &Listening,
+    work: &(dyn Fn(&Listener) -> io::Result<()> + Sync),
+) -> io::Result<()> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = listening
-            .listeners
-            .iter()
-            .map(|listener| scope.spawn(move || accept_loop(listener, take, accept_delay)))
-            .collect();
+        let threads: Vec<_> =
+            listening.listeners.iter().map(|listener| scope.spawn(move || work(listener))).collect();
         for thread in threads {
-            let ended =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("the accepting thread panicked")));
-            match ended {
-                Err(error) if !listening.is_stopped() => return Err(BenchError::io("accepting", error)),
-                _ => {}
-            }
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a listener's thread panicked")))?;
         }
         Ok(())
     })

@@ -10,7 +10,7 @@ pub(crate) mod rpc;
 use std::time::Duration;
 
 use samehost_model::{Endpoint, Transport};
-use samehost_transport::{ListenOptions, Stream, Tuning};
+use samehost_transport::{Stream, Tuning};
 
 pub use listeners::{Listening, Stopper};
 use responder::{Echo, HttpResponder};
@@ -217,14 +217,5 @@ impl Server {
             Stream::from_fd(input, transport)
         };
         (self.converse)(&mut stream, model.waits())
-    }
-}
-
-fn listen_options(options: &ServeOptions) -> ListenOptions {
-    ListenOptions {
-        backlog: options.backlog,
-        mode: options.mode,
-        tuning: options.tuning.clone(),
-        ..ListenOptions::default()
     }
 }

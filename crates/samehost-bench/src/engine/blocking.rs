@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use samehost_transport::Stream;
 
-use super::recorder::{Recorder, Tally};
+use super::recorder::{Count, Recorder, Tally};
 use super::session::{Caller, Connector, MOST_UNREAD, Progress, Session, Wait};
-use super::trial::Count;
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
@@ -32,7 +31,6 @@ pub struct Single {
 }
 
 impl Single {
-    #[must_use]
     pub fn new(stream: Stream, session: Box<dyn Session>, connector: Arc<dyn Connector>) -> Self {
         let (out, input) = (Vec::with_capacity(BUFFER), vec![0; BUFFER]);
         let waits = connector.waits();
@@ -149,7 +147,6 @@ pub struct DueQueue {
 
 /// The load of one thread: calls until the window is over or the queue is empty. A call that fails is counted and the next
 /// one made; the caller opens a new connection itself.
-#[must_use]
 pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, queue: Option<&Arc<DueQueue>>) -> Tally {
     match queue {
         None => closed_loop(caller, &mut recorder),
@@ -187,7 +184,7 @@ fn open_loop(caller: &mut dyn Caller, recorder: &mut Recorder, queue: &DueQueue)
             let _ = rustix::thread::nanosleep(&timespec(due - sent));
             sent = now();
         }
-        if sent >= recorder.window().end {
+        if sent >= recorder.window.end {
             recorder.unfinished(sent, due);
             continue;
         }

@@ -22,7 +22,6 @@ use crate::machine::ThreadUse;
 pub const HEADER: usize = 16;
 pub const ACKNOWLEDGEMENT: usize = 8;
 
-#[must_use]
 pub fn header(bytes: u64, read_size: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&bytes.to_le_bytes());
@@ -31,7 +30,6 @@ pub fn header(bytes: u64, read_size: u64) -> [u8; HEADER] {
 }
 
 /// Returns payload length and read size of a round.
-#[must_use]
 pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
     let [a @ .., _, _, _, _, _, _, _, _] = header;
     let [_, _, _, _, _, _, _, _, b @ ..] = header;
@@ -51,28 +49,17 @@ pub struct BulkTally {
 
 #[derive(Debug)]
 pub struct Writer {
-    stream: Stream,
-    endpoint: String,
+    pub(super) stream: Stream,
+    pub(super) endpoint: String,
     payload: Vec<u8>,
     /// Messages per nanosecond in the last round; `None` before the first.
     pace: Option<f64>,
 }
 
 impl Writer {
-    #[must_use]
     pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
         let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
         Writer { stream, endpoint, payload, pace: None }
-    }
-
-    #[must_use]
-    pub fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    #[must_use]
-    pub fn endpoint(&self) -> &str {
-        &self.endpoint
     }
 
     /// Writes for about `length`, at the speed of the last round. The first call finds the speed in rounds
@@ -148,11 +135,9 @@ const LONGEST_PART: usize = 32 << 20;
 
 #[derive(Debug)]
 pub struct WholeTally {
-    /// Operations in the reply, such as rows; 0 if it was wrong.
-    pub operations: u64,
-    pub bytes: u64,
-    /// From before the request to after the last byte of the reply.
-    pub elapsed: Nanos,
+    /// The operations in the reply, such as rows (none if it was wrong), and its bytes; from before the request to after
+    /// the last byte.
+    pub reply: BulkTally,
     pub usage: ThreadUse,
     /// Kind of error, if the reply was wrong or a refusal.
     pub failure: Option<&'static str>,
@@ -229,8 +214,8 @@ pub fn drive_whole(
     };
     let elapsed = now() - begun;
     let usage = ThreadUse::current() - before;
-    let operations = if failure.is_none() { session.operations_per_exchange() } else { 0 };
-    Ok(WholeTally { operations, bytes, elapsed, usage, failure })
+    let messages = if failure.is_none() { session.operations_per_exchange() } else { 0 };
+    Ok(WholeTally { reply: BulkTally { messages, bytes, elapsed }, usage, failure })
 }
 
 #[cfg(test)]

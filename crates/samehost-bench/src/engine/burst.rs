@@ -138,7 +138,7 @@ fn wait(
                         tally.seen = Some(Seen::of(&attempt.stream));
                     }
                 }
-                Err(Failure(kind)) => fail(tally, &kind),
+                Err(kind) => fail(tally, &kind),
             }
             *slot = None;
             open -= 1;
@@ -153,22 +153,16 @@ enum Step {
 }
 
 /// The kind under which a failed attempt is counted.
-struct Failure(Cow<'static, str>);
-
-impl From<&'static str> for Failure {
-    fn from(kind: &'static str) -> Self {
-        Failure(kind.into())
-    }
-}
+type Failure = Cow<'static, str>;
 
 /// Does what one connection is ready for: takes note that it is open, sends its request, or reads.
 fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventData) -> Result<Step, Failure> {
     if !attempt.connected {
         if let Err(error) = attempt.stream.take_error() {
-            return Err(Failure(match Errno::from_io_error(&error) {
+            return Err(match Errno::from_io_error(&error) {
                 Some(errno) => errno_name(errno),
                 None => error.to_string().into(),
-            }));
+            });
         }
         attempt.connected = true;
     }
@@ -205,7 +199,7 @@ fn fail(tally: &mut BurstTally, kind: &str) {
 }
 
 /// errno as manuals and logs name it, so that readers can search for it.
-fn errno_name(errno: Errno) -> Cow<'static, str> {
+fn errno_name(errno: Errno) -> Failure {
     match errno {
         Errno::AGAIN => "EAGAIN (backlog full)".into(),
         Errno::CONNREFUSED => "ECONNREFUSED".into(),

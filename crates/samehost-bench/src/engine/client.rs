@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 
 use super::recorder::Tally;
 use super::trial::{self, Metered};
-use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
-use super::{Load, Nanos, Surroundings, Window, nanos, now, session, timespec};
+use super::workers::{in_one_thread, own_cpu_ns, precise_sleep};
+use super::{Load, Surroundings, Window, nanos, now, session, sleep_until};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
 
@@ -34,7 +34,7 @@ pub struct ClientJob {
 }
 
 /// Line that the client prints once it has connected.
-#[derive(Debug, Deserialize)]
+#[derive(Default, Deserialize)]
 struct Ready {
     /// Upper limit of the CPUs that it uses.
     threads: u32,
@@ -59,8 +59,7 @@ struct ReadyClient<'a> {
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
     errors: Option<JoinHandle<String>>,
-    threads: u32,
-    observed: String,
+    ready: Ready,
 }
 
 impl<'a> ReadyClient<'a> {
@@ -88,26 +87,20 @@ impl<'a> ReadyClient<'a> {
             orders,
             answers,
             errors: Some(std::thread::spawn(move || tail(errors))),
-            threads: 1,
-            observed: String::new(),
+            ready: Ready::default(),
         };
-        let ready: Ready = client.answer()?;
-        client.threads = ready.threads.max(1);
-        client.observed = ready.observed;
+        client.ready = client.answer()?;
         let family = match job.transport {
             Transport::Unix | Transport::Abstract => "AF_UNIX stream ",
             Transport::Tcp6 => "AF_INET6 stream tcp,",
             _ => "AF_INET stream tcp,",
         };
-        if client.observed.starts_with(family) {
+        let observed = &client.ready.observed;
+        if observed.starts_with(family) {
             Ok(client)
         } else {
-            Err(BenchError::WrongTransport { asked: job.transport, observed: client.observed.clone() })
+            Err(BenchError::WrongTransport { asked: job.transport, observed: observed.clone() })
         }
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     fn begin(&mut self, warm_up: Duration, length: Duration) -> Result<Window, BenchError> {
@@ -136,7 +129,7 @@ impl<'a> ReadyClient<'a> {
         for (latency, count) in seen.latency_ns {
             tally.latency.saturating_record_n(latency, count);
         }
-        tally.threads = self.threads;
+        tally.threads = self.ready.threads.max(1);
         Ok(tally)
     }
 
@@ -186,24 +179,20 @@ fn tail(mut errors: ChildStderr) -> String {
 pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (warm_up, length) = (load.warm_up, load.length);
-    let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
-    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
-        cpus.place_client();
+    let patience = warm_up + length + surroundings.patience * 2;
+    in_one_thread(load, surroundings, job.endpoint.clone(), patience, move |around| {
         precise_sleep();
         let mut client = ReadyClient::start(&job)?;
-        let (pid, family) = (client.pid(), families(&around.server_pids));
+        let (pid, family) = (client.child.id(), families(&around.server_pids));
         let window = client.begin(warm_up, length)?;
-        let (client_use, metered) = meter(window, pid, &family, &around);
-        let seen = session::Seen::of_words(&client.observed);
+        let (client_use, metered) = meter(window, pid, &family, around);
+        let seen = session::Seen::of_words(&client.ready.observed);
         let mut tally = client.end()?;
         tally.usage = client_use;
         let mut sample = trial::of_tally(&tally, window.seconds(), None, metered);
         seen.tell(&mut sample);
         Ok(sample)
-    })])?;
-    let patience = warm_up + length + surroundings.patience * 2;
-    pool.wait(now() + nanos(patience), surroundings)?;
-    pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
+    })
 }
 
 /// CPU time of client, server and the rest of the machine in the window.
@@ -238,17 +227,6 @@ fn of_process(used: ServerUse) -> ThreadUse {
         user_us: used.user_part.map_or(0, micros),
         system_us: used.user_part.map_or(0, |part| micros(1.0 - part)),
         switches: used.switches.unwrap_or(0),
-    }
-}
-
-fn sleep_until(moment: Nanos) {
-    loop {
-        let left = moment.saturating_sub(now());
-        if left == 0 {
-            return;
-        }
-        // Returns early only on a signal; the loop then sleeps for the rest.
-        let _ = rustix::thread::nanosleep(&timespec(left));
     }
 }
 

@@ -9,9 +9,8 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use samehost_transport::Stream;
 
-use super::recorder::{Recorder, Tally};
+use super::recorder::{Count, Recorder, Tally};
 use super::session::{Connector, MOST_UNREAD, Progress, Session};
-use super::trial::Count;
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
@@ -55,7 +54,7 @@ pub struct Driver<C> {
     epoll: OwnedFd,
     connections: Vec<Connection>,
     connector: Arc<dyn Connector>,
-    recorder: C,
+    pub(super) recorder: C,
     input: Vec<u8>,
     /// Open loop: idle connections, the longest idle first, and since when each is idle.
     /// A due request goes to the first of them; while none is idle, requests wait in line. Latency counts
@@ -334,6 +333,26 @@ impl<C: Count> Driver<C> {
         }
         Err(BenchError::lost(&self.connector.endpoint(), format!("{kind}, {RECONNECTS} times in a row")))
     }
+
+    /// Drives one slice on connections that stay open, and waits for the requests in flight at its end.
+    ///
+    /// # Errors
+    /// When a connection breaks and cannot be opened again, or a reply takes longer than `patience`.
+    pub fn turn(&mut self, patience: Nanos) -> Result<(), BenchError> {
+        self.inside = true;
+        self.closed_loop()?;
+        let last = now() + patience;
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.connections.iter().any(|connection| connection.busy) {
+            self.wait(&mut events, LONGEST_SLEEP)?;
+            self.handle(&events)?;
+            if now() > last {
+                let (endpoint, seconds) = (self.connector.endpoint(), patience as f64 / 1e9);
+                return Err(BenchError::Hung { endpoint, seconds });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Driver<Recorder> {
@@ -355,7 +374,7 @@ impl Driver<Recorder> {
     fn open_loop(&mut self, due: &[Nanos], spin: Nanos, grace: Nanos) -> Result<(), BenchError> {
         let started = now();
         self.idle.extend((0..self.connections.len()).map(|index| (index, started)));
-        let last = self.recorder.window().end + grace;
+        let last = self.recorder.window.end + grace;
         let mut events = Vec::with_capacity(EVENTS);
         let mut next = 0;
         loop {
@@ -384,39 +403,6 @@ impl Driver<Recorder> {
         }
         for due in &due[next..] {
             self.recorder.unfinished(at, *due);
-        }
-        Ok(())
-    }
-}
-
-// One slice on connections that stay open: sends requests on all of them until enough are counted, then
-// waits for the last replies.
-
-impl<C: Count> Driver<C> {
-    pub fn counter(&self) -> &C {
-        &self.recorder
-    }
-
-    pub fn counter_mut(&mut self) -> &mut C {
-        &mut self.recorder
-    }
-
-    /// Drives one slice and waits for the requests in flight at its end.
-    ///
-    /// # Errors
-    /// When a connection breaks and cannot be opened again, or a reply takes longer than `patience`.
-    pub fn turn(&mut self, patience: Nanos) -> Result<(), BenchError> {
-        self.inside = true;
-        self.closed_loop()?;
-        let last = now() + patience;
-        let mut events = Vec::with_capacity(EVENTS);
-        while self.connections.iter().any(|connection| connection.busy) {
-            self.wait(&mut events, LONGEST_SLEEP)?;
-            self.handle(&events)?;
-            if now() > last {
-                let (endpoint, seconds) = (self.connector.endpoint(), patience as f64 / 1e9);
-                return Err(BenchError::Hung { endpoint, seconds });
-            }
         }
         Ok(())
     }

@@ -58,18 +58,9 @@ pub(super) trait Waits: Send + Sync {
     fn waited_ns(&self) -> u64;
 }
 
-#[derive(Debug)]
-pub(super) struct Listed(Threads);
-
-impl Listed {
-    pub(super) fn of(pids: &[u32]) -> Self {
-        Listed(Threads::of(pids))
-    }
-
-    /// The calling thread, and the listed ones; where those are many, so many that have run most often since.
-    pub(super) fn clock(self) -> Arc<dyn Waits> {
-        Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: self.0.watched(MOST_THREADS) })
-    }
+/// The calling thread, and the listed ones; where those are many, so many that have run most often since.
+pub(super) fn clock(servers: Threads) -> Arc<dyn Waits> {
+    Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: servers.watched(MOST_THREADS) })
 }
 
 /// Waits of the thread that made it and of watched threads, as the kernel has them. Only that thread reads it.
@@ -105,7 +96,7 @@ pub(super) struct Interruptions {
     follows_reading: bool,
     /// CPU time that the readings took.
     reading: Nanos,
-    sums: Sums,
+    pub(super) sums: Sums,
 }
 
 /// Exchanges and their time, in nanoseconds.
@@ -204,10 +195,6 @@ impl Interruptions {
         grown
     }
 
-    pub(super) fn sums(&self) -> Sums {
-        self.sums
-    }
-
     /// CPU time of this thread that the readings took, in nanoseconds. It is not the client's, and is subtracted from it.
     pub(super) fn reading_ns(&self) -> Nanos {
         self.reading
@@ -224,12 +211,6 @@ impl Sums {
     pub(super) fn interrupted_percent(&self) -> Option<f64> {
         let all = self.whole + self.left_out;
         (all > 0).then(|| 100.0 * self.interrupted as f64 / all as f64)
-    }
-}
-
-impl std::fmt::Debug for Interruptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interruptions").field("median", &self.median).field("sums", &self.sums).finish()
     }
 }
 
@@ -271,7 +252,7 @@ mod tests {
         assert_eq!(interruptions.hear(40_000_000), Heard::Whole, "a delayed acknowledgement");
         assert_eq!(interruptions.hear(1000), Heard::Disturbed);
         assert_eq!(interruptions.hear(2800), Heard::Whole, "not long: nobody looks");
-        let sums = interruptions.sums();
+        let sums = interruptions.sums;
         assert_eq!((sums.whole, sums.whole_ns), (3, 40_003_800));
         assert_eq!((sums.interrupted, sums.left_out, sums.left_out_ns), (1, 3, 4_011_000));
         assert_eq!(sums.interrupted_percent(), Some(100.0 / 6.0));
@@ -310,7 +291,7 @@ mod tests {
             waits.grow(wait);
             interruptions.hear(100_000 + number % 7 * 1000 + wait);
         }
-        let sums = interruptions.sums();
+        let sums = interruptions.sums;
         assert_eq!(sums.interrupted, 100);
         let mean = sums.mean().unwrap();
         assert!((100_000.0..107_000.0).contains(&mean), "{mean}");
@@ -320,8 +301,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_seen_by_the_kernels_clock() {
-        let listed = Listed::of(&[std::process::id()]);
-        let clock = listed.clock();
+        let clock = clock(Threads::of(&[std::process::id()]));
         let before = clock.waited_ns();
         // More threads than CPUs: somebody waits.
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

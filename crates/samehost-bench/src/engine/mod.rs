@@ -80,7 +80,6 @@ impl Job {
 #[derive(Clone, Debug)]
 pub struct Load {
     pub connections: u32,
-    /// Threads that share the connections.
     pub threads: u32,
     /// `None` in a closed loop.
     pub open_loop: Option<OpenLoop>,
@@ -154,21 +153,29 @@ pub type Nanos = u64;
 
 /// One call of the vDSO; makes no system call if the kernel's clock source allows it.
 #[inline]
-#[must_use]
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Saturates.
-#[must_use]
 pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-#[must_use]
 pub fn timespec(nanos: Nanos) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+}
+
+fn sleep_until(moment: Nanos) {
+    loop {
+        let left = moment.saturating_sub(now());
+        if left == 0 {
+            return;
+        }
+        // Returns early only on a signal; the loop then sleeps for the rest.
+        let _ = rustix::thread::nanosleep(&timespec(left));
+    }
 }
 
 /// Measured part of a trial. From `open` on the load runs; requests before `start` warm up; from `end` on nothing is
@@ -182,14 +189,12 @@ pub struct Window {
 
 impl Window {
     /// A window whose load begins now, and whose counted part begins after the warm-up.
-    #[must_use]
     pub fn from_now(warm_up: Duration, length: Duration) -> Self {
         let open = now();
         let start = open + nanos(warm_up);
         Window { open, start, end: start + nanos(length) }
     }
 
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         (self.end - self.start) as f64 / 1e9
     }
@@ -210,7 +215,6 @@ pub enum Spacing {
 /// offered number is the same in each trial and arm. A free Poisson count was rejected: one of 50,000
 /// strays by 0.45 %, and chance alone would change the offered load from trial to trial
 /// (docs/method.md §9).
-#[must_use]
 pub fn arrivals(spacing: Spacing, rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
     let count = (rate_per_s * span as f64 / 1e9).round() as usize;
     match spacing {

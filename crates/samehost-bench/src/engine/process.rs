@@ -1,6 +1,6 @@
 //! One run of a command as an operation: wall time, CPU time, and numbers from its output if asked for.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,10 +124,8 @@ fn number(pattern: &Regex, output: &Output) -> Option<f64> {
 
 /// Last eight lines of what the command printed, for an error message.
 fn words(output: &Output) -> String {
-    let mut stderr = Vec::new();
-    let _ = stderr.write_all(&output.stdout);
-    let _ = stderr.write_all(&output.stderr);
-    let text = String::from_utf8_lossy(&stderr);
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&printed);
     let tail: Vec<&str> = text.trim().lines().rev().take(8).collect();
     if tail.is_empty() {
         return "; it printed nothing".into();

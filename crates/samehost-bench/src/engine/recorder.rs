@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use super::interruptions::{Heard, Interruptions, Listed, Sums};
+use super::interruptions::{Heard, Interruptions, Sums, clock};
 use super::{Nanos, Window, now};
-use crate::machine::ThreadUse;
+use crate::machine::{ThreadUse, Threads};
 
 /// Upper bound of the histograms: 1,000 seconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
@@ -35,14 +35,12 @@ pub struct Tally {
 }
 
 /// Histogram of nanoseconds with 3 significant digits. It allocates its counts here, before the trial.
-#[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3)
         .unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
 }
 
 impl Tally {
-    #[must_use]
     pub fn new(open_loop: bool) -> Self {
         Tally {
             operations: 0,
@@ -78,14 +76,20 @@ impl Tally {
     }
 }
 
+impl Default for Tally {
+    /// Of a closed loop.
+    fn default() -> Self {
+        Tally::new(false)
+    }
+}
+
 fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
     mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
 }
 
-#[derive(Debug)]
 pub struct Recorder {
     tally: Tally,
-    window: Window,
+    pub(super) window: Window,
     /// Next time at which more than counting is due: the start, the end of a tenth, the end.
     next_mark: Nanos,
     tenth: usize,
@@ -93,12 +97,11 @@ pub struct Recorder {
     /// Operations per exchange, successful or failed.
     per_exchange: u64,
     /// Until the window starts: the server's threads, and the shortest exchange of the warm-up.
-    warm_up: Option<(Listed, Option<Nanos>)>,
+    warm_up: Option<(Threads, Option<Nanos>)>,
     interruptions: Option<Interruptions>,
 }
 
 impl Recorder {
-    #[must_use]
     pub fn new(window: Window, open_loop: bool) -> Self {
         Recorder {
             tally: Tally::new(open_loop),
@@ -122,34 +125,16 @@ impl Recorder {
     /// Leaves exchanges that waited for a CPU out of the mean, where the server's threads are listed: for one connection in a closed
     /// loop.
     #[must_use]
-    pub(super) fn leaving_out_waits(mut self, listed: Option<Listed>) -> Self {
+    pub(super) fn leaving_out_waits(mut self, listed: Option<Threads>) -> Self {
         self.warm_up = listed.map(|listed| (listed, None));
         self
-    }
-
-    #[must_use]
-    pub fn window(&self) -> Window {
-        self.window
-    }
-
-    #[inline]
-    #[must_use]
-    pub fn is_open_loop(&self) -> bool {
-        self.tally.service.is_some()
-    }
-
-    /// Ends the tenths of the window that end before `at`; false once the window is over. Called for each completion, so
-    /// that the usual case is one comparison.
-    #[inline]
-    pub fn advance(&mut self, at: Nanos) -> bool {
-        if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
     }
 
     #[cold]
     fn pass_marks(&mut self, at: Nanos) -> bool {
         if self.started.is_none() {
             if let Some((listed, shortest)) = self.warm_up.take() {
-                self.interruptions = Some(Interruptions::new(listed.clock(), shortest));
+                self.interruptions = Some(Interruptions::new(clock(listed), shortest));
             }
             self.started = Some(ThreadUse::current());
             self.next_mark = self.tenth_end();
@@ -228,9 +213,55 @@ impl Recorder {
         (self.window.start..self.window.end).contains(&due)
     }
 
+    /// Returns the counts. Reads the CPU time now if the load ended early.
+    pub fn finish(mut self) -> Tally {
+        self.advance(now());
+        if self.tenth < 10 {
+            self.tally.usage = self.used();
+        }
+        self.tally.sums = self.interruptions.as_ref().map(|found| found.sums);
+        self.tally
+    }
+
+    fn used(&self) -> ThreadUse {
+        let mut used = ThreadUse::current() - self.started.unwrap_or_default();
+        let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
+        used.cpu_ns = used.cpu_ns.saturating_sub(reading);
+        used
+    }
+}
+
+/// What a driver reports each exchange to, and which says when there are enough: the window of a trial, or a slice.
+pub trait Count {
+    /// Whether the connections are used again afterwards, as those of a round are in the next slice. If so, one that
+    /// breaks at the end is reopened.
+    const GOES_ON: bool;
+
+    /// Counts an exchange that was due and sent at these times and completed at `at`. Returns false once there are enough.
+    /// In a closed loop a request is due when the exchange before it was done.
+    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
+
+    fn failed(&mut self, kind: &str);
+
+    /// Advances the time to `at`. Returns false once there are enough.
+    fn advance(&mut self, at: Nanos) -> bool;
+}
+
+impl Count for Recorder {
+    const GOES_ON: bool = false;
+
+    #[inline]
+    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool {
+        if self.tally.service.is_some() {
+            self.complete_due(at, due, sent);
+            return true;
+        }
+        self.complete(at, at - due)
+    }
+
     /// Counts a failed exchange with all its operations if inside the window.
     #[cold]
-    pub fn failed(&mut self, kind: &str) {
+    fn failed(&mut self, kind: &str) {
         self.advance(now());
         if self.started.is_some() && self.tenth < 10 {
             match self.tally.errors.get_mut(kind) {
@@ -242,22 +273,11 @@ impl Recorder {
         }
     }
 
-    /// Returns the counts. Reads the CPU time now if the load ended early.
-    #[must_use]
-    pub fn finish(mut self) -> Tally {
-        self.advance(now());
-        if self.tenth < 10 {
-            self.tally.usage = self.used();
-        }
-        self.tally.sums = self.interruptions.as_ref().map(Interruptions::sums);
-        self.tally
-    }
-
-    fn used(&self) -> ThreadUse {
-        let mut used = ThreadUse::current() - self.started.unwrap_or_default();
-        let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
-        used.cpu_ns = used.cpu_ns.saturating_sub(reading);
-        used
+    /// Ends the tenths of the window that end before `at`; false once the window is over. Called for each completion, so
+    /// that the usual case is one comparison.
+    #[inline]
+    fn advance(&mut self, at: Nanos) -> bool {
+        if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
     }
 }
 

@@ -222,14 +222,12 @@ pub struct Seen {
 }
 
 impl Seen {
-    #[must_use]
     pub fn of(stream: &Stream) -> Self {
         let seen = Seen { cipher: stream.cipher(), ..Seen::of_socket(stream) };
         if stream.transport() == Transport::TcpRun { seen.saying(BY_RUN) } else { seen }
     }
 
     /// Reads a socket that another library owns.
-    #[must_use]
     pub fn of_socket(socket: impl AsFd) -> Self {
         Seen {
             observed: Observed::of(socket.as_fd()).ok().map(|observed| observed.to_string()),
@@ -239,7 +237,6 @@ impl Seen {
     }
 
     /// Takes another program's description of its connection; reads the settings if it names both addresses.
-    #[must_use]
     pub fn of_words(observed: &str) -> Self {
         Seen { observed: Some(observed.to_owned()), cipher: None, connection: between(observed) }
     }

@@ -9,8 +9,8 @@ use super::bulk::{BulkTally, WholeTally};
 use super::burst::BurstTally;
 use super::interruptions::Sums;
 use super::process::ProcessTally;
-use super::recorder::{Recorder, Tally};
-use super::{Nanos, OpenLoop, Spacing};
+use super::recorder::Tally;
+use super::{OpenLoop, Spacing};
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
 /// An open loop that reached less than this fraction of its rate missed it, beyond what chance does to
@@ -29,13 +29,11 @@ pub struct Metered {
     pub server: Option<ServerUse>,
     /// CPU time of the proxy; `None` without one.
     pub proxy: Option<ServerUse>,
-    /// The rest of the machine.
     pub machine: MachineUse,
     /// By how many milliseconds the meters were read late, where that is why the servers' use is missing.
     pub late_ms: Option<f64>,
 }
 
-#[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
     let mut trial = of_counted(tally, seconds);
     if let Some(sums) = &tally.sums {
@@ -164,7 +162,6 @@ fn mean(latency: Option<&Latency>) -> f64 {
     latency.and_then(|latency| latency.mean).unwrap_or(0.0)
 }
 
-#[must_use]
 pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
     let mut trial = Trial {
@@ -178,22 +175,11 @@ pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial 
     trial
 }
 
-#[must_use]
 pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
-    let seconds = tally.elapsed as f64 / 1e9;
-    let mut trial = Trial {
-        seconds,
-        operations: tally.operations,
-        errors: tally.failure.iter().map(|kind| ((*kind).to_owned(), 1)).collect(),
-        throughput_per_s: Some(tally.operations as f64 / seconds),
-        bytes_per_s: Some(tally.bytes as f64 / seconds),
-        ..Trial::default()
-    };
-    add_usage(&mut trial, tally.usage, 1, metered);
-    trial
+    let errors = tally.failure.iter().map(|kind| ((*kind).to_owned(), 1)).collect();
+    Trial { errors, ..of_bulk(&tally.reply, tally.usage, metered) }
 }
 
-#[must_use]
 pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     let percent = |count: u64| 100.0 * count as f64 / f64::from(connects);
     let failed: u64 = tally.errors.values().sum();
@@ -213,7 +199,6 @@ pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     trial
 }
 
-#[must_use]
 pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     let mut trial = Trial {
         seconds: tally.elapsed as f64 / 1e9,
@@ -224,42 +209,4 @@ pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     };
     trial.measurements.extend(tally.values.iter().cloned());
     trial
-}
-
-/// What a driver reports each exchange to, and which says when there are enough: the window of a trial, or a slice.
-pub trait Count {
-    /// Whether the connections are used again afterwards, as those of a round are in the next slice. If so, one that
-    /// breaks at the end is reopened.
-    const GOES_ON: bool;
-
-    /// Counts an exchange that was due and sent at these times and completed at `at`. Returns false once there are enough.
-    /// In a closed loop a request is due when the exchange before it was done.
-    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
-
-    fn failed(&mut self, kind: &str);
-
-    /// Advances the time to `at`. Returns false once there are enough.
-    fn advance(&mut self, at: Nanos) -> bool;
-}
-
-impl Count for Recorder {
-    const GOES_ON: bool = false;
-
-    #[inline]
-    fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool {
-        if self.is_open_loop() {
-            self.complete_due(at, due, sent);
-            return true;
-        }
-        self.complete(at, at - due)
-    }
-
-    fn failed(&mut self, kind: &str) {
-        Recorder::failed(self, kind);
-    }
-
-    #[inline]
-    fn advance(&mut self, at: Nanos) -> bool {
-        Recorder::advance(self, at)
-    }
 }

@@ -10,31 +10,34 @@ use samehost_model::Trial;
 use super::blocking::DueQueue;
 use super::bulk::Writer;
 use super::epoll::Pace;
-use super::interruptions::Listed;
 use super::recorder::{Recorder, Tally};
 use super::session::{Caller, Connected, Connector, Seen, connect_all};
 use super::trial::{self, Metered};
 use super::{Load, Nanos, OpenLoop, Surroundings, Window, blocking, bulk, burst, epoll, nanos, now, process};
 use crate::error::BenchError;
-use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
+use crate::machine::{MachineMeter, ServerMeter, ThreadUse, Threads, families, process_cpu_ns};
 
 /// A load is given up this long after a signal at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The processes of server and proxy with their descendants. Listing them takes a while, and is done before the window
 /// begins: what is listed at its edge is metered late by as much.
-struct Families {
-    server: Vec<u32>,
-    proxy: Vec<u32>,
+#[derive(Clone)]
+pub(super) struct Families {
+    pub(super) server: Vec<u32>,
+    pub(super) proxy: Vec<u32>,
 }
 
 impl Families {
-    fn list(surroundings: &Surroundings) -> Self {
+    pub(super) fn list(surroundings: &Surroundings) -> Self {
         Families { server: families(&surroundings.server_pids), proxy: families(&surroundings.proxy_pids) }
+    }
+
+    pub(super) fn all(&self) -> Vec<u32> {
+        [self.server.as_slice(), &self.proxy].concat()
     }
 }
 
-/// A meter, and when it read the clocks of its processes.
 struct Begun {
     meter: ServerMeter,
     read_at: Nanos,
@@ -44,7 +47,7 @@ impl Begun {
     fn begin(roots: &[u32], family: &[u32]) -> Self {
         let begun = now();
         let meter = ServerMeter::begin(roots, family);
-        Begun { read_at: begun + nanos(meter.delay()), meter }
+        Begun { read_at: begun + nanos(meter.delay), meter }
     }
 }
 
@@ -287,12 +290,9 @@ fn operations_per_exchange(share: &Connected) -> u64 {
 }
 
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
-fn listed(load: &Load, families: &Families) -> Option<Listed> {
+fn listed(load: &Load, families: &Families) -> Option<Threads> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    if !is_one {
-        return None;
-    }
-    Some(Listed::of(&[families.server.as_slice(), &families.proxy].concat()))
+    is_one.then(|| Threads::of(&families.all()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
@@ -355,7 +355,7 @@ pub fn callers(
 }
 
 /// Makes a whole trial in one thread on the client's CPUs. Fails as hung after `timeout`.
-fn in_one_thread(
+pub(super) fn in_one_thread(
     load: &Load,
     surroundings: &Surroundings,
     endpoint: String,
@@ -373,7 +373,7 @@ fn in_one_thread(
 
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
-    let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
+    let (seen, endpoint) = (Seen::of(&writer.stream), writer.endpoint.clone());
     let length = nanos(load.length);
     // Warm-up and rounding make a round longer than `length`; if it takes much longer, nobody reads.
     let timeout = load.length * 10 + surroundings.patience;

@@ -22,7 +22,6 @@ use samehost_system::peer::family;
 use crate::error::BenchError;
 
 /// CPUs that this process may use, ascending; empty where the kernel does not say.
-#[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     // The affinity that the process started with: its first thread never pins itself.
     let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
@@ -66,7 +65,6 @@ impl CpuPlan {
         CpuPlan { client: vec![client], server: vec![server] }
     }
 
-    #[must_use]
     pub fn can_swap(&self) -> bool {
         self.client.len() == 1 && self.server.len() == 1 && self.client != self.server
     }
@@ -76,7 +74,6 @@ impl CpuPlan {
         CpuPlan { client: self.server, server: self.client }
     }
 
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         self.client.len() == 1 && self.client == self.server
     }
@@ -169,7 +166,6 @@ impl Awake {
         Ok(awake)
     }
 
-    #[must_use]
     pub fn by(&self) -> AwakeBy {
         if self.threads.is_empty() { AwakeBy::LatencyRequest } else { AwakeBy::IdleThreads }
     }
@@ -213,9 +209,7 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
 
 /// Tells its id, waits for the word to go, and keeps its CPU busy until it is stopped.
 fn occupy(cpu: usize, report: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop: &AtomicBool) {
-    let mut only = CpuSet::new();
-    only.set(cpu);
-    if let Err(error) = sched_setaffinity(None, &only) {
+    if let Err(error) = sched_setaffinity(None, &set(&[cpu])) {
         tracing::debug!(%error, cpu, "a CPU is not kept awake");
         return;
     }
@@ -236,7 +230,6 @@ const LEAST: usize = 50;
 
 /// Microseconds that two wake-ups add to an exchange; `None` with one CPU, where CPUs cannot be kept awake, or where
 /// it makes no difference.
-#[must_use]
 pub fn wake_up_us(cpus: &[usize]) -> Option<f64> {
     let [first, second, ..] = *cpus else { return None };
     let asleep = exchange_us(first, second)?;
@@ -279,9 +272,7 @@ fn spawn<T: Send + 'static>(cpu: usize, work: impl FnOnce() -> T + Send + 'stati
     Builder::new()
         .name("wakes".into())
         .spawn(move || {
-            let mut only = CpuSet::new();
-            only.set(cpu);
-            if let Err(error) = sched_setaffinity(None, &only) {
+            if let Err(error) = sched_setaffinity(None, &set(&[cpu])) {
                 tracing::debug!(%error, cpu, "a thread could not be pinned");
             }
             work()

@@ -107,7 +107,6 @@ fn endpoint(socket: &Socket) -> Option<Endpoint> {
 
 /// Processes that have this endpoint's listening socket open; empty if none is visible, as those of other users without
 /// root.
-#[must_use]
 pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
     listeners(endpoint).iter().flat_map(|socket| holders(socket.inode).pids).collect()
 }

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use samehost_model::{Code, MachineUse, OtherProgram, Warning};
-use samehost_system::proc::{pids, status};
+use samehost_system::proc::pids;
+use samehost_system::proc::status::{self, Stat};
 
 /// Largest change of the CPUs' clock without a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
@@ -83,20 +84,17 @@ fn reading() -> Reading {
 }
 
 impl MachineMeter {
-    #[must_use]
     pub fn begin() -> Self {
         MachineMeter { before: reading() }
     }
 
     /// Ends the window. The CPU clocks of client and server have to be read right after this: while requests
     /// are still in flight, a server goes on working.
-    #[must_use]
     pub fn stop(&self) -> MachineSpan {
         MachineSpan { before: self.before, after: reading() }
     }
 
     /// As [`stop`](Self::stop), and the use of the machine; `own_cpu_ns` of it was client and server.
-    #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         self.stop().used(own_cpu_ns, cpus)
     }
@@ -110,7 +108,6 @@ pub struct MachineSpan {
 
 impl MachineSpan {
     /// Use of the machine in the window. `own_cpu_ns` of it was client and server; what remains is foreign.
-    #[must_use]
     pub fn used(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         use_between(self.before, self.after, own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
     }
@@ -150,7 +147,6 @@ fn use_between(
 }
 
 /// Warns if the CPUs' clock changed so much that it may explain a trial's speed.
-#[must_use]
 pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     let change = machine.clock_change_percent.filter(|change| change.abs() > MOST_CLOCK_CHANGE_PERCENT)?;
     let message =
@@ -182,25 +178,15 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// CPU time below which a program is not kept, in percent of one CPU.
 const LEAST_PERCENT: f64 = 1.0;
 
-/// A process with its CPU time so far, in ticks: its own, and that of children that ended and were waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
-    name: String,
-    parent: u32,
-    own: u64,
-    reaped: u64,
-}
-
-type Look = HashMap<u32, Seen>;
+type Look = HashMap<u32, Stat>;
 
 fn look() -> Look {
-    let mut look = Look::new();
-    for pid in pids() {
-        let Some(stat) = status::read_stat(pid) else { continue };
-        let own = stat.user_ticks + stat.system_ticks;
-        look.insert(pid, Seen { name: stat.name, parent: stat.parent, own, reaped: stat.reaped_ticks });
-    }
-    look
+    pids().into_iter().filter_map(|pid| Some((pid, status::read_stat(pid)?))).collect()
+}
+
+/// CPU time of a process without that of children, in ticks.
+fn own_ticks(stat: &Stat) -> u64 {
+    stat.user_ticks + stat.system_ticks
 }
 
 #[derive(Debug)]
@@ -212,7 +198,6 @@ pub struct Others {
 }
 
 impl Others {
-    #[must_use]
     pub fn watch() -> Self {
         let now = Instant::now();
         Others { last: look(), looked: now, begun: now, used: BTreeMap::new() }
@@ -232,7 +217,6 @@ impl Others {
         (self.last, self.looked) = (now, Instant::now());
     }
 
-    #[must_use]
     pub fn end(mut self, roots: &[u32]) -> Vec<OtherProgram> {
         self.add(roots);
         let of_one_cpu = status::ticks_per_second() * self.begun.elapsed().as_secs_f64();
@@ -255,23 +239,22 @@ fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
     let mut counted_of_ended: HashMap<u32, u64> = HashMap::new();
     for (pid, seen) in before {
         if !now.contains_key(pid) {
-            let heir = surviving_ancestor(before, now, *pid);
-            *counted_of_ended.entry(heir).or_default() += seen.own + seen.reaped;
+            // Its time was given to its parent, or to the next ancestor that is still there.
+            let heir = lineage(before, *pid).find(|ancestor| now.contains_key(ancestor));
+            if let Some(heir) = heir {
+                *counted_of_ended.entry(heir).or_default() += own_ticks(seen) + seen.reaped_ticks;
+            }
         }
     }
     let mut used: BTreeMap<String, u64> = BTreeMap::new();
     for (pid, seen) in now {
-        if is_below(now, *pid, roots) {
+        if lineage(now, *pid).any(|ancestor| roots.contains(&ancestor)) {
             continue;
         }
         // A pid that was used again has less than before.
-        let earlier = before.get(pid).filter(|earlier| earlier.own <= seen.own);
-        let (own_before, reaped_before) = match earlier {
-            Some(earlier) => (earlier.own, earlier.reaped),
-            None => (0, 0),
-        };
-        let own = seen.own - own_before;
-        let reaped = seen.reaped.saturating_sub(reaped_before);
+        let earlier = before.get(pid).filter(|earlier| own_ticks(earlier) <= own_ticks(seen));
+        let own = own_ticks(seen) - earlier.map_or(0, own_ticks);
+        let reaped = seen.reaped_ticks.saturating_sub(earlier.map_or(0, |earlier| earlier.reaped_ticks));
         let reaped = reaped.saturating_sub(counted_of_ended.get(pid).copied().unwrap_or(0));
         if own + reaped > 0 {
             *used.entry(program(&seen.name).to_owned()).or_default() += own + reaped;
@@ -280,30 +263,10 @@ fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
     used
 }
 
-/// The process that was given the time of one that ended: its parent, or the next ancestor that is still there.
-fn surviving_ancestor(before: &Look, now: &Look, pid: u32) -> u32 {
-    let mut at = pid;
-    for _ in 0..before.len() {
-        let Some(seen) = before.get(&at) else { break };
-        at = seen.parent;
-        if now.contains_key(&at) {
-            break;
-        }
-    }
-    at
-}
-
-fn is_below(look: &Look, pid: u32, roots: &[u32]) -> bool {
-    let mut at = pid;
-    // As many steps as there are processes: a look is not taken at one moment, so parents might form a circle.
-    for _ in 0..look.len() {
-        if roots.contains(&at) {
-            return true;
-        }
-        let Some(seen) = look.get(&at) else { return false };
-        at = seen.parent;
-    }
-    false
+/// A process and its ancestors.
+fn lineage(look: &Look, pid: u32) -> impl Iterator<Item = u32> {
+    // As many as there are processes at most: a look is not taken at one moment, so parents might form a circle.
+    std::iter::successors(Some(pid), |pid| Some(look.get(pid)?.parent)).take(look.len() + 1)
 }
 
 /// Name of a program: the kernel's workers (`kworker/0:1-events`) are one.
@@ -360,8 +323,8 @@ mod tests {
         assert!(doubt_clock(&change(None)).is_none());
     }
 
-    fn seen(name: &str, parent: u32, own: u64, reaped: u64) -> Seen {
-        Seen { name: name.into(), parent, own, reaped }
+    fn seen(name: &str, parent: u32, user_ticks: u64, reaped_ticks: u64) -> Stat {
+        Stat { name: name.into(), parent, user_ticks, system_ticks: 0, reaped_ticks }
     }
 
     #[test]

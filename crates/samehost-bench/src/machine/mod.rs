@@ -15,13 +15,13 @@ use std::path::Path;
 
 use samehost_model::Host;
 
-pub use cpus::{Awake, CpuPlan, allowed_cpus, wake_up_us};
-pub(crate) use listening::queue;
-pub use listening::{RunningServer, listener_pids, running_servers};
-pub use machine_meter::{MachineMeter, Others, doubt_clock};
-pub use server_use::{
-    ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads, families,
-    process_cpu_ns, thread_cpu_ns,
+pub(crate) use cpus::{Awake, CpuPlan, allowed_cpus, wake_up_us};
+pub use listening::{RunningServer, running_servers};
+pub(crate) use listening::{listener_pids, queue};
+pub(crate) use machine_meter::{MachineMeter, Others, doubt_clock};
+pub(crate) use server_use::{
+    ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads, each_once,
+    families, process_cpu_ns, thread_cpu_ns,
 };
 
 // Readers of the few /proc and /sys files that meters need. A process that has ended is a normal case: `None`.
@@ -31,14 +31,14 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
 }
 
 /// Command line of a process, arguments separated by spaces. Some servers replace theirs by a status.
-pub fn command_line(pid: u32) -> Option<String> {
+pub(crate) fn command_line(pid: u32) -> Option<String> {
     let line = text(format!("/proc/{pid}/cmdline"))?;
     Some(line.trim_end_matches('\0').replace('\0', " "))
 }
 
 /// What a thread's `schedstat` says (Documentation/scheduler/sched-stats.rst of the kernel, `/proc/<pid>/schedstat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Schedstat {
+pub(crate) struct Schedstat {
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub waited_ns: u64,
@@ -79,7 +79,7 @@ fn cpu_field(cpuinfo: &str, name: &str) -> Option<String> {
 }
 
 fn virtualization(cpuinfo: &str) -> String {
-    let in_container = is_there("/.dockerenv") || is_there("/run/.containerenv");
+    let in_container = ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists());
     let virtual_cpu = cpu_field(cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor"));
     let machine = match (line("/sys/class/dmi/id/sys_vendor"), virtual_cpu) {
         (Some(vendor), true) => format!("virtual machine ({vendor})"),
@@ -91,10 +91,6 @@ fn virtualization(cpuinfo: &str) -> String {
         (true, false) => "container".into(),
         (false, _) => machine,
     }
-}
-
-fn is_there(path: &str) -> bool {
-    Path::new(path).exists()
 }
 
 fn mitigations() -> Vec<String> {
@@ -123,14 +119,10 @@ fn quota(quota: &str, period: &str) -> Option<f64> {
     (quota > 0.0).then_some(quota / period.parse::<f64>().ok()?)
 }
 
-fn distribution() -> String {
-    let release = text("/etc/os-release").unwrap_or_default();
-    for line in release.lines() {
-        if let Some(name) = line.strip_prefix("PRETTY_NAME=") {
-            return name.trim_matches('"').to_owned();
-        }
-    }
-    unknown()
+fn distribution() -> Option<String> {
+    let release = text("/etc/os-release")?;
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim_matches('"').to_owned())
 }
 
 fn memory_mib() -> u64 {
@@ -167,17 +159,13 @@ pub fn host() -> Host {
         steal_percent: 0.0,
         other_programs: Vec::new(),
         cgroup_quota: cgroup_quota(),
-        distribution: distribution(),
+        distribution: or_unknown(distribution()),
         sysctls: network_settings(),
     }
 }
 
 fn or_unknown(value: Option<String>) -> String {
-    value.unwrap_or_else(unknown)
-}
-
-fn unknown() -> String {
-    "unknown".to_owned()
+    value.unwrap_or_else(|| "unknown".to_owned())
 }
 
 #[cfg(test)]

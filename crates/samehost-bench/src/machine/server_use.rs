@@ -8,10 +8,10 @@ use std::ops::{AddAssign, Sub};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use samehost_system::peer::family;
-use samehost_system::proc::status;
+use samehost_system::proc::status::{self, Stat};
 
 use super::Schedstat;
 
@@ -30,12 +30,10 @@ pub struct ServerUse {
     pub threads: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct Reading {
     cpu_ns: u64,
-    user_ticks: u64,
-    system_ticks: u64,
-    reaped_ticks: u64,
+    stat: Stat,
 }
 
 /// Meters a server's processes and their descendants during a window.
@@ -47,7 +45,8 @@ struct Reading {
 pub struct ServerMeter {
     roots: Vec<u32>,
     before: BTreeMap<u32, Reading>,
-    delay: Duration,
+    /// Time from the call of [`begin`](Self::begin) to the middle of its reading of the clocks.
+    pub delay: Duration,
     switches_before: Option<u64>,
 }
 
@@ -65,22 +64,19 @@ fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
     let mut readings = BTreeMap::new();
     for (pid, cpu_ns) in clocks {
         let Some(stat) = status::read_stat(pid) else { continue };
-        let reading = Reading {
-            cpu_ns,
-            user_ticks: stat.user_ticks,
-            system_ticks: stat.system_ticks,
-            reaped_ticks: stat.reaped_ticks,
-        };
-        readings.insert(pid, reading);
+        readings.insert(pid, Reading { cpu_ns, stat });
     }
     (readings, middle)
 }
 
 /// The processes and all their descendants. With thousands of threads or processes this takes a while, so it
 /// is called before the window, not at its edge.
-#[must_use]
 pub fn families(roots: &[u32]) -> Vec<u32> {
-    let mut pids: Vec<u32> = roots.iter().flat_map(|root| family(*root)).collect();
+    each_once(roots.iter().flat_map(|root| family(*root)).collect())
+}
+
+/// In ascending order.
+pub fn each_once(mut pids: Vec<u32>) -> Vec<u32> {
     pids.sort_unstable();
     pids.dedup();
     pids
@@ -111,23 +107,15 @@ fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
 
 impl ServerMeter {
     /// Starts metering `family`, the processes that descend from `roots`.
-    #[must_use]
     pub fn begin(roots: &[u32], family: &[u32]) -> Self {
         let (before, delay) = readings(family);
         let switches_before = switches(before.keys().copied());
         ServerMeter { roots: roots.to_vec(), before, delay, switches_before }
     }
 
-    /// Time from the call of [`begin`](Self::begin) to the middle of its reading of the clocks.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
-
     /// Use since `begin`. Processes started since count from their start. For processes that ended, adds what their
     /// parent inherited (in ticks of 10 ms, whatever their number), minus what they had used before the window:
     /// PostgreSQL has a process for each connection, and those of the trial before may end in this one.
-    #[must_use]
     pub fn end(&self) -> Option<ServerUse> {
         let known: Vec<u32> = self.before.keys().copied().collect();
         let (mut after, _) = readings(&known);
@@ -140,11 +128,12 @@ impl ServerMeter {
         let tick_ns = 1e9 / status::ticks_per_second();
         let (mut cpu_ns, mut reaped_ns, mut user, mut system) = (0, 0, 0, 0);
         for (pid, now) in &after {
-            let then = self.before.get(pid).copied().unwrap_or_default();
-            cpu_ns += now.cpu_ns.saturating_sub(then.cpu_ns);
-            reaped_ns += (now.reaped_ticks.saturating_sub(then.reaped_ticks) as f64 * tick_ns) as u64;
-            user += now.user_ticks.saturating_sub(then.user_ticks);
-            system += now.system_ticks.saturating_sub(then.system_ticks);
+            let then = self.before.get(pid);
+            let grown = |read: fn(&Reading) -> u64| read(now).saturating_sub(then.map_or(0, read));
+            cpu_ns += grown(|one| one.cpu_ns);
+            reaped_ns += (grown(|one| one.stat.reaped_ticks) as f64 * tick_ns) as u64;
+            user += grown(|one| one.stat.user_ticks);
+            system += grown(|one| one.stat.system_ticks);
         }
         let ended = self.before.iter().filter(|(pid, _)| !after.contains_key(pid));
         let used_before: u64 = ended.map(|(_, then)| then.cpu_ns).sum();
@@ -170,7 +159,6 @@ pub struct SwitchCounter {
 }
 
 impl Threads {
-    #[must_use]
     pub fn of(pids: &[u32]) -> Self {
         let mut threads = Vec::new();
         for pid in pids {
@@ -185,7 +173,6 @@ impl Threads {
     }
 
     /// Threads that have run since they were listed; empty if there are more than `most`.
-    #[must_use]
     pub fn working(self, most: usize) -> Vec<SwitchCounter> {
         let mut working = Vec::new();
         for (thread, before) in self.0 {
@@ -197,7 +184,6 @@ impl Threads {
     }
 
     /// All threads if there are at most `most`; else so many that have run most often since they were listed.
-    #[must_use]
     pub fn watched(self, most: usize) -> Vec<SwitchCounter> {
         if self.0.len() <= most {
             return self.all();
@@ -214,14 +200,12 @@ impl Threads {
         ran.into_iter().map(|(_, thread)| thread).collect()
     }
 
-    #[must_use]
     pub fn all(self) -> Vec<SwitchCounter> {
         self.0.into_iter().map(|(thread, _)| thread).collect()
     }
 }
 
 impl SwitchCounter {
-    #[must_use]
     pub fn read(&self) -> Schedstat {
         schedstat(&self.file).unwrap_or_default()
     }
@@ -242,30 +226,11 @@ pub struct ThreadUse {
     pub switches: u64,
 }
 
-fn micros(time: TimeVal) -> u64 {
-    time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64
-}
-
 impl ThreadUse {
-    #[must_use]
     pub fn current() -> Self {
         ThreadMeter::current().read()
     }
 
-    /// Reading without the waiting time, which needs a file.
-    fn without_waiting() -> Self {
-        let mut usage = ThreadUse::default();
-        if let Ok(rusage) = getrusage(UsageWho::RUSAGE_THREAD) {
-            usage.user_us = micros(rusage.user_time());
-            usage.system_us = micros(rusage.system_time());
-            usage.switches =
-                (rusage.voluntary_context_switches() + rusage.involuntary_context_switches()) as u64;
-        }
-        usage.cpu_ns = thread_cpu_ns();
-        usage
-    }
-
-    #[must_use]
     pub fn user_part(&self) -> Option<f64> {
         let both = self.user_us + self.system_us;
         (both > 0).then(|| self.user_us as f64 / both as f64)
@@ -273,7 +238,6 @@ impl ThreadUse {
 }
 
 /// CPU time of the calling thread so far, exact to the nanosecond.
-#[must_use]
 pub fn thread_cpu_ns() -> u64 {
     let clock = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64
@@ -312,18 +276,23 @@ pub struct ThreadMeter {
 
 impl ThreadMeter {
     /// Meter of the calling thread; only this thread may read it.
-    #[must_use]
     pub fn current() -> Self {
         ThreadMeter { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    #[must_use]
     pub fn read(&self) -> ThreadUse {
-        ThreadUse { wait_ns: self.waited_ns(), ..ThreadUse::without_waiting() }
+        let mut usage = ThreadUse { wait_ns: self.waited_ns(), ..ThreadUse::default() };
+        if let Ok(rusage) = getrusage(UsageWho::RUSAGE_THREAD) {
+            usage.user_us = rusage.user_time().num_microseconds() as u64;
+            usage.system_us = rusage.system_time().num_microseconds() as u64;
+            usage.switches =
+                (rusage.voluntary_context_switches() + rusage.involuntary_context_switches()) as u64;
+        }
+        usage.cpu_ns = thread_cpu_ns();
+        usage
     }
 
     /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 where the kernel does not count it.
-    #[must_use]
     pub fn waited_ns(&self) -> u64 {
         let Some(file) = &self.schedstat else { return 0 };
         schedstat(file).map_or(0, |counted| counted.waited_ns)
@@ -343,7 +312,6 @@ pub struct ProcessClocks {
 }
 
 impl ProcessClocks {
-    #[must_use]
     pub fn of(pids: &[u32]) -> Self {
         ProcessClocks { clocks: pids.iter().map(|pid| clock_of(*pid)).collect() }
     }
@@ -356,7 +324,6 @@ impl ProcessClocks {
 }
 
 /// CPU time of a process so far in nanoseconds, ended threads included; `None` if it has ended.
-#[must_use]
 pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     cpu_ns_of(clock_of(pid)?)
 }

@@ -54,6 +54,10 @@ impl Measurer for Scripted {
     }
 }
 
+struct Silent;
+
+impl Observer for Silent {}
+
 fn arms() -> Vec<Arm> {
     [Transport::Tcp, Transport::Unix]
         .into_iter()

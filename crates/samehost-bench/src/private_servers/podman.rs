@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use samehost_system::peer::family;
 
-use super::installed;
+use super::installed_or;
 use super::{Account, PrivateDirectory, Supervision};
 use crate::error::BenchError;
 use crate::parameters::words;
@@ -138,10 +138,7 @@ impl Place {
 }
 
 fn tool(program: &str, package: &'static str) -> Result<PathBuf, BenchError> {
-    match installed(&[program], package) {
-        Ok(path) => Ok(path),
-        Err(_) => Err(BenchError::ToolMissing { program: program.to_owned(), package, instead: INSTEAD }),
-    }
+    installed_or(&[program], package, INSTEAD)
 }
 
 fn podman() -> Result<PathBuf, BenchError> {
@@ -200,7 +197,6 @@ pub(super) fn volume(
     Ok(path)
 }
 
-///
 /// # Errors
 /// When a program is missing, or the container's root cannot be made.
 pub(super) fn supervision(

@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Transport};
 use samehost_services::Kind;
 
-use super::{PrivateDirectory, PrivateServer, ServerKind, Supervision, on_free_port};
+use super::{PrivateDirectory, PrivateServer, Supervision, installed_service, on_free_port};
 use crate::error::BenchError;
 use crate::parameters::words;
 use crate::private_servers::fronts::{host_and_port, quoted};
-use crate::private_servers::installed_service;
 use crate::private_servers::postgres::{self, ROLE};
 
 /// Connections to the server besides those of the clients that are measured, for each transport behind.
@@ -29,7 +28,7 @@ words! {
 type Files = Vec<(&'static str, String)>;
 
 struct PoolerDescriptor {
-    server: ServerKind,
+    kind: Kind,
     /// Its files; the first is its configuration.
     files: fn(&Layout<'_>) -> Result<Files, BenchError>,
 }
@@ -56,7 +55,7 @@ impl PoolerKind {
     }
 
     pub(crate) fn title(self) -> &'static str {
-        self.descriptor().server.title
+        self.descriptor().kind.label()
     }
 }
 
@@ -76,7 +75,7 @@ pub(crate) fn start(
     answers: impl Fn(&PrivateServer) -> Result<(), BenchError>,
 ) -> Result<PrivateServer, BenchError> {
     let known = kind.descriptor();
-    let pooler = (known.server.find)()?;
+    let pooler = installed_service(known.kind)?;
     let account = postgres::account()?;
     on_free_port(|port| {
         let directory = PrivateDirectory::new()?;
@@ -92,7 +91,7 @@ pub(crate) fn start(
         command.extend([open.to_string(), pooler.display().to_string()]);
         command.push(configuration.display().to_string());
         // At SIGTERM newer ones wait until every client is gone.
-        let supervision = Supervision::new(program, known.server.title, account, command).ended_at_once();
+        let supervision = Supervision::new(program, kind.title(), account, command).ended_at_once();
         let endpoints = [
             Endpoint::Tcp { host: "127.0.0.1".into(), port },
             Endpoint::Unix(root.join(format!(".s.PGSQL.{port}"))),
@@ -127,12 +126,7 @@ fn host_then_port(endpoint: &Endpoint) -> (String, String) {
 }
 
 const PGBOUNCER: PoolerDescriptor = PoolerDescriptor {
-    server: ServerKind {
-        kind: Kind::Pgbouncer,
-        title: "PgBouncer",
-        find: || installed_service(Kind::Pgbouncer),
-        login: "",
-    },
+    kind: Kind::Pgbouncer,
     files: |layout| {
         let users = format!("\"{ROLE}\" \"{}\"\n", layout.spec.server.password());
         Ok(vec![("pgbouncer.ini", pgbouncer_configuration(layout)), ("userlist.txt", users)])
@@ -162,12 +156,7 @@ fn behind(endpoint: &Endpoint) -> String {
 }
 
 const ODYSSEY: PoolerDescriptor = PoolerDescriptor {
-    server: ServerKind {
-        kind: Kind::Odyssey,
-        title: "Odyssey",
-        find: || installed_service(Kind::Odyssey),
-        login: "",
-    },
+    kind: Kind::Odyssey,
     files: |layout| Ok(vec![("odyssey.conf", odyssey_configuration(layout)?)]),
 };
 
@@ -205,7 +194,7 @@ fn route(layout: &Layout<'_>, endpoint: &Endpoint) -> Result<String, BenchError>
 }
 
 fn word(text: &str) -> Result<String, BenchError> {
-    quoted(text, ODYSSEY.server.title, &['"', '\\'])
+    quoted(text, Kind::Odyssey, &['"', '\\'])
 }
 
 #[cfg(test)]

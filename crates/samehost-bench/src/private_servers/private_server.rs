@@ -102,7 +102,7 @@ impl PrivateServer {
             && let (Some(tcp), Some(unix)) = (self.endpoint(Transport::Tcp), self.endpoint(Transport::Unix))
         {
             let asker = Asker::start(program, tcp, unix)?;
-            self.listens_on(asker.endpoint().clone());
+            self.listens_on(asker.endpoint.clone());
             self.asker = Some(asker);
         }
         Ok(self)
@@ -122,12 +122,10 @@ impl PrivateServer {
         self.process.line(timeout)
     }
 
-    /// The error that the server did not start.
     pub(crate) fn failure(&self, reason: impl Into<String>) -> BenchError {
         self.process.failure(reason)
     }
 
-    #[must_use]
     pub fn endpoint(&self, transport: Transport) -> Option<&Endpoint> {
         self.endpoints.get(&transport)
     }
@@ -141,23 +139,19 @@ impl PrivateServer {
         self.endpoints().filter(|endpoint| !endpoint.transport().is_tls())
     }
 
-    #[must_use]
     pub fn password(&self) -> &str {
         &self.password
     }
 
     /// The server's first process; others are its children.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    #[must_use]
     pub fn directory(&self) -> &Path {
         self.process.directory()
     }
 
-    #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.process.stderr_tail()
     }

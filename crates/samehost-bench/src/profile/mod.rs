@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::error::BenchError;
-use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision, installed};
+use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision, installed_or};
 
 pub(crate) use folding::Folding;
 
@@ -63,7 +63,6 @@ const MOST_PARANOID: i32 = 1;
 const PRIVILEGES: u64 = 1 << 21 | 1 << 38;
 const ALLOW: &str = "run `sudo sysctl kernel.perf_event_paranoid=1` (and `sudo sysctl kernel.kptr_restrict=0` for the names of the kernel's functions), or leave --profile out";
 
-/// A perf that works.
 #[derive(Debug)]
 pub(crate) struct Profiler {
     /// Path of this program, which supervises perf.
@@ -80,11 +79,8 @@ impl Profiler {
     /// # Errors
     /// When it is not installed, not permitted, or does not work.
     pub(crate) fn new(program: &Path, graph: CallGraph) -> Result<Self, BenchError> {
-        let perf = installed(&["perf"], "linux-perf").map_err(|_| BenchError::ToolMissing {
-            program: "perf".into(),
-            package: "linux-perf",
-            instead: "linux-tools-generic on Ubuntu, or leave --profile out",
-        })?;
+        let instead = "linux-tools-generic on Ubuntu, or leave --profile out";
+        let perf = installed_or(&["perf"], "linux-perf", instead)?;
         permit(&read("/proc/sys/kernel/perf_event_paranoid"), &read("/proc/self/status"))?;
         let event = if counts_cycles(&perf) { "cycles" } else { "cpu-clock" };
         let kernel_symbols = File::open("/proc/kallsyms").is_ok_and(|file| {
@@ -94,6 +90,32 @@ impl Profiler {
         let profiler = Profiler { program: program.to_owned(), perf, event, graph, kernel_symbols };
         profiler.try_it()?;
         Ok(profiler)
+    }
+
+    pub(crate) fn begin(&self, pids: &[u32], interrupted: &AtomicBool) -> Result<Recording, BenchError> {
+        let directory = PrivateDirectory::new()?;
+        let order = fifo(&directory.path().join("order"))?;
+        let answer = fifo(&directory.path().join("answer"))?;
+        let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let arguments = [
+            "/bin/sh",
+            "-c",
+            SCRIPT,
+            "samehost-profile",
+            &directory.path().to_string_lossy(),
+            &self.perf.to_string_lossy(),
+            self.event,
+            &FREQUENCY_HZ.to_string(),
+            self.graph.name(),
+            &pids,
+            END,
+        ];
+        let command = arguments.map(str::to_owned).to_vec();
+        let supervision = Supervision::new(&self.program, "perf", None, command);
+        let perf = SupervisedProcess::start(&supervision, directory)?;
+        let mut recording = Recording { perf, order, answer };
+        recording.tell("enable", interrupted)?;
+        Ok(recording)
     }
 
     pub(crate) fn program_name(&self) -> String {
@@ -188,34 +210,6 @@ pub(crate) struct Recording {
     perf: SupervisedProcess,
     order: File,
     answer: File,
-}
-
-impl Profiler {
-    pub(crate) fn begin(&self, pids: &[u32], interrupted: &AtomicBool) -> Result<Recording, BenchError> {
-        let directory = PrivateDirectory::new()?;
-        let order = fifo(&directory.path().join("order"))?;
-        let answer = fifo(&directory.path().join("answer"))?;
-        let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let arguments = [
-            "/bin/sh",
-            "-c",
-            SCRIPT,
-            "samehost-profile",
-            &directory.path().to_string_lossy(),
-            &self.perf.to_string_lossy(),
-            self.event,
-            &FREQUENCY_HZ.to_string(),
-            self.graph.name(),
-            &pids,
-            END,
-        ];
-        let command = arguments.map(str::to_owned).to_vec();
-        let supervision = Supervision::new(&self.program, "perf", None, command);
-        let perf = SupervisedProcess::start(&supervision, directory)?;
-        let mut recording = Recording { perf, order, answer };
-        recording.tell("enable", interrupted)?;
-        Ok(recording)
-    }
 }
 
 impl Recording {

@@ -45,9 +45,8 @@ impl TrialRunner<'_> {
         let of_all = arms.len();
         for group in groups(&arms) {
             let mut of_point: Vec<&Arm> = group.iter().map(|arm| &arms[*arm]).collect();
-            of_point.retain(|arm| arm.id != FLOOR || arms.len() == 1);
-            let arms = of_point;
-            match self.profile_point(profiler, &arms, of_all, observer) {
+            of_point.retain(|arm| arm.id != FLOOR || of_all == 1);
+            match self.profile_point(profiler, &of_point, of_all, observer) {
                 Ok(profiles) => {
                     profiles.iter().for_each(|profile| observer.profile(profile));
                     report.profiles.extend(profiles);

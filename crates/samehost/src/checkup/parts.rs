@@ -199,7 +199,7 @@ pub(super) fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind
 }
 
 fn is_installed(workload: &&'static dyn Workload) -> bool {
-    server_kind(*workload).is_some_and(|kind| (kind.find)().is_ok())
+    server_kind(*workload).is_some_and(|kind| kind.find().is_ok())
 }
 
 /// The built-in parts, and one for each installed server.

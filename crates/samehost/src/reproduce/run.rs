@@ -272,10 +272,7 @@ impl Reproducer {
     fn excuse(&self, experiment: &mut Experiment, error: &anyhow::Error) {
         let cause = error.chain().find_map(|cause| cause.downcast_ref::<BenchError>());
         match cause {
-            Some(
-                BenchError::NotInstalled { program, package }
-                | BenchError::ToolMissing { program, package, .. },
-            ) => {
+            Some(BenchError::NotInstalled { program, package, .. }) => {
                 experiment.state = ExperimentState::NotInstalled;
                 experiment.package = Some((*package).to_owned());
                 experiment.reason = Some(format!("{program} is not installed"));

@@ -120,7 +120,6 @@ pub(crate) const MOST_MESSAGE: usize = 80 * 1024 * 1024;
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct EchoRequest {
-    /// Payload to send back.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) payload: Bytes,
     /// Size of the reply in bytes; 0 for the size of the payload.

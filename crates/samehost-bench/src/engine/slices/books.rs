@@ -4,9 +4,10 @@
 
 use samehost_model::MachineUse;
 
+use crate::engine::workers::Families;
 use crate::machine::{
     MachineMeter, ProcessClocks, Schedstat, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse,
-    Threads,
+    Threads, each_once,
 };
 
 /// Most threads of shared processes whose context switches are read at every border.
@@ -18,12 +19,6 @@ const MOST_THREADS: usize = 12;
 /// If an arm's own processes used at least this fraction of its CPU time, their user time and context
 /// switches count for the whole.
 const MOST_OF_IT: f64 = 0.9;
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Workers {
-    pub(super) server: Vec<u32>,
-    pub(super) proxy: Vec<u32>,
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Division {
@@ -43,7 +38,7 @@ struct Shared {
 }
 
 impl Division {
-    pub(super) fn of(workers: &[Workers]) -> Self {
+    pub(super) fn of(workers: &[Families]) -> Self {
         let private = vec![Vec::new(); workers.len()];
         let mut division = Division { shared: Vec::new(), threads: Vec::new(), private };
         for pid in all(workers, |w| &w.proxy) {
@@ -77,14 +72,11 @@ impl Division {
     }
 }
 
-fn all(workers: &[Workers], read: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
-    let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
+fn all(workers: &[Families], read: fn(&Families) -> &Vec<u32>) -> Vec<u32> {
+    each_once(workers.iter().flat_map(read).copied().collect())
 }
 
-fn arms_of(workers: &[Workers], pid: u32, read: fn(&Workers) -> &Vec<u32>) -> Vec<usize> {
+fn arms_of(workers: &[Families], pid: u32, read: fn(&Families) -> &Vec<u32>) -> Vec<usize> {
     (0..workers.len()).filter(|arm| read(&workers[*arm]).contains(&pid)).collect()
 }
 
@@ -369,8 +361,8 @@ mod tests {
 
     use super::*;
 
-    fn workers(server: &[u32], proxy: &[u32]) -> Workers {
-        Workers { server: server.to_vec(), proxy: proxy.to_vec() }
+    fn workers(server: &[u32], proxy: &[u32]) -> Families {
+        Families { server: server.to_vec(), proxy: proxy.to_vec() }
     }
 
     #[test]

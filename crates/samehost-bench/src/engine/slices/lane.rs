@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Slices, Trial};
+use samehost_stats::peers::Moments;
 use samehost_transport::Stream;
 
 use super::super::{Nanos, now};
@@ -15,9 +16,9 @@ use crate::engine::blocking::Single;
 use crate::engine::bulk::{BulkTally, Writer};
 use crate::engine::epoll::Driver;
 use crate::engine::interruptions::{Heard, Interruptions};
-use crate::engine::recorder::Tally;
+use crate::engine::recorder::{Count, Tally};
 use crate::engine::session::{Connector, Session};
-use crate::engine::trial::{Count, Metered, add_usage, leave_out, of_counted};
+use crate::engine::trial::{Metered, add_usage, leave_out, of_counted};
 use crate::error::BenchError;
 use crate::machine::{ServerUse, ThreadUse};
 
@@ -40,7 +41,7 @@ pub(super) struct Lane {
     client: Client,
     patience: Nanos,
     /// Total length of its slices, from the first request to the last reply.
-    in_slices: Nanos,
+    pub(super) in_slices: Nanos,
 }
 
 impl Lane {
@@ -72,14 +73,14 @@ impl Lane {
     pub(super) fn counter(&self) -> &SliceCounter {
         match &self.client {
             Client::One(_, counter) | Client::Stream(_, counter) => counter,
-            Client::Several(driver) => driver.counter(),
+            Client::Several(driver) => &driver.recorder,
         }
     }
 
     fn counter_mut(&mut self) -> &mut SliceCounter {
         match &mut self.client {
             Client::One(_, counter) | Client::Stream(_, counter) => counter,
-            Client::Several(driver) => driver.counter_mut(),
+            Client::Several(driver) => &mut driver.recorder,
         }
     }
 
@@ -97,16 +98,12 @@ impl Lane {
     }
 
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
-        self.counter_mut().leave_out(interruptions);
+        self.counter_mut().interruptions = Some(interruptions);
     }
 
     pub(super) fn forget(&mut self) {
         self.counter_mut().forget();
         self.in_slices = 0;
-    }
-
-    pub(super) fn in_slices(&self) -> Nanos {
-        self.in_slices
     }
 }
 
@@ -172,15 +169,16 @@ pub(super) fn play(
 // The counted part starts and ends with a completed exchange, so that operations ÷ time is right however
 // short a slice is.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
     Settling,
     Measuring,
     /// Enough was counted; replies that still arrive are not.
+    #[default]
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Default)]
 pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) tally: Tally,
     /// All operations, including those at the ends of slices that are not counted: they took CPU time too.
@@ -194,7 +192,8 @@ pub(in crate::engine) struct SliceCounter {
     /// Sum of the latencies of the first exchange of each slice.
     first: Nanos,
     firsts: u32,
-    levels: Levels,
+    /// ln(time per operation) of the slices.
+    levels: Moments,
     operations_per_exchange: u64,
     settling: u64,
     phase: Phase,
@@ -207,54 +206,14 @@ pub(in crate::engine) struct SliceCounter {
     interruptions: Option<Interruptions>,
 }
 
-/// Mean and variance of ln(time per operation) over slices (Welford's algorithm).
-#[derive(Clone, Copy, Debug, Default)]
-struct Levels {
-    number: f64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Levels {
-    fn add(&mut self, value: f64) {
-        self.number += 1.0;
-        let step = value - self.mean;
-        self.mean += step / self.number;
-        self.squares += step * (value - self.mean);
-    }
-}
-
 impl SliceCounter {
     /// Leaves out `settling` exchanges at the start of each slice.
     pub(super) fn new(operations_per_exchange: u64, settling: u64) -> Self {
-        SliceCounter {
-            tally: Tally::new(false),
-            driven: 0,
-            bytes: 0,
-            measured: 0,
-            slices: 0,
-            draining: 0,
-            first: 0,
-            firsts: 0,
-            levels: Levels::default(),
-            operations_per_exchange,
-            settling,
-            phase: Phase::Over,
-            left: 0,
-            length: 0,
-            began: 0,
-            ended: 0,
-            in_slice: 0,
-            interruptions: None,
-        }
+        SliceCounter { operations_per_exchange, settling, ..SliceCounter::default() }
     }
 
     pub(super) fn forget(&mut self) {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
-    }
-
-    pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
-        self.interruptions = Some(interruptions);
     }
 
     pub(super) fn begin(&mut self, length: Nanos) {
@@ -356,7 +315,7 @@ impl SliceCounter {
             trial.bytes_per_s = Some(self.bytes as f64 / seconds);
         }
         if let Some(interruptions) = &self.interruptions {
-            leave_out(&mut trial, &interruptions.sums());
+            leave_out(&mut trial, &interruptions.sums);
         }
         add_usage(&mut trial, client, 1, metered);
         trial.slices = Some(Slices {

@@ -16,16 +16,16 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::Trial;
 
-use self::books::{Books, Closed, Division, Kernel, Workers};
+use self::books::{Books, Closed, Division, Kernel};
 use self::lane::{Borders, Lane, play};
 use super::bulk::Writer;
-use super::interruptions::{Interruptions, Listed};
+use super::interruptions::{Interruptions, clock};
 use super::session::{Connected, Connector, Seen, connect_all};
 use super::trial::Metered;
-use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
-use super::{Nanos, Surroundings, nanos, now, timespec};
+use super::workers::{Families, WorkerPool, own_cpu_ns, precise_sleep};
+use super::{Nanos, Surroundings, nanos, now, sleep_until};
 use crate::error::BenchError;
-use crate::machine::{CpuPlan, Threads, families};
+use crate::machine::{CpuPlan, Threads, each_once, families};
 use books::Census;
 
 /// From the last reply until the server's clocks are read, in nanoseconds.
@@ -77,7 +77,7 @@ struct Opened {
     endpoint: String,
     connections: u32,
     roots: Vec<u32>,
-    workers: Workers,
+    workers: Families,
 }
 
 enum Client {
@@ -109,7 +109,7 @@ impl Lanes {
         if let Some((stream, _)) = streams.first() {
             Seen::of(stream).tell(&mut evidence);
         }
-        let workers = Workers { server, proxy: families(&surroundings.proxy_pids) };
+        let workers = Families { server, proxy: families(&surroundings.proxy_pids) };
         let endpoint = connector.endpoint();
         let client = Client::Sessions { connector, small, streams };
         self.opened.push(Opened { client, endpoint, connections, roots, workers });
@@ -119,10 +119,9 @@ impl Lanes {
     /// Adds an arm that writes a stream. Returns the evidence about its connection.
     pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Trial {
         let mut evidence = Trial::default();
-        Seen::of(writer.stream()).tell(&mut evidence);
-        let roots = surroundings.server_pids.clone();
-        let workers = Workers { server: families(&roots), proxy: families(&surroundings.proxy_pids) };
-        let endpoint = writer.endpoint().to_owned();
+        Seen::of(&writer.stream).tell(&mut evidence);
+        let (roots, workers) = (surroundings.server_pids.clone(), Families::list(surroundings));
+        let endpoint = writer.endpoint.clone();
         self.opened.push(Opened { client: Client::Stream(writer), endpoint, connections: 1, roots, workers });
         evidence
     }
@@ -170,6 +169,13 @@ struct Progress {
     arm: AtomicU64,
 }
 
+impl Progress {
+    fn begin(&self, arm: usize, interrupted: &AtomicBool) -> Result<(), BenchError> {
+        self.arm.store(arm as u64, Ordering::Relaxed);
+        if interrupted.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+    }
+}
+
 fn in_turn(
     lanes: Lanes,
     round: &Round,
@@ -178,7 +184,7 @@ fn in_turn(
 ) -> Result<Vec<Trial>, BenchError> {
     let patience = nanos(surroundings.patience) * 4 / 5;
     let connections = lanes.opened.first().map_or(1, |opened| opened.connections as usize);
-    let workers: Vec<Workers> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
+    let workers: Vec<Families> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
     let mut arms = Vec::with_capacity(lanes.opened.len());
     for opened in lanes.opened {
         arms.push(match opened.client {
@@ -188,7 +194,7 @@ fn in_turn(
     }
     let mut division = Division::of(&workers);
     let threads = Threads::of(&division.shared_servers());
-    let listed = Listed::of(&serving(&workers));
+    let listed = Threads::of(&each_once(workers.iter().flat_map(Families::all).collect()));
     let interrupted = &surroundings.interrupted;
     // A private server has its background work in what an operation costs.
     let server = if round.places_server { Vec::new() } else { division.shared_servers() };
@@ -204,7 +210,7 @@ fn in_turn(
     }
     let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
     let (passes, slice) = cut(round, least_length(shortest, is_one));
-    let waits = listed.clock();
+    let waits = clock(listed);
     for lane in &mut arms {
         let shortest = lane.shortest();
         lane.forget();
@@ -233,20 +239,9 @@ fn in_turn(
 
 /// The time between slices and until their last replies, as a part of the time in slices.
 fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
-    let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
+    let in_slices: Nanos = arms.iter().map(|lane| lane.in_slices).sum();
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
-}
-
-fn serving(workers: &[Workers]) -> Vec<u32> {
-    let mut pids = Vec::new();
-    for of_arm in workers {
-        pids.extend(&of_arm.server);
-        pids.extend(&of_arm.proxy);
-    }
-    pids.sort_unstable();
-    pids.dedup();
-    pids
 }
 
 /// The least length of a slice, in nanoseconds, by the shortest request of the warm-up, of the slowest arm. Beside other programs a
@@ -265,16 +260,11 @@ fn cut(round: &Round, least: Nanos) -> (u32, Nanos) {
 
 /// Waits while a server finishes its work; sleeps if the server needs this thread's CPU for that, else spins.
 fn rest_until(moment: Nanos, sleeps: bool) {
-    loop {
-        let left = moment.saturating_sub(now());
-        if left == 0 {
-            return;
-        }
-        if sleeps {
-            let _ = rustix::thread::nanosleep(&timespec(left));
-        } else {
-            std::hint::spin_loop();
-        }
+    if sleeps {
+        sleep_until(moment);
+    }
+    while now() < moment {
+        std::hint::spin_loop();
     }
 }
 
@@ -287,10 +277,7 @@ struct WarmUp<'a> {
 
 impl Borders for WarmUp<'_> {
     fn before(&mut self, arm: usize) -> Result<(), BenchError> {
-        self.progress.arm.store(arm as u64, Ordering::Relaxed);
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
+        self.progress.begin(arm, self.interrupted)?;
         self.census.begin();
         Ok(())
     }
@@ -343,10 +330,7 @@ impl Moves {
 
 impl Borders for RoundMeters<'_> {
     fn before(&mut self, arm: usize) -> Result<(), BenchError> {
-        self.progress.arm.store(arm as u64, Ordering::Relaxed);
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
+        self.progress.begin(arm, self.interrupted)?;
         if let Some(moves) = &mut self.moves {
             moves.cpus.start_anew(&mut moves.random);
         }

@@ -10,25 +10,18 @@ use samehost_services::Kind;
 
 use super::{
     ASKED, BACKLOG, FrontDescriptor, Host, KEY, Layout, Passes, PhpSite, Pools, READY, WHERE, WHERE_BEHIND,
-    host_and_port, quoted, unknown,
+    quoted, written_address,
 };
 use crate::error::BenchError;
-use crate::private_servers::ServerKind;
-use crate::private_servers::installed_service;
-
-const APACHE: ServerKind =
-    ServerKind { kind: Kind::Apache, title: "Apache", find: || installed_service(Kind::Apache), login: "" };
 
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
-    server: APACHE,
+    kind: Kind::Apache,
     worker_is_one_cpu: false,
     keeps_fastcgi: true,
     file: "apache.conf",
     configuration,
-    arguments: |_, configuration| {
-        ["-f", &configuration.display().to_string(), "-D", "FOREGROUND"].map(Into::into).to_vec()
-    },
-    variables: |_| Vec::new(),
+    arguments: "-f {file} -D FOREGROUND",
+    variables: &[],
     failed_connect: |log| {
         let line = log.lines().rfind(|line| line.contains("attempt to connect to "))?;
         // `(11)Resource temporarily unavailable: AH02454: …`
@@ -83,7 +76,7 @@ fn modules() -> Result<Vec<(&'static str, PathBuf)>, BenchError> {
     let place = PLACES.iter().map(Path::new).find(|place| place.join("mod_proxy.so").is_file());
     let Some(place) = place else {
         return Err(BenchError::unstarted(
-            APACHE.title,
+            Kind::Apache.label(),
             format!("mod_proxy.so is in none of {}", PLACES.join(", ")),
         ));
     };
@@ -118,18 +111,8 @@ fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
 }
 
 fn member(name: &str, at: usize, endpoint: &Endpoint, kept: &str) -> Result<String, BenchError> {
-    let (url, route) = match endpoint {
-        Endpoint::Unix(path) => {
-            let path = path.display();
-            (format!("unix:{path}|http://{name}-{at}"), format!("unix:{path}"))
-        }
-        Endpoint::Tcp { host, port } => {
-            let address = host_and_port(host, *port);
-            (format!("http://{address}"), address)
-        }
-        other => return Err(unknown(other, APACHE.title)),
-    };
-    let route: String = route.chars().take(LONGEST_ROUTE).collect();
+    let url = url("http", endpoint, &format!("{name}-{at}"))?;
+    let route: String = address(endpoint)?.chars().take(LONGEST_ROUTE).collect();
     Ok(format!("    BalancerMember {} retry=0 {}{kept}\n", word(&url)?, word(&format!("route={route}"))?))
 }
 
@@ -137,12 +120,7 @@ fn matches(spec: &Pools<'_>) -> Result<String, BenchError> {
     let mut text = format!("Redirect 204 \"{READY}\"\n");
     let kept = spec.kept.map(|kept| format!(" enablereuse=on max={kept}")).unwrap_or_default();
     for (name, endpoint) in spec.pools {
-        let script = spec.script.display();
-        let url = match endpoint {
-            Endpoint::Unix(path) => format!("unix:{}|fcgi://{name}{script}", path.display()),
-            Endpoint::Tcp { host, port } => format!("fcgi://{}{script}", host_and_port(host, *port)),
-            other => return Err(unknown(other, APACHE.title)),
-        };
+        let url = format!("{}{}", url("fcgi", endpoint, name)?, spec.script.display());
         text.push_str(&format!("ProxyPassMatch \"^/{name}$\" {} retry=0{kept}\n", word(&url)?));
     }
     Ok(text)
@@ -158,11 +136,7 @@ fn sites(layout: &Layout<'_>, sites: &[PhpSite], key: &str) -> Result<String, Be
             Some(script) => ("^/", format!("{root}/{script}")),
             None => ("^/(.*)$", format!("{root}/$1.php")),
         };
-        let pool = match &site.pool {
-            Endpoint::Unix(path) => format!("proxy:unix:{}|fcgi://site{number}", path.display()),
-            Endpoint::Tcp { host, port } => format!("proxy:fcgi://{}", host_and_port(host, *port)),
-            other => return Err(unknown(other, APACHE.title)),
-        };
+        let pool = format!("proxy:{}", url("fcgi", &site.pool, &format!("site{number}"))?);
         // The address of the first one is in the main part.
         let listen = if number > 0 { format!("Listen {host}:{port}\n") } else { String::new() };
         let mut parameters = String::new();
@@ -180,6 +154,19 @@ fn sites(layout: &Layout<'_>, sites: &[PhpSite], key: &str) -> Result<String, Be
     Ok(text)
 }
 
+fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
+    written_address(endpoint, Kind::Apache, |path| Ok(format!("unix:{path}")))
+}
+
+/// URL of a server behind; a socket has this host in it.
+fn url(scheme: &str, endpoint: &Endpoint, host: &str) -> Result<String, BenchError> {
+    let address = address(endpoint)?;
+    Ok(match endpoint {
+        Endpoint::Unix(_) => format!("{address}|{scheme}://{host}"),
+        _ => format!("{scheme}://{address}"),
+    })
+}
+
 fn word(text: &str) -> Result<String, BenchError> {
-    quoted(text, APACHE.title, &['"', '\\', '$', '%', '{'])
+    quoted(text, Kind::Apache, &['"', '\\', '$', '%', '{'])
 }

@@ -4,34 +4,25 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, host_and_port, quoted,
-    unknown,
+    ASKED, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, quoted, unknown,
+    written_address,
 };
 use crate::error::BenchError;
-use crate::private_servers::ServerKind;
-use crate::private_servers::installed_service;
-
-const CADDY: ServerKind =
-    ServerKind { kind: Kind::Caddy, title: "Caddy", find: || installed_service(Kind::Caddy), login: "" };
 
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
-    server: CADDY,
+    kind: Kind::Caddy,
     worker_is_one_cpu: true,
     keeps_fastcgi: false,
     file: "Caddyfile",
     configuration,
-    arguments: |_, configuration| {
-        let path = configuration.display().to_string();
-        ["run", "--config", &path, "--adapter", "caddyfile"].map(Into::into).to_vec()
-    },
-    variables: |layout| {
-        // It keeps its last configuration and an identity below these.
-        let mut variables = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"]
-            .map(|name| (name.to_owned(), layout.directory.display().to_string()))
-            .to_vec();
-        variables.push(("GOMAXPROCS".into(), layout.spec.workers.to_string()));
-        variables
-    },
+    arguments: "run --config {file} --adapter caddyfile",
+    // It keeps its last configuration and an identity below the directories.
+    variables: &[
+        ("HOME", "{directory}"),
+        ("XDG_CONFIG_HOME", "{directory}"),
+        ("XDG_DATA_HOME", "{directory}"),
+        ("GOMAXPROCS", "{workers}"),
+    ],
     failed_connect: |log| {
         let (_, rest) = log.rsplit_once(": connect: ")?;
         Some(rest.split(['"', '\n']).next()?.to_owned())
@@ -48,7 +39,7 @@ fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
         let (port, bind) = match layout.endpoint(*transport) {
             Endpoint::Unix(path) => (String::new(), format!("unix/{}", path.display())),
             Endpoint::Tcp { host, port } => (format!(":{port}"), host),
-            other => return Err(unknown(&other, CADDY.title)),
+            other => return Err(unknown(&other, Kind::Caddy)),
         };
         match layout.spec.passes {
             Passes::Http(hosts) => {
@@ -114,17 +105,12 @@ fn handlers(spec: &Pools<'_>) -> Result<String, BenchError> {
 }
 
 fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
-    match endpoint {
-        Endpoint::Unix(path) => {
-            let path = path.display().to_string();
-            quoted(&path, CADDY.title, &['"', '\\', '{', '}', '`', ' '])?;
-            Ok(format!("unix/{path}"))
-        }
-        Endpoint::Tcp { host, port } => Ok(host_and_port(host, *port)),
-        other => Err(unknown(other, CADDY.title)),
-    }
+    written_address(endpoint, Kind::Caddy, |path| {
+        quoted(&path, Kind::Caddy, &['"', '\\', '{', '}', '`', ' '])?;
+        Ok(format!("unix/{path}"))
+    })
 }
 
 fn word(text: &str) -> Result<String, BenchError> {
-    quoted(text, CADDY.title, &['"', '\\', '{', '}', '`'])
+    quoted(text, Kind::Caddy, &['"', '\\', '{', '}', '`'])
 }

@@ -6,25 +6,16 @@ use serde_json::{Value, json};
 
 use super::{ASKED, BACKLOG, FrontDescriptor, Host, Layout, WHERE, WHERE_BEHIND, http_only, unknown};
 use crate::error::BenchError;
-use crate::private_servers::ServerKind;
-use crate::private_servers::installed_service;
-
-const ENVOY: ServerKind =
-    ServerKind { kind: Kind::Envoy, title: "Envoy", find: || installed_service(Kind::Envoy), login: "" };
 
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
-    server: ENVOY,
+    kind: Kind::Envoy,
     worker_is_one_cpu: true,
     keeps_fastcgi: false,
     file: "envoy.json",
     configuration,
-    arguments: |layout, configuration| {
-        let (path, workers) = (configuration.display().to_string(), layout.spec.workers.to_string());
-        // For a hot restart it would share memory with every other Envoy of its number.
-        let words = ["-c", &path, "--concurrency", &workers, "--disable-hot-restart", "--log-level", "error"];
-        words.map(Into::into).to_vec()
-    },
-    variables: |_| Vec::new(),
+    // For a hot restart it would share memory with every other Envoy of its number.
+    arguments: "-c {file} --concurrency {workers} --disable-hot-restart --log-level error",
+    variables: &[],
     failed_connect: |_| None,
 };
 
@@ -36,7 +27,7 @@ const UPSTREAM: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 const NO_LIMIT: u32 = 1_000_000;
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
-    let hosts = http_only(layout, ENVOY.title)?;
+    let hosts = http_only(layout, Kind::Envoy)?;
     let routes: Vec<Value> = hosts.iter().map(routes).collect();
     let mut listeners = Vec::new();
     for endpoint in layout.endpoints() {
@@ -118,6 +109,6 @@ fn address(endpoint: &Endpoint) -> Result<Value, BenchError> {
         Endpoint::Tcp { host, port } => {
             Ok(json!({ "socket_address": { "address": host, "port_value": port } }))
         }
-        other => Err(unknown(other, ENVOY.title)),
+        other => Err(unknown(other, Kind::Envoy)),
     }
 }

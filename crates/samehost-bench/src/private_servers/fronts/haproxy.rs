@@ -4,31 +4,20 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, host_and_port,
-    quoted, unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, quoted,
+    written_address,
 };
 use crate::error::BenchError;
-use crate::private_servers::ServerKind;
-use crate::private_servers::installed_service;
-
-const HAPROXY: ServerKind = ServerKind {
-    kind: Kind::Haproxy,
-    title: "HAProxy",
-    find: || installed_service(Kind::Haproxy),
-    login: "",
-};
 
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
-    server: HAPROXY,
+    kind: Kind::Haproxy,
     worker_is_one_cpu: true,
     keeps_fastcgi: true,
     file: "haproxy.cfg",
     configuration,
     // In the foreground, and without the master that it has as a service.
-    arguments: |_, configuration| {
-        ["-db", "-f", &configuration.display().to_string()].map(Into::into).to_vec()
-    },
-    variables: |_| Vec::new(),
+    arguments: "-db -f {file}",
+    variables: &[],
     failed_connect: |_| None,
 };
 
@@ -104,17 +93,9 @@ fn backend(host: &Host<'_>) -> Result<String, BenchError> {
 }
 
 fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
-    match endpoint {
-        Endpoint::Unix(path) => {
-            let path = path.display().to_string();
-            word(&path)?;
-            Ok(format!("unix@{path}"))
-        }
-        Endpoint::Tcp { host, port } => Ok(host_and_port(host, *port)),
-        other => Err(unknown(other, HAPROXY.title)),
-    }
+    written_address(endpoint, Kind::Haproxy, |path| word(&path).map(|_| format!("unix@{path}")))
 }
 
 fn word(text: &str) -> Result<String, BenchError> {
-    quoted(text, HAPROXY.title, &['"', '\\', '$', '\'', '#', ' ', '%'])
+    quoted(text, Kind::Haproxy, &['"', '\\', '$', '\'', '#', ' ', '%'])
 }

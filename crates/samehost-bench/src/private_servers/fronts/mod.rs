@@ -18,9 +18,10 @@ mod nginx;
 use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Transport};
-use samehost_services::UnixSocket;
+use samehost_services::{Kind, UnixSocket};
 
-use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision, on_free_port};
+use super::{Account, PrivateDirectory, PrivateServer, Supervision};
+use super::{filled_in, installed_service, on_free_port};
 use crate::error::BenchError;
 use crate::parameters::words;
 pub(crate) use nginx::NGINX;
@@ -48,15 +49,15 @@ words! {
 }
 
 pub(crate) struct FrontDescriptor {
-    pub(crate) server: ServerKind,
+    pub(crate) kind: Kind,
     pub(crate) worker_is_one_cpu: bool,
     /// Whether it keeps connections to FastCGI servers where that is asked for.
     pub(crate) keeps_fastcgi: bool,
     file: &'static str,
     configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
-    /// Arguments after the program, given the path of the configuration.
-    arguments: fn(&Layout<'_>, &Path) -> Vec<String>,
-    variables: fn(&Layout<'_>) -> Vec<(String, String)>,
+    /// Template of its arguments, and of the values of its environment variables: see [`Layout::fill_in`].
+    arguments: &'static str,
+    variables: &'static [(&'static str, &'static str)],
     /// Finds in its log why the connection to a server behind it failed.
     pub(crate) failed_connect: fn(&str) -> Option<String>,
 }
@@ -73,7 +74,15 @@ impl FrontKind {
     }
 
     pub(crate) fn title(self) -> &'static str {
-        self.descriptor().server.title
+        self.descriptor().kind.label()
+    }
+
+    /// Finds its program.
+    ///
+    /// # Errors
+    /// When it is not installed; the message names the package.
+    pub(crate) fn find(self) -> Result<PathBuf, BenchError> {
+        installed_service(self.descriptor().kind)
     }
 
     pub(crate) fn check_listens(self, front: Transport) -> Result<(), BenchError> {
@@ -92,7 +101,7 @@ impl FrontKind {
 
     /// Why it cannot listen on a Unix socket.
     pub(crate) fn ports_only(self) -> Option<&'static str> {
-        match self.descriptor().server.kind.descriptor().unix() {
+        match self.descriptor().kind.descriptor().unix() {
             UnixSocket::Never(why) => Some(why),
             UnixSocket::Setting(_) => None,
         }
@@ -182,6 +191,13 @@ impl Layout<'_> {
     fn endpoints(&self) -> Vec<Endpoint> {
         self.spec.listens.iter().map(|transport| self.endpoint(*transport)).collect()
     }
+
+    /// The words of a template for a server with this configuration.
+    fn fill_in(&self, template: &str, file: &str) -> Vec<String> {
+        let (directory, workers) = (self.directory.display().to_string(), self.spec.workers.to_string());
+        let file = self.directory.join(file).display().to_string();
+        filled_in(template, &[("{directory}", &directory), ("{file}", &file), ("{workers}", &workers)])
+    }
 }
 
 /// Starts a private server in front. `answers` checks whether it serves.
@@ -195,24 +211,24 @@ pub(crate) fn start(
     answers: impl Fn(&PrivateServer) -> Result<(), BenchError>,
 ) -> Result<PrivateServer, BenchError> {
     let front = kind.descriptor();
-    let own = (front.server.find)()?;
+    let own = kind.find()?;
     on_free_port(|port| {
         let directory = PrivateDirectory::new()?;
         let path = directory.path().to_owned();
         let layout = Layout { directory: &path, port, spec };
         directory.write(front.file, &(front.configuration)(&layout)?)?;
         let mut command = vec![own.display().to_string()];
-        command.extend((front.arguments)(&layout, &path.join(front.file)));
-        let supervision = Supervision {
-            variables: (front.variables)(&layout),
-            ..Supervision::new(program, front.server.title, spec.account, command)
-        };
+        command.extend(layout.fill_in(front.arguments, front.file));
+        let mut supervision = Supervision::new(program, kind.title(), spec.account, command);
+        for (name, value) in front.variables {
+            supervision.variables.push(((*name).to_owned(), layout.fill_in(value, front.file).concat()));
+        }
         PrivateServer::start(&supervision, directory, layout.endpoints())?.ready(&answers)
     })
 }
 
 /// Quotes a word for a configuration that has no means of escaping these characters.
-pub(super) fn quoted(word: &str, title: &str, special: &[char]) -> Result<String, BenchError> {
+pub(super) fn quoted(word: &str, kind: Kind, special: &[char]) -> Result<String, BenchError> {
     if word.contains(special) || word.chars().any(char::is_control) {
         let mut others = Vec::new();
         for sign in special {
@@ -221,24 +237,38 @@ pub(super) fn quoted(word: &str, title: &str, special: &[char]) -> Result<String
             }
         }
         return Err(BenchError::Usage(format!(
-            "`{}` cannot be written in a configuration of {title}; use a path without quotes, backslashes and {}",
+            "`{}` cannot be written in a configuration of {}; use a path without quotes, backslashes and {}",
             word.escape_debug(),
+            kind.label(),
             others.join(" ")
         )));
     }
     Ok(format!("\"{word}\""))
 }
 
-fn unknown(endpoint: &Endpoint, title: &str) -> BenchError {
-    BenchError::Usage(format!("{title} does not pass requests on to {endpoint}"))
+fn unknown(endpoint: &Endpoint, kind: Kind) -> BenchError {
+    BenchError::Usage(format!("{} does not pass requests on to {endpoint}", kind.label()))
+}
+
+/// The address of a server behind as this kind writes it: host and port, or what `unix` makes of a path.
+fn written_address(
+    endpoint: &Endpoint,
+    kind: Kind,
+    unix: impl Fn(String) -> Result<String, BenchError>,
+) -> Result<String, BenchError> {
+    match endpoint {
+        Endpoint::Unix(path) => unix(path.display().to_string()),
+        Endpoint::Tcp { host, port } => Ok(host_and_port(host, *port)),
+        other => Err(unknown(other, kind)),
+    }
 }
 
 /// The hosts, for a server that speaks HTTP only to those behind it.
-fn http_only<'a>(layout: &Layout<'a>, title: &str) -> Result<&'a [Host<'a>], BenchError> {
+fn http_only<'a>(layout: &Layout<'a>, kind: Kind) -> Result<&'a [Host<'a>], BenchError> {
     match layout.spec.passes {
         Passes::Http(hosts) => Ok(hosts),
         Passes::FastCgi(_) | Passes::Sites(_) => {
-            Err(BenchError::Usage(format!("{title} is measured in front of HTTP servers only")))
+            Err(BenchError::Usage(format!("{} is measured in front of HTTP servers only", kind.label())))
         }
     }
 }
@@ -265,7 +295,7 @@ mod tests {
     #[test]
     fn words_are_the_names_of_services() {
         for kind in ALL {
-            assert_eq!(kind.word(), kind.descriptor().server.kind.name());
+            assert_eq!(kind.word(), kind.descriptor().kind.name());
         }
         assert_eq!(FrontKind::WORDS.len(), ALL.len());
     }

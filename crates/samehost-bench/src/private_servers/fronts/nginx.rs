@@ -7,17 +7,15 @@ use samehost_services::Kind;
 
 use super::{
     ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, PhpSite, Pools, READY, WHERE, WHERE_BEHIND,
-    host_and_port, quoted, unknown,
+    quoted, written_address,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::installed_service;
 
-pub(crate) const NGINX: ServerKind =
-    ServerKind { kind: Kind::Nginx, title: "nginx", find: || installed_service(Kind::Nginx), login: "" };
+pub(crate) const NGINX: ServerKind = ServerKind { kind: Kind::Nginx, login: "" };
 
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
-    server: NGINX,
+    kind: Kind::Nginx,
     worker_is_one_cpu: true,
     keeps_fastcgi: true,
     file: "nginx.conf",
@@ -33,12 +31,9 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
         };
         Ok(written(layout.directory, layout.spec.connections, layout.spec.workers, &http))
     },
-    arguments: |layout, configuration| {
-        let (directory, path) = (layout.directory.display().to_string(), configuration.display().to_string());
-        // Before it reads its configuration it would write to the distribution's log.
-        ["-p", &directory, "-c", &path, "-e", "stderr"].map(Into::into).to_vec()
-    },
-    variables: |_| Vec::new(),
+    // Before it reads its configuration it would write to the distribution's log.
+    arguments: "-p {directory} -c {file} -e stderr",
+    variables: &[],
     failed_connect: |log| {
         let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed (")?;
         Some(reason.split_once(')')?.0.to_owned())
@@ -162,15 +157,11 @@ fn written(directory: &Path, connections: u32, workers: u32, http: &str) -> Stri
 }
 
 fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
-    match endpoint {
-        Endpoint::Unix(path) => word(&format!("unix:{}", path.display())),
-        Endpoint::Tcp { host, port } => Ok(host_and_port(host, *port)),
-        other => Err(unknown(other, NGINX.title)),
-    }
+    written_address(endpoint, Kind::Nginx, |path| word(&format!("unix:{path}")))
 }
 
 fn word(text: &str) -> Result<String, BenchError> {
-    quoted(text, NGINX.title, &['"', '\\', '$'])
+    quoted(text, Kind::Nginx, &['"', '\\', '$'])
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Configured for Settings {
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         // Missing programs are reported before anything is started.
         for via in &self.via.values {
-            (via.descriptor().server.find)()?;
+            via.find()?;
         }
         let most = self.backends.values.iter().copied().max().unwrap_or(1);
         // One account for all: the servers in front must reach the backends' sockets.

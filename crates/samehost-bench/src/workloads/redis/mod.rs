@@ -407,7 +407,7 @@ impl Served {
             redis::start(place, &start.program, start.most_connections, |server| is_ours(server, place))?
                 .reached_by_run(&start.program, &start.transports)?;
         let inside =
-            if place.is_container() { Inside::of(server.pid(), &(REDIS.find)()?) } else { Inside::default() };
+            if place.is_container() { Inside::of(server.pid(), &REDIS.find()?) } else { Inside::default() };
         if place.is_container() && inside.server.is_empty() {
             return Err(server.failure("its process is not among podman's"));
         }

@@ -173,14 +173,14 @@ impl Configured for Settings {
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         // Missing programs are reported before anything is started.
         for via in &self.via.values {
-            (via.descriptor().server.find)()?;
+            via.find()?;
         }
         PhpFpm::require_extension("mysqli", "php-mysql")?;
         let host = self.host.as_deref();
         let (site, server) = if let Some(path) = &self.site {
             (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
         } else {
-            (MARIADB.find)()?;
+            MARIADB.find()?;
             if host.is_some() {
                 return BenchError::refuse("--host is for a site that is there already: give --site");
             }

@@ -123,7 +123,7 @@ fn require_wordpress(directory: &Path) -> Result<(), BenchError> {
 }
 
 fn missing(program: &str, package: &'static str) -> BenchError {
-    BenchError::NotInstalled { program: program.into(), package }
+    BenchError::not_installed(program, package)
 }
 
 pub(super) fn is_installed() -> bool {
