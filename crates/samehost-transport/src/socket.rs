@@ -1,5 +1,5 @@
-//! Socket calls that all transports share, and the kernel's addresses of endpoints. Handles errno, not endpoints; creates
-//! no messages. Pure except for the sockets that it is asked for and for name resolution.
+//! Socket calls that all transports share, and the kernel's addresses of endpoints. Handles errno, and creates no messages of
+//! endpoints. Pure except for the sockets that it is asked for and for name resolution.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -13,7 +13,7 @@ use rustix::net;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use samehost_model::{Transport, UNIX_PATH_MAX};
+use samehost_model::{Endpoint, Transport, UNIX_PATH_MAX};
 
 /// State of a started connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,11 @@ pub(crate) fn open(family: AddressFamily, kind: SocketType, blocking: Blocking) 
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
     Ok(fd)
+}
+
+/// A new close-on-exec socket of an address's family.
+pub(crate) fn open_for(address: SocketAddr, kind: SocketType, blocking: Blocking) -> Result<OwnedFd, Errno> {
+    open(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET }, kind, blocking)
 }
 
 /// connect(2) on a blocking socket, with a deadline.
@@ -154,13 +159,18 @@ pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> 
         .map_err(|_| AddressError::TooLong { path: name.into(), length: bytes.len() })
 }
 
-/// Addresses of a host, those of the transport's own family first. Literals are not passed to the resolver.
-pub(crate) fn look_up(transport: Transport, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+/// Addresses of an endpoint's host, one at least, those of its own family first. Literals are not passed to the resolver.
+pub(crate) fn look_up(endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
+    let (Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } | Endpoint::Udp { host, port }) =
+        endpoint
+    else {
+        return Err(Errno::AFNOSUPPORT.into());
+    };
     if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
+        return Ok(vec![SocketAddr::new(ip, *port)]);
     }
-    let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-    addresses.sort_by_key(|address| address.is_ipv6() != (transport == Transport::Tcp6));
+    let mut addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(|address| address.is_ipv6() != (endpoint.transport() == Transport::Tcp6));
     if addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
@@ -186,8 +196,10 @@ mod tests {
 
     #[test]
     fn literals_need_no_resolver_and_names_prefer_the_family() {
-        assert_eq!(look_up(Transport::Tcp, "127.0.0.1", 7).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
-        assert_eq!(look_up(Transport::Tcp6, "::1", 7).unwrap(), ["[::1]:7".parse().unwrap()]);
-        assert!(look_up(Transport::Tcp, "localhost", 7).unwrap()[0].is_ipv4());
+        for address in ["127.0.0.1:7", "[::1]:7"] {
+            let endpoint = format!("tcp:{address}").parse().unwrap();
+            assert_eq!(look_up(&endpoint).unwrap(), [address.parse().unwrap()]);
+        }
+        assert!(look_up(&"tcp:localhost:7".parse().unwrap()).unwrap()[0].is_ipv4());
     }
 }
