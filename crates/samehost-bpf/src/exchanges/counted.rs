@@ -6,6 +6,7 @@ use super::record::{
     BACK, BUCKETS, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record,
     TAKEN, UNASKED, UNTIMED, Unfinished, VIOLATIONS, at_most, bucket, quantile,
 };
+use crate::map::long;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
@@ -183,9 +184,7 @@ fn buckets(maps: &Maps, key: u32) -> Vec<u64> {
     let mut sums = vec![0; BUCKETS];
     let bytes = maps.times.get(&key.to_ne_bytes()).unwrap_or_default();
     for (at, count) in bytes.chunks_exact(8).enumerate() {
-        let mut word = [0; 8];
-        word.copy_from_slice(count);
-        sums[at % BUCKETS] += u64::from_ne_bytes(word);
+        sums[at % BUCKETS] += long(count, 0);
     }
     sums
 }

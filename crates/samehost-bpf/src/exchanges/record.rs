@@ -5,6 +5,7 @@
 
 use std::f64::consts::LN_2;
 
+use crate::map::long;
 use crate::program::Arithmetic::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Subtract};
 use crate::program::Register::{R1, R2, R3, R7};
 use crate::program::{Assembly, Test, compute, copy, set};
@@ -75,9 +76,7 @@ impl Record {
     }
 
     pub(super) fn at(&self, place: i16) -> u64 {
-        let mut word = [0; 8];
-        word.copy_from_slice(&self.0[place as usize..place as usize + 8]);
-        u64::from_ne_bytes(word)
+        long(&self.0, place as usize)
     }
 
     /// Exchanges that have a time and that another followed.
