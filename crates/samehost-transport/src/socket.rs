@@ -112,23 +112,16 @@ pub(crate) fn peer_pid(fd: impl AsFd) -> Option<u32> {
 pub enum AddressError {
     /// Longer than `sun_path`.
     #[error(
-        "`{}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory", path.display()
+        "`{path}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory",
+        path = .0.display(), length = .0.as_os_str().len()
     )]
-    TooLong {
-        /// The path or name.
-        path: PathBuf,
-        /// Its length in bytes.
-        length: usize,
-    },
+    TooLong(PathBuf),
     /// Empty: the kernel would bind an abstract name.
     #[error("the path or name of the Unix socket is empty; write unix:/run/NAME/NAME.sock or abstract:NAME")]
     Empty,
     /// A NUL byte would truncate the path, so that it names another file.
-    #[error("the path {path:?} has a NUL byte; a socket's path cannot hold one, remove it")]
-    Nul {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the path {0:?} has a NUL byte; a socket's path cannot hold one, remove it")]
+    Nul(PathBuf),
 }
 
 fn checked(path: &Path) -> Result<&[u8], AddressError> {
@@ -137,26 +130,24 @@ fn checked(path: &Path) -> Result<&[u8], AddressError> {
         return Err(AddressError::Empty);
     }
     if bytes.contains(&0) {
-        return Err(AddressError::Nul { path: path.to_owned() });
+        return Err(AddressError::Nul(path.to_owned()));
     }
     if bytes.len() > UNIX_PATH_MAX {
-        return Err(AddressError::TooLong { path: path.to_owned(), length: bytes.len() });
+        return Err(AddressError::TooLong(path.to_owned()));
     }
     Ok(bytes)
 }
 
 /// Address of a socket file. Also checks endpoints that were not created by `Endpoint::from_str`.
 pub(crate) fn unix_path(path: &Path) -> Result<SocketAddrUnix, AddressError> {
-    let bytes = checked(path)?;
-    SocketAddrUnix::new(path)
-        .map_err(|_| AddressError::TooLong { path: path.to_owned(), length: bytes.len() })
+    checked(path)?;
+    SocketAddrUnix::new(path).map_err(|_| AddressError::TooLong(path.to_owned()))
 }
 
 /// Address of an abstract name.
 pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> {
     let bytes = checked(Path::new(name))?;
-    SocketAddrUnix::new_abstract_name(bytes)
-        .map_err(|_| AddressError::TooLong { path: name.into(), length: bytes.len() })
+    SocketAddrUnix::new_abstract_name(bytes).map_err(|_| AddressError::TooLong(name.into()))
 }
 
 /// Addresses of an endpoint's host, one at least, those of its own family first. Literals are not passed to the resolver.
@@ -187,10 +178,11 @@ mod tests {
         assert!(unix_path(Path::new(&"p".repeat(UNIX_PATH_MAX))).is_ok());
         let long = "p".repeat(UNIX_PATH_MAX + 1);
         let error = unix_path(Path::new(&long)).unwrap_err();
-        assert_eq!(error, AddressError::TooLong { path: long.into(), length: 108 });
-        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(error, AddressError::TooLong(long.into()));
+        let text = error.to_string();
+        assert!(text.contains("is 108 bytes long") && text.contains("symbolic link"), "{text}");
         assert_eq!(unix_path(Path::new("")).unwrap_err(), AddressError::Empty);
-        assert_eq!(unix_path(Path::new("a\0b")).unwrap_err(), AddressError::Nul { path: "a\0b".into() });
+        assert_eq!(unix_path(Path::new("a\0b")).unwrap_err(), AddressError::Nul("a\0b".into()));
         assert_eq!(abstract_name("").unwrap_err(), AddressError::Empty);
     }
 
