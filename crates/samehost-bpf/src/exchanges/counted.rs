@@ -298,11 +298,11 @@ impl PairCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{BEGUN, LOG_SUM, OPENING, READ, empty};
+    use super::super::record::{BEGUN, LOG_SUM, OPENING, READ, begun};
     use super::*;
 
     fn found(places: &[(i16, u64)]) -> OfConnection {
-        let mut bytes = empty(0).to_vec();
+        let mut bytes = begun(0, 0).to_vec();
         for (place, word) in places {
             bytes[*place as usize..*place as usize + 8].copy_from_slice(&word.to_ne_bytes());
         }

@@ -208,9 +208,8 @@ impl Exchanges {
                 continue;
             }
             let number = self.named;
-            let is_carried = self.loaded.names.is_some();
-            let record = if is_carried { record::empty(one.pair) } else { record::of_both(one.pair) };
-            self.loaded.maps.records.put(&number.to_ne_bytes(), &record)?;
+            let named = if self.loaded.names.is_some() { 0 } else { 3 };
+            self.loaded.maps.records.put(&number.to_ne_bytes(), &record::begun(one.pair, named))?;
             for (end, cookie) in [(0_u32, one.client), (1, one.server)] {
                 let value = [number.to_ne_bytes(), end.to_ne_bytes()].concat();
                 self.loaded.maps.wanted.put(&cookie.to_ne_bytes(), &value)?;
@@ -249,7 +248,7 @@ impl Exchanges {
             return Ok(None);
         }
         let number = self.named;
-        self.loaded.maps.records.put(&number.to_ne_bytes(), &record::of_client(pair))?;
+        self.loaded.maps.records.put(&number.to_ne_bytes(), &record::begun(pair, 1))?;
         let value = [number.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
         self.loaded.maps.own.put(&client.as_raw_fd().to_ne_bytes(), &value)?;
         if let Some(stamps) = &self.loaded.maps.stamps {
