@@ -27,7 +27,7 @@ use crate::tuning::ListenOptions;
 /// A path that we own: the socket file that we created, and the lock beside it.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     made: Stat,
     /// Released last, after the file was removed.
     _lock: LockFile,
@@ -60,10 +60,6 @@ impl Claim {
         bind(&path).map_err(ListenError::at(endpoint))?;
         let made = lstat(&path).map_err(ListenError::at(endpoint))?;
         Ok(Claim { path, made, _lock: lock })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn set_rights(&self, endpoint: &Endpoint, options: &ListenOptions) -> Result<(), ListenError> {
@@ -233,7 +229,6 @@ fn connect_to(address: &SocketAddrUnix) -> Result<Option<u32>, Errno> {
     Ok(socket::peer_pid(&fd))
 }
 
-/// Process that listens at an address, if it answers.
 pub(crate) fn listening_pid(address: &SocketAddrUnix) -> Option<u32> {
     connect_to(address).ok().flatten()
 }

@@ -121,7 +121,6 @@ impl ConnectError {
     }
 }
 
-/// Type of the file at the path, if it is not a socket.
 pub(crate) fn not_a_socket(path: &Path) -> Option<&'static str> {
     let kind = std::fs::metadata(path).ok()?.file_type();
     (!kind.is_socket()).then(|| describe(kind))

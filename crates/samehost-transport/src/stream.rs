@@ -382,7 +382,7 @@ impl AsFd for Listener {
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.claim.as_ref().map(Claim::path);
+        let path = self.claim.as_ref().map(|claim| &claim.path);
         f.debug_struct("Listener")
             .field("endpoint", &self.endpoint)
             .field("path", &path)
