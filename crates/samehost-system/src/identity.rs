@@ -1,13 +1,12 @@
 //! Identifies a process. Its name and command line prove nothing, because the process can change them. Its user,
 //! executable and namespaces come from the kernel. Pids are reused, so the start time is part of the identity.
 
-use std::fmt::Display;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::open::proc_file;
-use crate::proc::{container_of, status};
+use crate::proc::{container_of, namespace, status};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
@@ -135,11 +134,6 @@ pub fn is_of_the_system(pid: u32) -> bool {
         Some(container) => !container.foreign,
         None => false,
     }
-}
-
-/// Inode of a namespace of a process (`mnt`, `net`), or of `self` or `thread-self`; `None` if it is not visible to us.
-pub(crate) fn namespace(pid: impl Display, kind: &str) -> Option<u64> {
-    Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino())
 }
 
 /// Whether a uid map, seen from our user namespace, contains our root. A line has the first id inside, the first id outside,

@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use samehost_model::scan::{NetworkNamespace, ReadBy, Scan, Socket};
 
 use crate::diag::Diag;
-use crate::identity::{is_of_the_system, namespace};
-use crate::proc::net_table;
+use crate::identity::is_of_the_system;
+use crate::proc::{namespace, net_table};
 
 /// Directories where namespaces without a process are bound by name.
 const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];

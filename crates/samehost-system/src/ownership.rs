@@ -11,7 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
-use crate::identity::{identity, namespace};
+use crate::identity::identity;
+use crate::proc::namespace;
 
 /// Most symbolic links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;

@@ -5,15 +5,16 @@ pub mod descriptors;
 pub mod net_table;
 pub mod status;
 
+use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fd::AsFd;
 use samehost_model::Redactor;
 use samehost_model::scan::{Process, text_of_bytes};
 
 use crate::accounts::Names;
-use crate::identity::namespace;
 use crate::open::proc_file;
 
 /// Most bytes read of a file whose length the process controls.
@@ -52,6 +53,11 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
 
 fn text(pid: u32, name: &str) -> Vec<u8> {
     proc_file(&format!("/proc/{pid}/{name}"), LONGEST).unwrap_or_default()
+}
+
+/// Inode of a namespace of a process (`mnt`, `net`), or of `self` or `thread-self`; `None` if it is not visible to us.
+pub(crate) fn namespace(pid: impl Display, kind: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino())
 }
 
 /// The container of a process by its control group; `None` if it is in none, or has ended.
