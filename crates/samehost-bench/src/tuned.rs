@@ -102,7 +102,7 @@ pub(crate) fn check(
     match request.congestion.iter().find(|name| !available.contains(name)) {
         Some(name) => {
             let available = available.join(" ");
-            Err(BenchError::Tuning(TuningError::NoCongestion { name: name.clone(), available }))
+            Err(BenchError::Tuning(TuningError::NoCongestion(name.clone(), available)))
         }
         None => Ok(()),
     }

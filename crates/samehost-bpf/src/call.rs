@@ -50,6 +50,7 @@ pub(crate) struct MapElement {
     pub(crate) flags: u64,
 }
 
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct ProgramLoad {
     pub(crate) kind: u32,
@@ -78,6 +79,7 @@ pub(crate) struct TracepointOpen {
     pub(crate) reserved: u32,
 }
 
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct TypesLoad {
     pub(crate) first: u64,
@@ -88,6 +90,7 @@ pub(crate) struct TypesLoad {
     pub(crate) reserved: u32,
 }
 
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct LinkCreate {
     pub(crate) program: u32,

@@ -16,13 +16,13 @@
 
 use std::io;
 
-use crate::map::{Kind, Map};
-use crate::program::Arithmetic::{And, ShiftRight, Subtract};
-use crate::program::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::map::{Kind, Map, long};
+use crate::program::Arithmetic::{Add, And, ShiftRight, Subtract};
+use crate::program::Register::{R0, R1, R2, R6, R7, R8, R9, R10};
 use crate::program::{
-    Assembly, Attached, COMM, COOKIE, Instruction, LOOK_UP, Label, NOW, PROCESS, Place, Program, Test,
-    UPDATE, USER, add, call, compute, copy, copy_word, count, count_and_load, end, load_byte, load_half,
-    load_long, load_word, map, set, skip_unless_int, store_long, store_number,
+    Assembly, Attached, COMM, COOKIE, Instruction, Label, NOW, PROCESS, Place, Program, Test, USER, call,
+    compute, copy, copy_word, count, count_and_load, end, load_byte, load_half, load_long, load_word, set,
+    store_long, store_number,
 };
 use crate::types::Types;
 
@@ -65,7 +65,7 @@ impl Connects {
     pub fn open() -> io::Result<Self> {
         let notes = Map::make(Kind::LeastRecentlyUsed, 8, VALUE, MOST)?;
         let number = Types::read()?.tracepoint("inet_sock_set_state")?;
-        let program = Program::load(Place::Tracepoint, number, &instructions(&notes))?;
+        let program = Program::load(Place::Tracepoint, number, &of_tcp(&notes))?;
         Ok(Connects { _attached: program.watch()?, notes })
     }
 
@@ -74,15 +74,10 @@ impl Connects {
     #[must_use]
     pub fn opener(&self, cookie: u64) -> Option<Opened> {
         let note = self.notes.get(&cookie.to_ne_bytes())?;
-        let word = |at: usize| Some(u32::from_ne_bytes(note.get(at..at + 4)?.try_into().ok()?));
-        // Numbers of 64 bits: the process in the upper half, and the group above the user.
-        let (low, high) = if cfg!(target_endian = "little") { (0, 4) } else { (4, 0) };
-        Some(Opened {
-            pid: word(high)?,
-            thread: word(low)?,
-            uid: word(8 + low)?,
-            name: name_of(note.get(VALUE - NAME..)?),
-        })
+        // The process in the upper half, and the group above the user.
+        let (process, user) = (long(&note, 0), long(&note, 8));
+        let name = name_of(note.get(VALUE - NAME..)?);
+        Some(Opened { pid: (process >> 32) as u32, thread: process as u32, uid: user as u32, name })
     }
 }
 
@@ -98,33 +93,19 @@ fn name_of(bytes: &[u8]) -> String {
 /// events was rejected: each would be read and kept until the connection ends, and this table is asked
 /// for the few that matter. A classic tracepoint needs tracefs, which need not be mounted, and fentry was
 /// refused on the kernel at hand (EPERM) (docs/decisions/0133).
-fn instructions(notes: &Map) -> Vec<Instruction> {
+fn of_tcp(notes: &Map) -> Vec<Instruction> {
     const TCP_SYN_SENT: i32 = 2;
-    let note = [
-        &[
-            load_long(R1, R6, 0),
-            call(COOKIE),
-            store_long(R10, KEY, R0),
-            call(PROCESS),
-            store_long(R10, NOTE, R0),
-            call(USER),
-            store_long(R10, NOTE + 8, R0),
-            copy(R1, R10),
-            add(R1, i32::from(NOTE) + 16),
-            set(R2, NAME as i32),
-            call(COMM),
-        ][..],
-        &map(R1, notes),
-        &[copy(R2, R10), add(R2, i32::from(KEY)), copy(R3, R10), add(R3, i32::from(NOTE)), set(R4, 0)],
-        &[call(UPDATE)],
-    ]
-    .concat();
-    [
-        &[copy(R6, R1), load_long(R1, R6, 16), skip_unless_int(R1, TCP_SYN_SENT, note.len() as i16)][..],
-        &note,
-        &[set(R0, 0), end()],
-    ]
-    .concat()
+    let mut program = Assembly::default();
+    let out = program.label();
+    program.put([copy(R6, R1), load_long(R1, R6, 16), copy_word(R1, R1)]);
+    program.go_if(R1, Test::IsNot, TCP_SYN_SENT, out);
+    program.put([load_long(R1, R6, 0), call(COOKIE), store_long(R10, KEY, R0)]);
+    program.put([call(PROCESS), store_long(R10, NOTE, R0), call(USER), store_long(R10, NOTE + 8, R0)]);
+    program.put([copy(R1, R10), compute(R1, Add, i32::from(NOTE) + 16), set(R2, NAME as i32), call(COMM)]);
+    program.update(notes, [KEY, NOTE], 0);
+    program.place(out);
+    program.put([set(R0, 0), end()]);
+    program.finish()
 }
 
 /// Programs that connect to Unix sockets at once, and listeners; the one that was used least recently goes for a new one.
@@ -257,14 +238,6 @@ impl UnixConnects {
     }
 }
 
-/// The 64 bits at a place; 0 behind the end.
-fn long(bytes: &[u8], at: usize) -> u64 {
-    match bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        Some(word) => u64::from_ne_bytes(*word),
-        None => 0,
-    }
-}
-
 /// Places on the stack: the opener's key, which begins with the listener's cookie, and its value; a moment's key and value; a queue's
 /// value; the connection's number.
 const COOKIE_AT: i16 = -32;
@@ -298,32 +271,24 @@ fn of_unix(openers: &Map, queues: &Map, arrivals: &Map, parts: &Parts) -> Vec<In
     program.finish()
 }
 
-/// In `R0` the value of the key at a place on the stack, or zero.
-fn look_up(program: &mut Assembly, of: &Map, key: i16) {
-    program.put(map(R1, of));
-    program.put([copy(R2, R10), add(R2, i32::from(key)), call(LOOK_UP)]);
-}
-
-/// Writes the value at a place on the stack under the key at another.
-fn update(program: &mut Assembly, of: &Map, [key, value]: [i16; 2], flags: i32) {
-    program.put(map(R1, of));
-    program.put([copy(R2, R10), add(R2, i32::from(key)), copy(R3, R10), add(R3, i32::from(value))]);
-    program.put([set(R4, flags), call(UPDATE)]);
-}
-
 /// One more connection of the current task's program to this listener.
 fn count_opener(program: &mut Assembly, openers: &Map) {
     let (is_new, done) = (program.label(), program.label());
     program.put([call(USER), copy_word(R0, R0), store_long(R10, COOKIE_AT + 8, R0)]);
-    program.put([copy(R1, R10), add(R1, i32::from(COOKIE_AT) + 16), set(R2, NAME as i32), call(COMM)]);
+    program.put([
+        copy(R1, R10),
+        compute(R1, Add, i32::from(COOKIE_AT) + 16),
+        set(R2, NAME as i32),
+        call(COMM),
+    ]);
     program.put([call(PROCESS), compute(R0, ShiftRight, 32), store_long(R10, OPENER_AT + 8, R0)]);
-    look_up(program, openers, COOKIE_AT);
+    program.look_up(openers, COOKIE_AT);
     program.go_if(R0, Test::Is, 0, is_new);
     program.put([set(R1, 1), count(R0, 0, R1), load_long(R1, R10, OPENER_AT + 8), store_long(R0, 8, R1)]);
     program.go(done);
     program.place(is_new);
     program.put([store_number(R10, OPENER_AT, 1)]);
-    update(program, openers, [COOKIE_AT, OPENER_AT], 0);
+    program.update(openers, [COOKIE_AT, OPENER_AT], 0);
     program.place(done);
 }
 
@@ -331,11 +296,11 @@ fn count_opener(program: &mut Assembly, openers: &Map) {
 fn find_queue(program: &mut Assembly, queues: &Map, out: Label) {
     const BPF_NOEXIST: i32 = 1;
     let is_known = program.label();
-    look_up(program, queues, COOKIE_AT);
+    program.look_up(queues, COOKIE_AT);
     program.go_if(R0, Test::IsNot, 0, is_known);
     program.put((0..QUEUE as i16 / 8).map(|word| store_number(R10, EMPTY + 8 * word, 0)));
-    update(program, queues, [COOKIE_AT, EMPTY], BPF_NOEXIST);
-    look_up(program, queues, COOKIE_AT);
+    program.update(queues, [COOKIE_AT, EMPTY], BPF_NOEXIST);
+    program.look_up(queues, COOKIE_AT);
     program.go_if(R0, Test::Is, 0, out);
     program.place(is_known);
     program.put([copy(R6, R0)]);
@@ -348,7 +313,7 @@ fn count_arrival(program: &mut Assembly, arrivals: &Map) {
     program.put([load_long(R2, R10, COOKIE_AT), store_long(R10, MOMENT, R2)]);
     program.put([compute(R1, And, LAST_ARRIVALS - 1), store_long(R10, MOMENT + 8, R1)]);
     program.put([store_long(R10, TIME, R9)]);
-    update(program, arrivals, [MOMENT, TIME], 0);
+    program.update(arrivals, [MOMENT, TIME], 0);
     program.put([load_long(R1, R6, QUEUE_MOST)]);
     program.go_if(R7, Test::IsAtMost, R1, is_no_more);
     program.put([store_long(R6, QUEUE_MOST, R7)]);
@@ -372,7 +337,7 @@ fn find_first(program: &mut Assembly, arrivals: &Map, out: Label) {
     program.go_if(R1, Test::IsLess, R7, out);
     program.put([compute(R1, Subtract, R7), compute(R1, And, LAST_ARRIVALS - 1)]);
     program.put([store_long(R10, MOMENT + 8, R1)]);
-    look_up(program, arrivals, MOMENT);
+    program.look_up(arrivals, MOMENT);
     program.go_if(R0, Test::Is, 0, out);
     program.put([load_long(R1, R0, 0)]);
     program.go_if(R9, Test::IsLess, R1, out);

@@ -82,7 +82,7 @@ impl Map {
         // The kernel writes each processor's value at a multiple of eight bytes.
         let bytes = if self.values > 1 { self.value_bytes.next_multiple_of(8) } else { self.value_bytes };
         let mut value = vec![0; bytes * self.values];
-        let argument = self.element(key, value.as_mut_ptr() as u64);
+        let argument = self.element(key.as_ptr(), value.as_mut_ptr() as u64);
         // SAFETY: the kernel reads as many bytes as the map was made with from the key, and writes as many into the value for
         // each processor; both have so many, and nobody else has the value.
         match unsafe { call::bpf(call::MAP_LOOK_UP, &argument) } {
@@ -97,17 +97,8 @@ impl Map {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         while keys.len() < most {
             let mut next = vec![0; self.key_bytes];
-            let last = match keys.last() {
-                Some(last) => last.as_ptr() as u64,
-                None => 0,
-            };
-            let argument = MapElement {
-                map: self.descriptor.as_raw_fd() as u32,
-                reserved: 0,
-                key: last,
-                value: next.as_mut_ptr() as u64,
-                flags: 0,
-            };
+            let last = keys.last().map_or(std::ptr::null(), Vec::as_ptr);
+            let argument = self.element(last, next.as_mut_ptr() as u64);
             // SAFETY: the kernel reads a key where there is one, and writes one; both have as many bytes as the map was made with, and
             // nobody else has the second.
             if unsafe { call::bpf(call::MAP_NEXT_KEY, &argument) }.is_err() {
@@ -118,14 +109,9 @@ impl Map {
         keys
     }
 
-    fn element(&self, key: &[u8], value: u64) -> MapElement {
-        MapElement {
-            map: self.descriptor.as_raw_fd() as u32,
-            reserved: 0,
-            key: key.as_ptr() as u64,
-            value,
-            flags: 0,
-        }
+    fn element(&self, key: *const u8, value: u64) -> MapElement {
+        let map = self.descriptor.as_raw_fd() as u32;
+        MapElement { map, reserved: 0, key: key as u64, value, flags: 0 }
     }
 
     /// Writes the value of an entry, which a map of one value has.
@@ -136,7 +122,7 @@ impl Map {
         if key.len() != self.key_bytes || value.len() != self.value_bytes || self.values != 1 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let argument = self.element(key, value.as_ptr() as u64);
+        let argument = self.element(key.as_ptr(), value.as_ptr() as u64);
         // SAFETY: the kernel reads as many bytes as the map was made with from the key and from the value; both have so many.
         unsafe { call::bpf(call::MAP_UPDATE, &argument) }?;
         Ok(())
@@ -147,18 +133,20 @@ impl Map {
     }
 }
 
+/// The 64 bits at a place of a value; 0 behind the end.
+pub(crate) fn long(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(word) => u64::from_ne_bytes(*word),
+        None => 0,
+    }
+}
+
 /// Gives the kernel the types of a number of 32 bits and of a value, without which it refuses a map whose values are carried
 /// (EINVAL).
 fn load_types(value_bytes: usize) -> io::Result<OwnedFd> {
     let bytes = types::of_carried(value_bytes);
-    let argument = TypesLoad {
-        first: bytes.as_ptr() as u64,
-        log: 0,
-        bytes: bytes.len() as u32,
-        log_bytes: 0,
-        log_level: 0,
-        reserved: 0,
-    };
+    let argument =
+        TypesLoad { first: bytes.as_ptr() as u64, bytes: bytes.len() as u32, ..TypesLoad::default() };
     // SAFETY: the bytes live until this returns, with the length that is given.
     unsafe { call::open(call::TYPES_LOAD, &argument) }
 }

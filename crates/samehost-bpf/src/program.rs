@@ -8,7 +8,8 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::call::{self, IteratorCreate, LinkCreate, ObjectInfo, ProgramLoad, TracepointOpen};
-use crate::map::Map;
+use crate::map::{Map, long};
+use Register::{R1, R2, R3, R4, R10};
 
 /// One instruction, as the kernel reads it; a map's descriptor takes two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +107,6 @@ pub(crate) const fn set(to: Register, number: i32) -> Instruction {
     instruction(0xb7, to, 0, 0, number)
 }
 
-pub(crate) const fn add(to: Register, number: i32) -> Instruction {
-    instruction(0x07, to, 0, 0, number)
-}
-
 pub(crate) const fn load_long(to: Register, from: Register, offset: i16) -> Instruction {
     instruction(0x79, to, from as u8, offset, 0)
 }
@@ -182,11 +179,6 @@ pub(crate) const fn call(function: i32) -> Instruction {
     instruction(0x85, Register::R0, 0, 0, function)
 }
 
-/// Leaves out the next `by` instructions if the lower 32 bits of `of` are not `number`.
-pub(crate) const fn skip_unless_int(of: Register, number: i32, by: i16) -> Instruction {
-    instruction(0x56, of, 0, by, number)
-}
-
 /// Returns `R0`.
 pub(crate) const fn end() -> Instruction {
     instruction(0x95, Register::R0, 0, 0, 0)
@@ -217,8 +209,8 @@ impl Instruction {
 
 // Functions of the kernel that programs call, as `linux/bpf.h` numbers them.
 
-pub(crate) const LOOK_UP: i32 = 1; // bpf_map_lookup_elem
-pub(crate) const UPDATE: i32 = 2; // bpf_map_update_elem
+const LOOK_UP: i32 = 1; // bpf_map_lookup_elem
+const UPDATE: i32 = 2; // bpf_map_update_elem
 pub(crate) const DELETE: i32 = 3; // bpf_map_delete_elem
 pub(crate) const NOW: i32 = 5; // bpf_ktime_get_ns
 pub(crate) const PROCESS: i32 = 14; // bpf_get_current_pid_tgid
@@ -270,6 +262,20 @@ impl Assembly {
     /// Jumps if the lower 32 bits, with their sign, are not above zero.
     pub(crate) fn go_unless_positive(&mut self, of: Register, to: Label) {
         self.jump(skip_unless_positive(of, 0), to);
+    }
+
+    /// In `R0` the value of the key at a place on the stack, or zero. Uses up `R1` and `R2`.
+    pub(crate) fn look_up(&mut self, of: &Map, key: i16) {
+        self.put(map(R1, of));
+        self.put([copy(R2, R10), compute(R2, Arithmetic::Add, i32::from(key)), call(LOOK_UP)]);
+    }
+
+    /// Writes the value at a place on the stack under the key at another. Uses up `R1` to `R4`.
+    pub(crate) fn update(&mut self, of: &Map, [key, value]: [i16; 2], flags: i32) {
+        self.put(map(R1, of));
+        self.put([copy(R2, R10), compute(R2, Arithmetic::Add, i32::from(key))]);
+        self.put([copy(R3, R10), compute(R3, Arithmetic::Add, i32::from(value))]);
+        self.put([set(R4, flags), call(UPDATE)]);
     }
 
     fn jump(&mut self, instruction: Instruction, to: Label) {
@@ -360,12 +366,8 @@ impl Program {
     pub(crate) fn walk(&self) -> io::Result<()> {
         let argument = LinkCreate {
             program: self.0.as_raw_fd() as u32,
-            target: 0,
             attached_as: Place::Iterator as u32,
-            flags: 0,
-            iterator: 0,
-            iterator_bytes: 0,
-            reserved: 0,
+            ..LinkCreate::default()
         };
         // SAFETY: the argument is that of this command and has no pointers.
         let link = unsafe { call::open(call::LINK_CREATE, &argument) }?;
@@ -386,9 +388,7 @@ impl Program {
 
     /// How often it was left out because it ran already on that processor. Linux has counted this since 5.12; before, it is 0.
     pub(crate) fn misses(&self) -> io::Result<u64> {
-        let mut misses = [0; 8];
-        misses.copy_from_slice(&self.info()?[MISSES..]);
-        Ok(u64::from_ne_bytes(misses))
+        Ok(long(&self.info()?, MISSES))
     }
 
     /// The beginning of its `struct bpf_prog_info`, up to the number of misses.
@@ -432,13 +432,10 @@ pub(crate) fn load_of_kind(
         log_level: u32::from(!log.is_empty()),
         log_bytes: log.len() as u32,
         log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
-        kernel_version: 0,
-        flags: 0,
         name: *NAME,
-        interface: 0,
         attached_as: place,
-        types: [0; 9],
         attached_to: number,
+        ..ProgramLoad::default()
     };
     // SAFETY: the instructions, the text and the log live until this returns, with the lengths that are given; nobody else
     // has the log.

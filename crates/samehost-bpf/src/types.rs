@@ -95,25 +95,13 @@ impl Types {
     }
 
     fn number(&self, kind: u32, name: &str) -> Option<u32> {
-        let mut found = None;
-        self.walk(|one| {
-            if one.kind == kind && is_called(one.name, name) {
-                found = Some(one.number);
-            }
-            found.is_some()
-        })?;
-        found
+        let found = self.find(|one| one.kind == kind && is_called(one.name, name))?;
+        Some(found.number)
     }
 
     fn bytes_before(&self, structure: &str, member: &str) -> Option<u32> {
-        let mut found = None;
-        self.walk(|one| {
-            if one.kind == STRUCTURE_KIND && is_called(one.name, structure) {
-                found = Some(one.parts);
-            }
-            found.is_some()
-        })?;
-        self.bytes_within(found?, member)
+        let found = self.find(|one| one.kind == STRUCTURE_KIND && is_called(one.name, structure))?;
+        self.bytes_within(found.parts, member)
     }
 
     /// Where a member begins in a structure, in bytes; those of structures and unions without a name in it are its own.
@@ -140,19 +128,13 @@ impl Types {
 
     /// The parts of the type with this number; `None` for types of other kinds than these.
     fn parts_of(&self, number: u32, kinds: &[u32]) -> Option<Parts> {
-        let mut found = None;
-        self.walk(|one| {
-            if one.number == number && kinds.contains(&one.kind) {
-                found = Some(one.parts);
-            }
-            one.number >= number
-        })?;
-        found
+        let found = self.find(|one| one.number == number)?;
+        if kinds.contains(&found.kind) { Some(found.parts) } else { None }
     }
 
-    /// Shows each type, until one is taken; `None` if the bytes are not BTF of this byte order, or end early. Types have no
+    /// The first type that is wanted; `None` also if the bytes are not BTF of this byte order, or end early. Types have no
     /// index and different lengths: the number of one is known only by a walk from the first, which takes milliseconds.
-    fn walk(&self, mut takes: impl FnMut(&Found<'_>) -> bool) -> Option<()> {
+    fn find(&self, is_wanted: impl Fn(&Found<'_>) -> bool) -> Option<Found<'_>> {
         let types = self.0.as_slice();
         let header = word(types, 4)? as usize;
         if word(types, 0)? & 0xffff != MAGIC {
@@ -166,14 +148,14 @@ impl Types {
             let info = word(types, at + 4)?;
             let kind = info >> 24 & 31;
             let parts = Parts { at: at + TYPE, count: (info & 0xffff) as usize, names };
-            let name = types.get(names + word(types, at)? as usize..)?;
-            if takes(&Found { number, kind, parts, name }) {
-                return Some(());
+            let found = Found { number, kind, parts, name: types.get(names + word(types, at)? as usize..)? };
+            if is_wanted(&found) {
+                return Some(found);
             }
             at += TYPE + added(kind, parts.count)?;
             number += 1;
         }
-        Some(())
+        None
     }
 }
 

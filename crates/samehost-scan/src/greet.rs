@@ -3,15 +3,17 @@
 //! effects. Only on request: servers count the connection, and a one-shot program would take it for its client.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
-use samehost_model::scan::{Address, RecognisedBy, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_model::scan::{RecognisedBy, Scan, Service, Socket, SocketKind, SocketState};
 use samehost_services::{Kind, Protocol};
 use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect};
+
+use crate::target;
 
 /// Time limit for a local server to accept, to greet, and to answer.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -86,24 +88,15 @@ fn may_be_asked(scan: &Scan, service: &Service) -> bool {
 
 /// Endpoint for a probe; `None` when connecting would leave the machine.
 fn endpoint_of(socket: &Socket) -> Option<Endpoint> {
-    if socket.state != SocketState::Listen {
+    let is_stream = socket.kind.is_tcp() || socket.kind == SocketKind::UnixStream;
+    if !is_stream || socket.state != SocketState::Listen {
         return None;
     }
-    match (&socket.kind, &socket.local) {
-        (SocketKind::UnixStream, Address::Path(path)) if path.is_absolute() => {
-            Some(Endpoint::Unix(path.clone()))
-        }
-        (SocketKind::Tcp | SocketKind::Tcp6, Address::Inet(_)) => {
-            let address = socket.local.inet()?;
-            let ip = match address.ip() {
-                ip if ip.is_loopback() => ip,
-                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-                _ => return None,
-            };
-            Some(Endpoint::Tcp { host: ip.to_string(), port: address.port() })
-        }
-        _ => None,
+    let endpoint = target::endpoint(socket)?;
+    match &endpoint {
+        Endpoint::Unix(path) if !path.is_absolute() => None,
+        Endpoint::Tcp { host, .. } if !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) => None,
+        _ => Some(endpoint),
     }
 }
 

@@ -14,8 +14,8 @@ mod verify;
 
 pub use advice::findings::findings;
 pub use advice::{
-    BLOCKERS, Blocker, DecidedBy, EXPLANATIONS, Identity, UnsafeSocket, Unserved, address_lost, advise,
-    decided_by, explanation, identity, obstacles, rule_of_socket, service_at, services_at, socket_of,
+    BLOCKERS, Blocker, DecidedBy, EXPLANATIONS, UnsafeSocket, Unserved, address_lost, advise, decided_by,
+    explanation, obstacles, rule_of_socket, service_at, services_at, socket_of,
 };
 pub use filter::Filter;
 pub use greet::greet;

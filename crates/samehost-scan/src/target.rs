@@ -1,7 +1,7 @@
 //! Targets of `verify`: a process, an endpoint, or a URL, which is converted to its endpoint by the rules of
 //! its usual clients.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use samehost_login::url::ServerUrl;
@@ -174,15 +174,16 @@ pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)
 }
 
 /// Where a client of this machine reaches a listener of streams.
-fn endpoint(socket: &Socket) -> Option<Endpoint> {
+pub(crate) fn endpoint(socket: &Socket) -> Option<Endpoint> {
     match &socket.local {
-        Address::Inet(address) if socket.kind.is_tcp() => {
+        Address::Inet(_) if socket.kind.is_tcp() => {
+            let address = socket.local.inet()?;
             let ip = match address.ip() {
                 IpAddr::V4(any) if any.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
                 IpAddr::V6(any) if any.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
                 ip => ip,
             };
-            format!("tcp:{}", SocketAddr::new(ip, address.port())).parse().ok()
+            Some(Endpoint::Tcp { host: ip.to_string(), port: address.port() })
         }
         Address::Path(path) if socket.kind.is_unix() => Some(Endpoint::Unix(path.clone())),
         _ => None,

@@ -177,7 +177,7 @@ fn accepted_pair(inode: u64, version: &str) -> Result<(Vec<Proof>, Option<Pooler
     loop {
         let scan = collect(version)?;
         let pair = Pair::find(&scan, inode);
-        if pair.is_held() || begun.elapsed() > MOMENT {
+        if pair.holder.is_some() || begun.elapsed() > MOMENT {
             return Ok((pair.proofs(), Pooler::of(pair.service)));
         }
         std::thread::sleep(MOMENT / 20);
@@ -208,10 +208,6 @@ impl<'a> Pair<'a> {
             pair.service = listens_at_peer(scan, own);
         }
         pair
-    }
-
-    fn is_held(&self) -> bool {
-        self.holder.is_some()
     }
 
     fn proofs(&self) -> Vec<Proof> {
@@ -252,16 +248,6 @@ fn identity(process: &Process) -> String {
     format!("{} {}, user {user}:", process.titled(), process.pid)
 }
 
-/// What connections have in common that are one line of the output.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Alike {
-    transport: &'static str,
-    role: &'static str,
-    service_address: String,
-    service: Option<String>,
-    other: Option<String>,
-}
-
 fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(), VerifyError> {
     match std::fs::read_dir(format!("/proc/{pid}/fd")) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -294,7 +280,8 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
 
 /// Records the process' connections within this machine, grouped. Returns the inodes of its own ends.
 fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> Vec<u64> {
-    let mut groups: BTreeMap<Alike, u32> = BTreeMap::new();
+    // Each kind of connection, without its number.
+    let mut groups: BTreeMap<HeldConnection, u32> = BTreeMap::new();
     let mut joined = Vec::new();
     for connection in &scan.connections {
         let Some((client, server)) = scan.ends(connection) else { continue };
@@ -310,19 +297,19 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
                 continue;
             }
             joined.push(own.inode);
-            let alike = Alike {
+            let alike = HeldConnection {
                 transport: if connection.kind.is_unix() { "unix" } else { "tcp" },
                 role,
                 service_address: server.local.to_string(),
                 service: scan.service_of(connection).map(|service| service.name.clone()),
                 other: scan.holder(other).map(|process| format!("{} {}", process.titled(), process.pid)),
+                count: 0,
             };
             *groups.entry(alike).or_default() += 1;
         }
     }
-    for (Alike { transport, role, service_address, service, other }, count) in groups {
-        let connection = HeldConnection { transport, role, service_address, service, other, count };
-        verification.connections.push(connection);
+    for (alike, count) in groups {
+        verification.connections.push(HeldConnection { count, ..alike });
     }
     joined
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::process::geteuid;
@@ -164,16 +164,11 @@ impl<'a> GroupLine<'a> {
 }
 
 pub(crate) fn text_of_passwd() -> String {
-    text("/etc/passwd")
+    open::text("/etc/passwd")
 }
 
 pub(crate) fn text_of_group() -> String {
-    text("/etc/group")
-}
-
-fn text(path: &str) -> String {
-    let bytes = open::read(Path::new(path), open::LONGEST).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    open::text("/etc/group")
 }
 
 /// In the order of the text; malformed lines are left out.

@@ -40,9 +40,8 @@ pub struct Run {
     account: Option<Account>,
     limit: Duration,
     ends_on_interrupt: bool,
-    /// Whether it may leave processes in the background, which then keep their output.
-    leaves_processes: bool,
-    gains_privileges: bool,
+    /// Whether it may leave processes in the background, which then keep their output, and gain privileges.
+    is_of_the_operator: bool,
 }
 
 #[derive(Debug)]
@@ -80,8 +79,7 @@ impl Run {
             account: None,
             limit,
             ends_on_interrupt: true,
-            leaves_processes: false,
-            gains_privileges: false,
+            is_of_the_operator: false,
         }
         .variable("HOME", own.home)
     }
@@ -121,8 +119,7 @@ impl Run {
     /// setuid programs (sudo) gain privileges.
     #[must_use]
     pub fn of_the_operator(mut self) -> Self {
-        self.leaves_processes = true;
-        self.gains_privileges = true;
+        self.is_of_the_operator = true;
         self
     }
 
@@ -154,7 +151,7 @@ impl Run {
     }
 
     fn start(&self) -> io::Result<(Output, Child)> {
-        let (output, out, err) = Output::new(self.leaves_processes)?;
+        let (output, out, err) = Output::new(self.is_of_the_operator)?;
         let program = found(&self.program)?;
         // A new session: another user's program must not reach our terminal, where it could insert input. Without setsid(1),
         // a program of our own user has to do with a process group.
@@ -185,7 +182,7 @@ impl Run {
         }
         let child = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-                if !self.gains_privileges {
+                if !self.is_of_the_operator {
                     // Applies to this thread and to what it starts.
                     rustix::thread::set_no_new_privs(true)?;
                 }

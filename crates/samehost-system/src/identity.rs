@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::open::proc_file;
-use crate::proc::{container_of, status};
+use crate::proc::{container_of, namespace, status};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
@@ -72,14 +72,6 @@ impl Identity {
         let Some(file) = &self.executable else { return false };
         (file.owner == 0 || file.owner == self.uid) && file.mode & 0o002 == 0
     }
-
-    /// Whether mount, network and user namespace are ours; false where they are not visible to us.
-    #[must_use]
-    pub fn shares_our_namespaces(&self) -> bool {
-        let ours = Namespaces::of(std::process::id());
-        let (Some(ours), Some(theirs)) = (ours, self.namespaces) else { return false };
-        (ours.mount, ours.network, ours.user) == (theirs.mount, theirs.network, theirs.user)
-    }
 }
 
 impl Executable {
@@ -102,12 +94,11 @@ impl Namespaces {
     /// `None` if one of them is not visible to us.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        let inode = |kind: &str| Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino());
         Some(Namespaces {
-            mount: inode("mnt")?,
-            network: inode("net")?,
-            user: inode("user")?,
-            pid: inode("pid")?,
+            mount: namespace(pid, "mnt")?,
+            network: namespace(pid, "net")?,
+            user: namespace(pid, "user")?,
+            pid: namespace(pid, "pid")?,
         })
     }
 }
@@ -120,7 +111,8 @@ pub fn is_shared_with(pid: u32, what: &str) -> bool {
     ours.is_some() && identity(format!("/proc/{pid}/{what}")) == ours
 }
 
-fn identity(path: String) -> Option<(u64, u64)> {
+/// Device and inode of a file; `None` if it is not visible to us.
+pub(crate) fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
@@ -130,8 +122,8 @@ fn identity(path: String) -> Option<(u64, u64)> {
 /// namespace, and is root over all namespaces made inside it: what is seen through them cannot be trusted.
 #[must_use]
 pub fn is_of_the_system(pid: u32) -> bool {
-    let Some(theirs) = user_namespace(&pid.to_string()) else { return false };
-    if Some(theirs) == user_namespace("self") {
+    let Some(theirs) = namespace(pid, "user") else { return false };
+    if Some(theirs) == namespace("self", "user") {
         return true;
     }
     let uid_map = proc_file(&format!("/proc/{pid}/uid_map"), 64 << 10).unwrap_or_default();
@@ -142,10 +134,6 @@ pub fn is_of_the_system(pid: u32) -> bool {
         Some(container) => !container.foreign,
         None => false,
     }
-}
-
-fn user_namespace(pid: &str) -> Option<u64> {
-    Some(fs::metadata(format!("/proc/{pid}/ns/user")).ok()?.ino())
 }
 
 /// Whether a uid map, seen from our user namespace, contains our root. A line has the first id inside, the first id outside,
@@ -186,7 +174,7 @@ mod tests {
     fn this_process_is_who_it_is() {
         let own = Identity::of(std::process::id()).unwrap();
         assert_eq!(own.uid, rustix::process::geteuid().as_raw());
-        assert!(own.is_still_there() && own.runs_trusted_file() && own.shares_our_namespaces());
+        assert!(own.is_still_there() && own.runs_trusted_file());
         assert_eq!(own.executable.unwrap().path, std::env::current_exe().unwrap());
         assert!(Identity::of(u32::MAX).is_none());
         assert!(!Identity { start: 1, ..Identity::of(std::process::id()).unwrap() }.is_still_there());

@@ -3,7 +3,6 @@
 //! is configured for. Each has a time limit, because a server of names may be down.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::time::Duration;
 
 use crate::accounts::{self, Account, account_of};
@@ -17,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// server would say.
 #[must_use]
 pub fn addresses(name: &str) -> Vec<IpAddr> {
-    let listed = listed(name, &text_of_hosts());
+    let listed = listed(name, &open::text("/etc/hosts"));
     if !listed.is_empty() {
         return listed;
     }
@@ -31,12 +30,7 @@ pub fn addresses(name: &str) -> Vec<IpAddr> {
 /// Whether a name stands in this machine's file of hosts. No name server is asked.
 #[must_use]
 pub fn is_listed(name: &str) -> bool {
-    !listed(name, &text_of_hosts()).is_empty()
-}
-
-fn text_of_hosts() -> String {
-    let bytes = open::read(Path::new("/etc/hosts"), open::LONGEST).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    !listed(name, &open::text("/etc/hosts")).is_empty()
 }
 
 fn listed(name: &str, hosts: &str) -> Vec<IpAddr> {

@@ -13,7 +13,7 @@ use samehost_model::scan::{NetworkNamespace, ReadBy, Scan, Socket};
 
 use crate::diag::Diag;
 use crate::identity::is_of_the_system;
-use crate::proc::net_table;
+use crate::proc::{namespace, net_table};
 
 /// Directories where namespaces without a process are bound by name.
 const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
@@ -34,10 +34,7 @@ pub struct Door {
 
 /// Inode of the calling thread's network namespace; 0 if /proc does not show it.
 pub fn own_inode() -> u64 {
-    match fs::metadata("/proc/thread-self/ns/net") {
-        Ok(own) => own.ino(),
-        Err(_) => 0,
-    }
+    namespace("thread-self", "net").unwrap_or(0)
 }
 
 /// The network namespace that a scan calls its own, if the calling thread is still in it.
@@ -51,10 +48,7 @@ const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Whether there are processes outside of this program's PID namespace, which /proc does not show.
 pub fn in_pid_namespace() -> bool {
-    match fs::metadata("/proc/self/ns/pid") {
-        Ok(own) => own.ino() != FIRST_PID_NAMESPACE,
-        Err(_) => false,
-    }
+    namespace("self", "pid").is_some_and(|own| own != FIRST_PID_NAMESPACE)
 }
 
 /// Network namespaces other than our own, by process and by name, each once. Whoever made one is judged by its processes: by

@@ -71,6 +71,12 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     bytes(&regular(path)?, limit)
 }
 
+/// The text of a file of at most [`LONGEST`] bytes, read as [`read`] does; empty where it cannot be read.
+pub(crate) fn text(path: &str) -> String {
+    let bytes = read(Path::new(path), LONGEST).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Reads a file below the root directory of a process: absolute paths and symbolic links are resolved inside
 /// it, and cannot lead out.
 ///

@@ -11,6 +11,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
+use crate::identity::identity;
+use crate::proc::namespace;
+
 /// Most symbolic links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
@@ -65,7 +68,7 @@ pub struct Decider {
 /// As [`foreign_writer`].
 pub fn decider(path: &Path) -> io::Result<Option<Decider>> {
     let mut writers = Vec::new();
-    foreign_writers(path, &mut writers)?;
+    View::ours(&[]).foreign_writers(path, &mut writers)?;
     let metadata = fs::metadata(path)?;
     let file = (metadata.dev(), metadata.ino());
     if let Some(link) = writers.iter().find(|writer| writer.is_link) {
@@ -96,12 +99,7 @@ pub fn decider(path: &Path) -> io::Result<Option<Decider>> {
 /// # Errors
 /// When a component does not exist or is not visible to us.
 pub fn foreign_writer(path: &Path, trusted: &[u32]) -> io::Result<Option<ForeignWriter>> {
-    View { root: PathBuf::from("/"), users: trusted.to_vec(), groups: Vec::new() }.foreign_writer(path)
-}
-
-/// All users but root who may change what a path leads to, from the root directory on.
-fn foreign_writers(path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
-    View { root: PathBuf::from("/"), users: Vec::new(), groups: Vec::new() }.foreign_writers(path, all)
+    View::ours(trusted).foreign_writer(path)
 }
 
 /// The root directory of a process, as a path from here: `/` if it is the same as ours, or not visible to us. It is another
@@ -111,19 +109,11 @@ pub fn root_of(pid: Option<u32>) -> PathBuf {
     let ours = PathBuf::from("/");
     let Some(pid) = pid else { return ours };
     let theirs = PathBuf::from(format!("/proc/{pid}/root/"));
-    let Some(identity) = identity(&theirs) else { return ours };
-    let mounts = format!("/proc/{pid}/ns/mnt");
-    if self::identity(&ours) == Some(identity)
-        && self::identity(Path::new(&mounts)) == self::identity(Path::new("/proc/self/ns/mnt"))
-    {
-        return ours;
+    match identity(&theirs) {
+        Some(root) if identity(&ours) != Some(root) => theirs,
+        Some(_) if namespace(pid, "mnt") != namespace("self", "mnt") => theirs,
+        _ => ours,
     }
-    theirs
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
 }
 
 #[derive(Clone, Debug)]
@@ -135,6 +125,10 @@ pub struct View {
 }
 
 impl View {
+    fn ours(trusted: &[u32]) -> Self {
+        View { root: PathBuf::from("/"), users: trusted.to_vec(), groups: Vec::new() }
+    }
+
     /// The first other user who may change what a path leads to; as [`foreign_writer`].
     ///
     /// # Errors
@@ -244,7 +238,9 @@ fn foreign(path: &Path, who: Who) -> ForeignWriter {
     ForeignWriter { path: path.to_owned(), by: who.to_string(), who, is_link: false }
 }
 
-fn components(path: &Path) -> VecDeque<OsString> {
+/// The names on a path, with `..` among them, which counts only where a link before it has been followed.
+#[must_use]
+pub fn components(path: &Path) -> VecDeque<OsString> {
     let mut names = VecDeque::new();
     for component in path.components() {
         match component {

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, getpeername, getsockname, sockopt::socket_domain};
 use samehost_model::scan::Socket;
 
-use crate::diag::Diag;
+use crate::diag::{Diag, address};
 use crate::namespaces::{self, Door};
 use crate::proc::{descriptors, status};
 
@@ -129,10 +129,6 @@ fn in_other_namespaces(there: SocketAddr, here: SocketAddr) -> Option<Socket> {
     found
 }
 
-fn address(any: rustix::net::SocketAddrAny) -> Option<SocketAddr> {
-    SocketAddr::try_from(any).ok()
-}
-
 fn other_doors() -> Vec<Door> {
     let Some(found) = walk(None) else { return Vec::new() };
     namespaces::others(namespaces::own_inode(), &found.namespaces)
@@ -140,8 +136,7 @@ fn other_doors() -> Vec<Door> {
 
 /// Scans all processes, or the given ones.
 fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let proc = openat(CWD, c"/proc", flags, Mode::empty()).ok()?;
+    let proc = descriptors::proc().ok()?;
     let all = match pids {
         Some(pids) => pids.to_vec(),
         None => descriptors::pids(proc.as_fd()).ok()?,

@@ -2,21 +2,17 @@
 //! congestion control of such connections. Only reads routes.
 
 use std::fmt;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::diag::frame::{attributes, error, messages, u32_at};
+use crate::diag::Netlink;
+use crate::diag::frame::{attributes, u32_at};
+use crate::namespaces::network_setting;
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// `NLM_F_REQUEST | NLM_F_DUMP`.
-const DUMP: u16 = 0x301;
 /// Bytes of `struct rtmsg`.
 const FIXED: usize = 12;
 const AF_INET: u8 = 2;
@@ -131,8 +127,7 @@ fn scope(number: u8) -> String {
 /// Default congestion control of new connections in the calling thread's network namespace.
 #[must_use]
 pub fn default_congestion() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
-    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+    network_setting("ipv4/tcp_congestion_control").filter(|name| !name.is_empty())
 }
 
 /// Congestion control of new connections to 127.0.0.1 in the calling thread's network namespace.
@@ -149,7 +144,7 @@ pub fn loopback_congestion() -> Option<String> {
 
 #[must_use]
 pub fn available_congestion() -> Vec<String> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let text = network_setting("ipv4/tcp_available_congestion_control").unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -161,7 +156,10 @@ pub fn available_congestion() -> Vec<String> {
 pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
     let mut routes = Vec::new();
     for family in [AF_INET, AF_INET6] {
-        match dump(family, &mut |payload| routes.extend(parse(payload))) {
+        let mut request = [0; FIXED];
+        request[0] = family;
+        let kinds = [RTM_GETROUTE, RTM_NEWROUTE];
+        match Netlink::open(None, 0)?.dump(kinds, &request, |payload| routes.extend(parse(payload))) {
             Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT) if family == AF_INET6 => {}
             other => other?,
         }
@@ -178,36 +176,6 @@ pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
 pub fn route_to(routes: &[LocalRoute], address: IpAddr) -> Option<&LocalRoute> {
     let reaching = routes.iter().filter(|route| route.reaches(address));
     reaching.min_by_key(|route| (std::cmp::Reverse(route.prefix), route.priority))
-}
-
-fn dump(family: u8, each: &mut impl FnMut(&[u8])) -> Result<(), Errno> {
-    // Protocol 0 of netlink is rtnetlink.
-    let socket =
-        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    let mut message = (16 + FIXED as u32).to_ne_bytes().to_vec();
-    message.extend(RTM_GETROUTE.to_ne_bytes());
-    message.extend(DUMP.to_ne_bytes());
-    message.extend([0; 8]);
-    message.push(family);
-    message.extend([0; FIXED - 1]);
-    rustix::net::sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let length = match rustix::net::recv(&socket, &mut buffer[..], RecvFlags::TRUNC) {
-            Err(Errno::INTR) => continue,
-            received => received?.1,
-        };
-        for message in messages(buffer.get(..length).ok_or(Errno::MSGSIZE)?) {
-            match message.kind {
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR => {
-                    return Err(error(message.payload).err().unwrap_or(Errno::BADMSG));
-                }
-                RTM_NEWROUTE => each(message.payload),
-                _ => {}
-            }
-        }
-    }
 }
 
 /// Parses one route; `None` for another table or type. The device is still its number.

@@ -27,7 +27,7 @@ use crate::tuning::ListenOptions;
 /// A path that we own: the socket file that we created, and the lock beside it.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     made: Stat,
     /// Released last, after the file was removed.
     _lock: LockFile,
@@ -52,18 +52,14 @@ impl Claim {
     ) -> Result<Claim, ListenError> {
         let given = endpoint.path().unwrap_or(Path::new(""));
         // For removal, when the working directory may have changed.
-        let path = std::path::absolute(given)
-            .map_err(|source| ListenError::Other { endpoint: endpoint.clone(), source })?;
+        let path =
+            std::path::absolute(given).map_err(|source| ListenError::Other(endpoint.clone(), source))?;
         check_directory(endpoint, options, &path)?;
         let lock = LockFile::take(&lock_path(&path)).map_err(|reason| not_taken(endpoint, &path, reason))?;
         clear(endpoint, &path)?;
         bind(&path).map_err(ListenError::at(endpoint))?;
         let made = lstat(&path).map_err(ListenError::at(endpoint))?;
         Ok(Claim { path, made, _lock: lock })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn set_rights(&self, endpoint: &Endpoint, options: &ListenOptions) -> Result<(), ListenError> {
@@ -110,8 +106,8 @@ fn not_taken(endpoint: &Endpoint, path: &Path, reason: NotTaken) -> ListenError 
     match reason {
         // The kernel knows better than the lock file who listens, if it answers.
         NotTaken::Held(holder) => match ask(path) {
-            Answer::Somebody(Some(pid)) => ListenError::InUse { endpoint, pid: Some(pid) },
-            _ => ListenError::InUse { endpoint, pid: holder },
+            Answer::Somebody(Some(pid)) => ListenError::InUse(endpoint, Some(pid)),
+            _ => ListenError::InUse(endpoint, holder),
         },
         NotTaken::Failed(errno @ (Errno::ACCESS | Errno::PERM)) if !lock_path(path).exists() => {
             ListenError::from_errno(&endpoint, errno)
@@ -144,16 +140,13 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
         // Resolves symbolic links of the nearest existing ancestor: /home/me/sockets may be a link into /tmp.
         let there = directory.ancestors().find_map(|part| part.canonicalize().ok()).unwrap_or_default();
         if ["/tmp", "/var/tmp"].iter().any(|public| there.starts_with(public) || path.starts_with(public)) {
-            return Err(ListenError::UnderTmp { endpoint: endpoint.clone(), path: path.to_owned() });
+            return Err(ListenError::UnderTmp(endpoint.clone(), path.to_owned()));
         }
     }
     if directory.exists() {
         return Ok(());
     }
-    let missing = |directory: &Path| ListenError::NoDirectory {
-        endpoint: endpoint.clone(),
-        directory: directory.to_owned(),
-    };
+    let missing = |directory: &Path| ListenError::NoDirectory(endpoint.clone(), directory.to_owned());
     if !options.create_directory {
         return match directory.try_exists() {
             Ok(false) => Err(missing(directory)),
@@ -162,9 +155,7 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
     }
     match mkdir(directory, Mode::RWXU) {
         Ok(()) => match options.owner {
-            Some((uid, gid)) => {
-                give_directory(directory, uid, gid).map_err(|errno| ListenError::from_errno(endpoint, errno))
-            }
+            Some((uid, gid)) => give_directory(directory, uid, gid).map_err(ListenError::at(endpoint)),
             None => Ok(()),
         },
         Err(Errno::EXIST) => Ok(()),
@@ -183,11 +174,11 @@ fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
         return Ok(());
     };
     if !found.file_type().is_socket() {
-        return Err(ListenError::Occupied { endpoint: endpoint.clone(), found: describe(found.file_type()) });
+        return Err(ListenError::Occupied(endpoint.clone(), describe(found.file_type())));
     }
-    let before = lstat(path).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
+    let before = lstat(path).map_err(ListenError::at(endpoint))?;
     match ask(path) {
-        Answer::Somebody(pid) => Err(ListenError::InUse { endpoint: endpoint.clone(), pid }),
+        Answer::Somebody(pid) => Err(ListenError::InUse(endpoint.clone(), pid)),
         Answer::Unknown(Errno::ACCESS) => Err(ListenError::PermissionDenied {
             endpoint: endpoint.clone(),
             doing: "asking whether anybody listens on the socket that is there".to_owned(),
@@ -198,7 +189,7 @@ fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
         Answer::Nobody => {
             // Programs that do not use our lock may have replaced it meanwhile; bind(2) will then fail.
             if lstat(path).is_ok_and(|there| same_file(&there, &before)) {
-                unlink(path).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
+                unlink(path).map_err(ListenError::at(endpoint))?;
             }
             Ok(())
         }
@@ -238,7 +229,6 @@ fn connect_to(address: &SocketAddrUnix) -> Result<Option<u32>, Errno> {
     Ok(socket::peer_pid(&fd))
 }
 
-/// Process that listens at an address, if it answers.
 pub(crate) fn listening_pid(address: &SocketAddrUnix) -> Option<u32> {
     connect_to(address).ok().flatten()
 }

@@ -15,137 +15,73 @@ use crate::tuning::TuningError;
 
 pub(crate) const PARENT_NEEDED: &str = "nobody can connect to it by name: make it with `pair()` or `pipe_pair()` and hand one side to a child process";
 
-/// Why [`connect`](crate::connect) failed.
+/// Why [`connect`](crate::connect) failed. Each variant begins with the endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// Nobody listens at the address, or the socket file is a leftover of a stopped server.
     #[error(
-        "cannot connect to {endpoint}: connection refused, nothing listens there; start the server, or see what listens with `ss -ltnp` (TCP) and `ss -lxp` (Unix; an abstract name exists only inside one network namespace)"
+        "cannot connect to {0}: connection refused, nothing listens there; start the server, or see what listens with `ss -ltnp` (TCP) and `ss -lxp` (Unix; an abstract name exists only inside one network namespace)"
     )]
-    Refused {
-        /// The endpoint.
-        endpoint: Endpoint,
-    },
-    /// The socket file or one of its directories does not exist.
+    Refused(Endpoint),
+    /// The socket file or one of its directories does not exist: the first component of the path that is missing.
     #[error(
-        "cannot connect to {endpoint}: {} does not exist; start the server, or look in its configuration for the path it listens on", missing.display()
+        "cannot connect to {0}: {missing} does not exist; start the server, or look in its configuration for the path it listens on", missing = .1.display()
     )]
-    NotFound {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The first component of the path that is missing.
-        missing: PathBuf,
-    },
-    /// File permissions do not allow it.
-    #[error("cannot connect to {endpoint}: permission denied: {denied}")]
-    PermissionDenied {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The component of the path, and the missing permission.
-        denied: Denied,
-    },
-    /// The path is not a socket.
-    #[error(
-        "cannot connect to {endpoint}: the path is {found}, not a socket; give the path of the server's socket"
-    )]
-    NotASocket {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Type of the file: `a directory`, `a regular file`, …
-        found: &'static str,
-    },
+    NotFound(Endpoint, PathBuf),
+    /// File permissions do not allow it: the component of the path, and the missing permission.
+    #[error("cannot connect to {0}: permission denied: {1}")]
+    PermissionDenied(Endpoint, Denied),
+    /// The path is not a socket, but `a directory`, `a regular file`, …
+    #[error("cannot connect to {0}: the path is {1}, not a socket; give the path of the server's socket")]
+    NotASocket(Endpoint, &'static str),
     /// The path is a socket of another type.
     #[error(
-        "cannot connect to {endpoint}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH, seqpacket:PATH or unixgram:PATH"
+        "cannot connect to {0}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH, seqpacket:PATH or unixgram:PATH"
     )]
-    WrongKind {
-        /// The endpoint.
-        endpoint: Endpoint,
-    },
+    WrongKind(Endpoint),
     /// The server's backlog stayed full.
     #[error(
-        "cannot connect to {endpoint}: its backlog is full, the server does not accept connections fast enough; raise the server's backlog and net.core.somaxconn, connect more slowly, or allow a longer timeout"
+        "cannot connect to {0}: its backlog is full, the server does not accept connections fast enough; raise the server's backlog and net.core.somaxconn, connect more slowly, or allow a longer timeout"
     )]
-    BacklogFull {
-        /// The endpoint.
-        endpoint: Endpoint,
-    },
+    BacklogFull(Endpoint),
     /// No answer within the time limit.
     #[error(
-        "cannot connect to {endpoint}: no answer within {after:?}; see whether the server is overloaded or a firewall drops the packets, or allow a longer timeout"
+        "cannot connect to {0}: no answer within {1:?}; see whether the server is overloaded or a firewall drops the packets, or allow a longer timeout"
     )]
-    TimedOut {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The time limit.
-        after: Duration,
-    },
+    TimedOut(Endpoint, Duration),
     /// The host name cannot be resolved.
     #[error(
-        "cannot connect to {endpoint}: its host name cannot be looked up: {source}; use 127.0.0.1 or [::1], or add the name to /etc/hosts"
+        "cannot connect to {0}: its host name cannot be looked up: {1}; use 127.0.0.1 or [::1], or add the name to /etc/hosts"
     )]
-    Lookup {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    Lookup(Endpoint, #[source] io::Error),
     /// Every local port for this destination is in use, mostly by connections in TIME_WAIT.
     #[error(
-        "cannot connect to {endpoint}: no free local port (EADDRNOTAVAIL); many closed connections linger in TIME_WAIT (`ss -s`): keep connections open, widen net.ipv4.ip_local_port_range, or use a Unix socket, which needs no ports"
+        "cannot connect to {0}: no free local port (EADDRNOTAVAIL); many closed connections linger in TIME_WAIT (`ss -s`): keep connections open, widen net.ipv4.ip_local_port_range, or use a Unix socket, which needs no ports"
     )]
-    OutOfPorts {
-        /// The endpoint.
-        endpoint: Endpoint,
-    },
-    /// The process or the system has no free file descriptor.
+    OutOfPorts(Endpoint),
+    /// The process (EMFILE) or the system (ENFILE) has no free file descriptor.
     #[error(
-        "cannot connect to {endpoint}: too many open files ({errno}); raise the limit with `ulimit -n`, or use fewer connections"
+        "cannot connect to {0}: too many open files ({1}); raise the limit with `ulimit -n`, or use fewer connections"
     )]
-    TooManyFiles {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// EMFILE (this process) or ENFILE (the system).
-        errno: Errno,
-    },
+    TooManyFiles(Endpoint, Errno),
     /// A socket option could not be set.
-    #[error("cannot connect to {endpoint}: {source}")]
-    Tuning {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The cause.
-        source: TuningError,
-    },
+    #[error("cannot connect to {0}: {1}")]
+    Tuning(Endpoint, #[source] TuningError),
     /// Connected, but the TLS handshake failed.
     #[error(
-        "connected to {endpoint}, but the TLS handshake failed: {source}; check that the server speaks TLS on this port and that its certificate is the one trusted here"
+        "connected to {0}, but the TLS handshake failed: {1}; check that the server speaks TLS on this port and that its certificate is the one trusted here"
     )]
-    Tls {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Connecting is not possible with this transport.
-    #[error("cannot connect to {endpoint}: {reason}")]
-    Unsupported {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Reason and remedy.
-        reason: &'static str,
-    },
+    Tls(Endpoint, #[source] io::Error),
+    /// Connecting is not possible with this transport: reason and remedy.
+    #[error("cannot connect to {0}: {1}")]
+    Unsupported(Endpoint, &'static str),
     /// The path or name is not a valid socket address.
     #[error("cannot connect: {0}")]
     Address(#[from] AddressError),
     /// Any other error of the kernel.
-    #[error("cannot connect to {endpoint}: {source}; see connect(2) for what it means")]
-    Other {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    #[error("cannot connect to {0}: {1}; see connect(2) for what it means")]
+    Other(Endpoint, #[source] io::Error),
 }
 
 impl ConnectError {
@@ -161,33 +97,30 @@ impl ConnectError {
         match (errno, path) {
             (Errno::CONNREFUSED, Some(path)) => match not_a_socket(path) {
                 // connect(2) also returns ECONNREFUSED for a regular file or a directory.
-                Some(found) => ConnectError::NotASocket { endpoint, found },
-                None => ConnectError::Refused { endpoint },
+                Some(found) => ConnectError::NotASocket(endpoint, found),
+                None => ConnectError::Refused(endpoint),
             },
-            (Errno::CONNREFUSED, None) => ConnectError::Refused { endpoint },
-            (Errno::NOENT, Some(path)) => {
-                ConnectError::NotFound { endpoint, missing: first_missing(path).to_owned() }
-            }
+            (Errno::CONNREFUSED, None) => ConnectError::Refused(endpoint),
+            (Errno::NOENT, Some(path)) => ConnectError::NotFound(endpoint, first_missing(path).to_owned()),
             (Errno::NOTDIR, Some(_)) => {
-                ConnectError::NotASocket { endpoint, found: "below something that is not a directory" }
+                ConnectError::NotASocket(endpoint, "below something that is not a directory")
             }
             (Errno::ACCESS | Errno::PERM, Some(path)) => {
-                ConnectError::PermissionDenied { endpoint, denied: Denied::on_the_way_to(path) }
+                ConnectError::PermissionDenied(endpoint, Denied::on_the_way_to(path))
             }
-            (Errno::PROTOTYPE, _) => ConnectError::WrongKind { endpoint },
-            (Errno::AGAIN, _) => ConnectError::BacklogFull { endpoint },
+            (Errno::PROTOTYPE, _) => ConnectError::WrongKind(endpoint),
+            (Errno::AGAIN, _) => ConnectError::BacklogFull(endpoint),
             (Errno::INPROGRESS | Errno::TIMEDOUT, _) => {
                 // Without our own limit it was the kernel's: tcp_syn_retries, 127 s by default.
-                ConnectError::TimedOut { endpoint, after: timeout.unwrap_or(Duration::from_secs(127)) }
+                ConnectError::TimedOut(endpoint, timeout.unwrap_or(Duration::from_secs(127)))
             }
-            (Errno::ADDRNOTAVAIL, None) => ConnectError::OutOfPorts { endpoint },
-            (Errno::MFILE | Errno::NFILE, _) => ConnectError::TooManyFiles { endpoint, errno },
-            (errno, _) => ConnectError::Other { endpoint, source: errno.into() },
+            (Errno::ADDRNOTAVAIL, None) => ConnectError::OutOfPorts(endpoint),
+            (Errno::MFILE | Errno::NFILE, _) => ConnectError::TooManyFiles(endpoint, errno),
+            (errno, _) => ConnectError::Other(endpoint, errno.into()),
         }
     }
 }
 
-/// Type of the file at the path, if it is not a socket.
 pub(crate) fn not_a_socket(path: &Path) -> Option<&'static str> {
     let kind = std::fs::metadata(path).ok()?.file_type();
     (!kind.is_socket()).then(|| describe(kind))
@@ -212,56 +145,27 @@ fn first_missing(path: &Path) -> &Path {
     parts.into_iter().find(|part| !part.exists()).unwrap_or(path)
 }
 
-/// Why [`connect_nonblocking`](crate::connect_nonblocking) could not start.
+/// Why [`connect_nonblocking`](crate::connect_nonblocking) could not start. Each variant begins with the endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// An error of socket(2) or connect(2).
     #[error(
-        "cannot start a connection to {endpoint}: {errno}; EAGAIN is a full backlog (accept faster or raise it), EMFILE too many open files (`ulimit -n`), EADDRNOTAVAIL no free local port"
+        "cannot start a connection to {0}: {1}; EAGAIN is a full backlog (accept faster or raise it), EMFILE too many open files (`ulimit -n`), EADDRNOTAVAIL no free local port"
     )]
-    Os {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The kernel's errno.
-        errno: Errno,
-    },
+    Os(Endpoint, Errno),
     /// The host name cannot be resolved.
-    #[error(
-        "cannot start a connection to {endpoint}: its host name cannot be looked up: {source}; use an address"
-    )]
-    Lookup {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    #[error("cannot start a connection to {0}: its host name cannot be looked up: {1}; use an address")]
+    Lookup(Endpoint, #[source] io::Error),
     /// A socket option could not be set.
-    #[error("cannot start a connection to {endpoint}: {source}")]
-    Tuning {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The cause.
-        source: TuningError,
-    },
+    #[error("cannot start a connection to {0}: {1}")]
+    Tuning(Endpoint, #[source] TuningError),
     /// The TLS session could not be created, or the certificate policy does not allow this address.
-    #[error(
-        "cannot start a connection to {endpoint}: TLS: {source}; check the certificate that is trusted here"
-    )]
-    Tls {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Connecting is not possible with this transport.
-    #[error("cannot start a connection to {endpoint}: {reason}")]
-    Unsupported {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Reason and remedy.
-        reason: &'static str,
-    },
+    #[error("cannot start a connection to {0}: TLS: {1}; check the certificate that is trusted here")]
+    Tls(Endpoint, #[source] io::Error),
+    /// Connecting is not possible with this transport: reason and remedy.
+    #[error("cannot start a connection to {0}: {1}")]
+    Unsupported(Endpoint, &'static str),
     /// The path or name is not a valid socket address.
     #[error("cannot start a connection: {0}")]
     Address(#[from] AddressError),
@@ -270,83 +174,44 @@ pub enum StartError {
 impl StartError {
     /// What the kernel answered, for `map_err`.
     pub(crate) fn at(endpoint: &Endpoint) -> impl Fn(Errno) -> Self {
-        move |errno| StartError::Os { endpoint: endpoint.clone(), errno }
-    }
-
-    /// The errno, if the error came from the kernel.
-    #[must_use]
-    pub fn errno(&self) -> Option<Errno> {
-        match self {
-            StartError::Os { errno, .. } => Some(*errno),
-            _ => None,
-        }
+        move |errno| StartError::Os(endpoint.clone(), errno)
     }
 }
 
-/// Why [`listen`](crate::listen) failed.
+/// Why [`listen`](crate::listen) failed. Each variant begins with the endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
     /// A socket option could not be set.
-    #[error("cannot listen on {endpoint}: {source}")]
-    Tuning {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The cause.
-        source: TuningError,
-    },
-    /// Another process listens there, or is starting to.
+    #[error("cannot listen on {0}: {1}")]
+    Tuning(Endpoint, #[source] TuningError),
+    /// Another process listens there, or is starting to: this one, if known from the kernel or the lock file.
     #[error(
-        "cannot listen on {endpoint}: address in use, {} already listens there; stop it or choose another path",
-        process(*pid)
+        "cannot listen on {0}: address in use, {who} already listens there; stop it or choose another path",
+        who = process(*.1)
     )]
-    InUse {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// That process, if known from the kernel or the lock file.
-        pid: Option<u32>,
-    },
+    InUse(Endpoint, Option<u32>),
     /// Another process has the port.
     #[error(
-        "cannot listen on {endpoint}: port {port} is taken; find who has it with `ss -ltnp 'sport = :{port}'`, stop it, or choose another port (0 takes a free one)"
+        "cannot listen on {0}: port {1} is taken; find who has it with `ss -ltnp 'sport = :{1}'`, stop it, or choose another port (0 takes a free one)"
     )]
-    PortTaken {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The port.
-        port: u16,
-    },
-    /// The path is not a dead socket, and was not changed.
+    PortTaken(Endpoint, u16),
+    /// The path is not a dead socket, but `a regular file`, `a symbolic link`, …, and was not changed.
     #[error(
-        "cannot listen on {endpoint}: the path is {found}, which was left as it is; remove it if nobody needs it, or choose another path"
+        "cannot listen on {0}: the path is {1}, which was left as it is; remove it if nobody needs it, or choose another path"
     )]
-    Occupied {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Type of the file: `a regular file`, `a symbolic link`, …
-        found: &'static str,
-    },
+    Occupied(Endpoint, &'static str),
     /// The directory is missing.
     #[error(
-        "cannot listen on {endpoint}: the directory {} does not exist; create it (`install -d -m 0700 {0}`), or let systemd do so (RuntimeDirectory=)", directory.display()
+        "cannot listen on {0}: the directory {directory} does not exist; create it (`install -d -m 0700 {directory}`), or let systemd do so (RuntimeDirectory=)", directory = .1.display()
     )]
-    NoDirectory {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The directory.
-        directory: PathBuf,
-    },
+    NoDirectory(Endpoint, PathBuf),
     /// The path is under /tmp or /var/tmp, and
-    /// [`ListenOptions::refuse_tmp`](crate::ListenOptions::refuse_tmp) is set.
+    /// [`ListenOptions::refuse_tmp`](crate::ListenOptions::refuse_tmp) is set. Its symbolic links are resolved.
     #[error(
-        "cannot listen on {endpoint}: {} is below a directory where any user may write, so another could take the path first; use /run/NAME (systemd: RuntimeDirectory=) or a directory of your own with mode 0700", path.display()
+        "cannot listen on {0}: {path} is below a directory where any user may write, so another could take the path first; use /run/NAME (systemd: RuntimeDirectory=) or a directory of your own with mode 0700", path = .1.display()
     )]
-    UnderTmp {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The path with its symbolic links resolved.
-        path: PathBuf,
-    },
+    UnderTmp(Endpoint, PathBuf),
     /// Permissions do not allow it.
     #[error("cannot listen on {endpoint}: permission denied {doing}; {advice}")]
     PermissionDenied {
@@ -371,51 +236,26 @@ pub enum ListenError {
     },
     /// The address is not one of this machine's.
     #[error(
-        "cannot listen on {endpoint}: this machine does not have that address; use 127.0.0.1 or [::1] (`ip address` lists what there is)"
+        "cannot listen on {0}: this machine does not have that address; use 127.0.0.1 or [::1] (`ip address` lists what there is)"
     )]
-    NotLocal {
-        /// The endpoint.
-        endpoint: Endpoint,
-    },
+    NotLocal(Endpoint),
     /// The host name cannot be resolved.
-    #[error(
-        "cannot listen on {endpoint}: its host name cannot be looked up: {source}; use 127.0.0.1 or [::1]"
-    )]
-    Lookup {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    #[error("cannot listen on {0}: its host name cannot be looked up: {1}; use 127.0.0.1 or [::1]")]
+    Lookup(Endpoint, #[source] io::Error),
     /// TLS without a certificate.
     #[error(
-        "cannot listen on {endpoint}: TLS needs a certificate; set `ListenOptions::tls`, for example to `TlsServer::self_signed()`"
+        "cannot listen on {0}: TLS needs a certificate; set `ListenOptions::tls`, for example to `TlsServer::self_signed()`"
     )]
-    NoCertificate {
-        /// The endpoint.
-        endpoint: Endpoint,
-    },
-    /// Listening is not possible with this transport.
-    #[error("cannot listen on {endpoint}: {reason}")]
-    Unsupported {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// Reason and remedy.
-        reason: &'static str,
-    },
+    NoCertificate(Endpoint),
+    /// Listening is not possible with this transport: reason and remedy.
+    #[error("cannot listen on {0}: {1}")]
+    Unsupported(Endpoint, &'static str),
     /// The path or name is not a valid socket address.
     #[error("cannot listen: {0}")]
     Address(#[from] AddressError),
     /// Any other error of the kernel.
-    #[error(
-        "cannot listen on {endpoint}: {source}; see bind(2) and listen(2), and `ulimit -n` for too many open files"
-    )]
-    Other {
-        /// The endpoint.
-        endpoint: Endpoint,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    #[error("cannot listen on {0}: {1}; see bind(2) and listen(2), and `ulimit -n` for too many open files")]
+    Other(Endpoint, #[source] io::Error),
 }
 
 fn process(pid: Option<u32>) -> String {
@@ -437,10 +277,10 @@ impl ListenError {
         let endpoint = endpoint.clone();
         match (errno, at) {
             (Errno::ADDRINUSE, Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. }) => {
-                ListenError::PortTaken { endpoint, port: *port }
+                ListenError::PortTaken(endpoint, *port)
             }
-            (Errno::ADDRINUSE, _) => ListenError::InUse { endpoint, pid: None },
-            (Errno::ADDRNOTAVAIL, _) => ListenError::NotLocal { endpoint },
+            (Errno::ADDRINUSE, _) => ListenError::InUse(endpoint, None),
+            (Errno::ADDRNOTAVAIL, _) => ListenError::NotLocal(endpoint),
             (Errno::ACCESS | Errno::PERM, Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. }) => {
                 ListenError::PermissionDenied {
                     endpoint,
@@ -456,7 +296,7 @@ impl ListenError {
                     advice: "its directory must be writable and searchable for this user: use a directory of your own, such as $XDG_RUNTIME_DIR",
                 }
             }
-            (errno, _) => ListenError::Other { endpoint, source: errno.into() },
+            (errno, _) => ListenError::Other(endpoint, errno.into()),
         }
     }
 }

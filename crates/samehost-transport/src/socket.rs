@@ -1,5 +1,5 @@
-//! Socket calls that all transports share, and the kernel's addresses of endpoints. Handles errno, not endpoints; creates
-//! no messages. Pure except for the sockets that it is asked for and for name resolution.
+//! Socket calls that all transports share, and the kernel's addresses of endpoints. Handles errno, and creates no messages of
+//! endpoints. Pure except for the sockets that it is asked for and for name resolution.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -13,7 +13,7 @@ use rustix::net;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use samehost_model::{Transport, UNIX_PATH_MAX};
+use samehost_model::{Endpoint, Transport, UNIX_PATH_MAX};
 
 /// State of a started connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,11 @@ pub(crate) fn open(family: AddressFamily, kind: SocketType, blocking: Blocking) 
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
     Ok(fd)
+}
+
+/// A new close-on-exec socket of an address's family.
+pub(crate) fn open_for(address: SocketAddr, kind: SocketType, blocking: Blocking) -> Result<OwnedFd, Errno> {
+    open(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET }, kind, blocking)
 }
 
 /// connect(2) on a blocking socket, with a deadline.
@@ -107,23 +112,16 @@ pub(crate) fn peer_pid(fd: impl AsFd) -> Option<u32> {
 pub enum AddressError {
     /// Longer than `sun_path`.
     #[error(
-        "`{}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory", path.display()
+        "`{path}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory",
+        path = .0.display(), length = .0.as_os_str().len()
     )]
-    TooLong {
-        /// The path or name.
-        path: PathBuf,
-        /// Its length in bytes.
-        length: usize,
-    },
+    TooLong(PathBuf),
     /// Empty: the kernel would bind an abstract name.
     #[error("the path or name of the Unix socket is empty; write unix:/run/NAME/NAME.sock or abstract:NAME")]
     Empty,
     /// A NUL byte would truncate the path, so that it names another file.
-    #[error("the path {path:?} has a NUL byte; a socket's path cannot hold one, remove it")]
-    Nul {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("the path {0:?} has a NUL byte; a socket's path cannot hold one, remove it")]
+    Nul(PathBuf),
 }
 
 fn checked(path: &Path) -> Result<&[u8], AddressError> {
@@ -132,35 +130,38 @@ fn checked(path: &Path) -> Result<&[u8], AddressError> {
         return Err(AddressError::Empty);
     }
     if bytes.contains(&0) {
-        return Err(AddressError::Nul { path: path.to_owned() });
+        return Err(AddressError::Nul(path.to_owned()));
     }
     if bytes.len() > UNIX_PATH_MAX {
-        return Err(AddressError::TooLong { path: path.to_owned(), length: bytes.len() });
+        return Err(AddressError::TooLong(path.to_owned()));
     }
     Ok(bytes)
 }
 
 /// Address of a socket file. Also checks endpoints that were not created by `Endpoint::from_str`.
 pub(crate) fn unix_path(path: &Path) -> Result<SocketAddrUnix, AddressError> {
-    let bytes = checked(path)?;
-    SocketAddrUnix::new(path)
-        .map_err(|_| AddressError::TooLong { path: path.to_owned(), length: bytes.len() })
+    checked(path)?;
+    SocketAddrUnix::new(path).map_err(|_| AddressError::TooLong(path.to_owned()))
 }
 
 /// Address of an abstract name.
 pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> {
     let bytes = checked(Path::new(name))?;
-    SocketAddrUnix::new_abstract_name(bytes)
-        .map_err(|_| AddressError::TooLong { path: name.into(), length: bytes.len() })
+    SocketAddrUnix::new_abstract_name(bytes).map_err(|_| AddressError::TooLong(name.into()))
 }
 
-/// Addresses of a host, those of the transport's own family first. Literals are not passed to the resolver.
-pub(crate) fn look_up(transport: Transport, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+/// Addresses of an endpoint's host, one at least, those of its own family first. Literals are not passed to the resolver.
+pub(crate) fn look_up(endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
+    let (Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } | Endpoint::Udp { host, port }) =
+        endpoint
+    else {
+        return Err(Errno::AFNOSUPPORT.into());
+    };
     if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
+        return Ok(vec![SocketAddr::new(ip, *port)]);
     }
-    let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-    addresses.sort_by_key(|address| address.is_ipv6() != (transport == Transport::Tcp6));
+    let mut addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(|address| address.is_ipv6() != (endpoint.transport() == Transport::Tcp6));
     if addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
@@ -177,17 +178,20 @@ mod tests {
         assert!(unix_path(Path::new(&"p".repeat(UNIX_PATH_MAX))).is_ok());
         let long = "p".repeat(UNIX_PATH_MAX + 1);
         let error = unix_path(Path::new(&long)).unwrap_err();
-        assert_eq!(error, AddressError::TooLong { path: long.into(), length: 108 });
-        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(error, AddressError::TooLong(long.into()));
+        let text = error.to_string();
+        assert!(text.contains("is 108 bytes long") && text.contains("symbolic link"), "{text}");
         assert_eq!(unix_path(Path::new("")).unwrap_err(), AddressError::Empty);
-        assert_eq!(unix_path(Path::new("a\0b")).unwrap_err(), AddressError::Nul { path: "a\0b".into() });
+        assert_eq!(unix_path(Path::new("a\0b")).unwrap_err(), AddressError::Nul("a\0b".into()));
         assert_eq!(abstract_name("").unwrap_err(), AddressError::Empty);
     }
 
     #[test]
     fn literals_need_no_resolver_and_names_prefer_the_family() {
-        assert_eq!(look_up(Transport::Tcp, "127.0.0.1", 7).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
-        assert_eq!(look_up(Transport::Tcp6, "::1", 7).unwrap(), ["[::1]:7".parse().unwrap()]);
-        assert!(look_up(Transport::Tcp, "localhost", 7).unwrap()[0].is_ipv4());
+        for address in ["127.0.0.1:7", "[::1]:7"] {
+            let endpoint = format!("tcp:{address}").parse().unwrap();
+            assert_eq!(look_up(&endpoint).unwrap(), [address.parse().unwrap()]);
+        }
+        assert!(look_up(&"tcp:localhost:7".parse().unwrap()).unwrap()[0].is_ipv4());
     }
 }

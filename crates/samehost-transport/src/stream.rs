@@ -324,30 +324,18 @@ impl ShutdownHandle {
 pub struct Listener {
     // Dropped first: the file is removed while the socket still listens, so that no client gets a refusal
     // from a leftover file.
-    claim: Option<Claim>,
-    fd: OwnedFd,
-    endpoint: Endpoint,
-    transport: Transport,
-    tls: Option<Arc<ServerConfig>>,
+    pub(crate) claim: Option<Claim>,
+    pub(crate) fd: OwnedFd,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) transport: Transport,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
     /// Options set on each accepted socket, because Unix sockets do not inherit them from the listener.
-    tuning: Tuning,
+    pub(crate) tuning: Tuning,
 }
 
 impl Listener {
     pub(crate) fn new(fd: OwnedFd, endpoint: Endpoint, transport: Transport) -> Self {
         Listener { claim: None, fd, endpoint, transport, tls: None, tuning: Tuning::default() }
-    }
-
-    pub(crate) fn with_claim(self, claim: Claim) -> Self {
-        Listener { claim: Some(claim), ..self }
-    }
-
-    pub(crate) fn with_tls(self, tls: Arc<ServerConfig>) -> Self {
-        Listener { tls: Some(tls), ..self }
-    }
-
-    pub(crate) fn tuning_each(self, tuning: Tuning) -> Self {
-        Listener { tuning, ..self }
     }
 
     /// The actual endpoint: with the port that the kernel chose instead of 0, and an address instead of a host name.
@@ -364,19 +352,7 @@ impl Listener {
     /// `WouldBlock` if a nonblocking listener has no waiting connection; EMFILE; ECONNABORTED if the client
     /// has gone.
     pub fn accept(&self) -> io::Result<Stream> {
-        self.accepted(SocketFlags::CLOEXEC)
-    }
-
-    /// Accepts the next connection as a nonblocking stream, with one system call less than setting it afterwards.
-    ///
-    /// # Errors
-    /// As [`accept`](Self::accept).
-    pub fn accept_nonblocking(&self) -> io::Result<Stream> {
-        self.accepted(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-    }
-
-    fn accepted(&self, flags: SocketFlags) -> io::Result<Stream> {
-        let fd = retry_on_intr(|| accept_with(&self.fd, flags))?;
+        let fd = retry_on_intr(|| accept_with(&self.fd, SocketFlags::CLOEXEC))?;
         if !self.tuning.is_none() {
             self.tuning.apply(&fd).map_err(io::Error::other)?;
         }
@@ -396,12 +372,6 @@ impl Listener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Ok(rustix::io::ioctl_fionbio(&self.fd, nonblocking)?)
     }
-
-    /// Parts for async code: the socket, and values that must live as long as the socket.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn into_parts(self) -> (OwnedFd, Option<Claim>, Endpoint, Tuning) {
-        (self.fd, self.claim, self.endpoint, self.tuning)
-    }
 }
 
 impl AsFd for Listener {
@@ -412,7 +382,7 @@ impl AsFd for Listener {
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.claim.as_ref().map(Claim::path);
+        let path = self.claim.as_ref().map(|claim| &claim.path);
         f.debug_struct("Listener")
             .field("endpoint", &self.endpoint)
             .field("path", &path)

@@ -23,7 +23,7 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -57,14 +57,14 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
     match endpoint {
         Endpoint::Tcp { host, port } => connect_tcp(endpoint, host, *port).await,
         Endpoint::Unix(_) | Endpoint::Abstract(_) => connect_unix(endpoint),
-        _ => Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: NOT_ASYNC }),
+        _ => Err(ConnectError::Unsupported(endpoint.clone(), NOT_ASYNC)),
     }
 }
 
 async fn connect_tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Stream, ConnectError> {
     let mut addresses: Vec<_> = lookup_host((host, port))
         .await
-        .map_err(|source| ConnectError::Lookup { endpoint: endpoint.clone(), source })?
+        .map_err(|source| ConnectError::Lookup(endpoint.clone(), source))?
         .collect();
     addresses.sort_by_key(|address| address.is_ipv6() != (endpoint.transport() == Transport::Tcp6));
     let mut last = io::Error::from(Errno::ADDRNOTAVAIL);
@@ -85,9 +85,9 @@ async fn connect_tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Strea
 fn connect_unix(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
     let (stream, _) =
         crate::connect_nonblocking(endpoint, &ConnectOptions::default()).map_err(|error| match error {
-            StartError::Os { errno, .. } => ConnectError::from_errno(endpoint, errno, None),
+            StartError::Os(_, errno) => ConnectError::from_errno(endpoint, errno, None),
             StartError::Address(error) => ConnectError::Address(error),
-            StartError::Tuning { endpoint, source } => ConnectError::Tuning { endpoint, source },
+            StartError::Tuning(endpoint, source) => ConnectError::Tuning(endpoint, source),
             other => failed(endpoint, io::Error::other(other)),
         })?;
     let stream = stream
@@ -100,7 +100,7 @@ fn connect_unix(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
 fn failed(endpoint: &Endpoint, error: io::Error) -> ConnectError {
     match Errno::from_io_error(&error) {
         Some(errno) => ConnectError::from_errno(endpoint, errno, None),
-        None => ConnectError::Other { endpoint: endpoint.clone(), source: error },
+        None => ConnectError::Other(endpoint.clone(), error),
     }
 }
 
@@ -220,21 +220,17 @@ enum Socket {
 /// [`ListenError`], as in the blocking API.
 pub async fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
     if !matches!(endpoint, Endpoint::Tcp { .. } | Endpoint::Unix(_) | Endpoint::Abstract(_)) {
-        return Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: NOT_ASYNC });
+        return Err(ListenError::Unsupported(endpoint.clone(), NOT_ASYNC));
     }
     let listener = crate::listen(endpoint, options)?;
-    let failed = |source| ListenError::Other { endpoint: endpoint.clone(), source };
+    let failed = |source| ListenError::Other(endpoint.clone(), source);
     listener.set_nonblocking(true).map_err(failed)?;
-    let (fd, claim, actual, tuning) = listener.into_parts();
-    let socket = register(fd, &actual).map_err(failed)?;
-    Ok(Listener { _claim: claim, socket, endpoint: actual, tuning })
-}
-
-fn register(fd: OwnedFd, endpoint: &Endpoint) -> io::Result<Socket> {
-    match endpoint {
+    let crate::Listener { claim, fd, endpoint: actual, tuning, .. } = listener;
+    let socket = match actual {
         Endpoint::Tcp { .. } => TcpListener::from_std(fd.into()).map(Socket::Tcp),
         _ => UnixListener::from_std(fd.into()).map(Socket::Unix),
-    }
+    };
+    Ok(Listener { _claim: claim, socket: socket.map_err(failed)?, endpoint: actual, tuning })
 }
 
 impl Listener {

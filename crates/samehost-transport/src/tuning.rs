@@ -25,26 +25,16 @@ pub struct Tuning {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuningError {
-    /// The kernel does not have this congestion control.
+    /// The kernel does not have this congestion control, but those.
     #[error(
-        "this kernel has no congestion control `{name}` now (it has: {available}); the module tcp_{name} may bring it: `modprobe tcp_{name}` as root"
+        "this kernel has no congestion control `{0}` now (it has: {1}); the module tcp_{0} may bring it: `modprobe tcp_{0}` as root"
     )]
-    NoCongestion {
-        /// Name of the congestion control.
-        name: String,
-        /// Available congestion controls.
-        available: String,
-    },
-    /// The congestion control is reserved for root.
+    NoCongestion(String, String),
+    /// This congestion control is reserved for root; those are allowed for all users.
     #[error(
-        "the congestion control `{name}` is not among those that ordinary users may use here (net.ipv4.tcp_allowed_congestion_control is {allowed}); run this as root"
+        "the congestion control `{0}` is not among those that ordinary users may use here (net.ipv4.tcp_allowed_congestion_control is {1}); run this as root"
     )]
-    Restricted {
-        /// Name of the congestion control.
-        name: String,
-        /// Congestion controls allowed for all users.
-        allowed: String,
-    },
+    Restricted(String, String),
     /// The buffer exceeds a limit of the kernel.
     #[error(
         "a socket buffer of {asked} bytes is more than {limit} allows here ({most} bytes); ask for less, or run this as root, who may go beyond"
@@ -91,16 +81,12 @@ fn set_congestion(socket: impl AsFd, name: &str) -> Result<(), TuningError> {
     match sockopt::set_tcp_congestion(&socket, name) {
         Ok(()) => {}
         Err(Errno::NOENT) => {
-            return Err(TuningError::NoCongestion {
-                name: name.into(),
-                available: setting("ipv4/tcp_available_congestion_control"),
-            });
+            let available = setting("ipv4/tcp_available_congestion_control");
+            return Err(TuningError::NoCongestion(name.into(), available));
         }
         Err(Errno::PERM) => {
-            return Err(TuningError::Restricted {
-                name: name.into(),
-                allowed: setting("ipv4/tcp_allowed_congestion_control"),
-            });
+            let allowed = setting("ipv4/tcp_allowed_congestion_control");
+            return Err(TuningError::Restricted(name.into(), allowed));
         }
         Err(errno) => return Err(io::Error::from(errno).into()),
     }

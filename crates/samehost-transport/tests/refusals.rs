@@ -10,7 +10,8 @@ use common::Place;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use samehost_transport::{
-    ConnectError, ConnectOptions, Endpoint, ListenOptions, Right, connect, connect_nonblocking, listen,
+    ConnectError, ConnectOptions, Endpoint, ListenOptions, Right, StartError, connect, connect_nonblocking,
+    listen,
 };
 
 fn refused(endpoint: &Endpoint) -> ConnectError {
@@ -47,7 +48,7 @@ fn nobody_listens() {
         let error = refused(&actual);
         match endpoint.path() {
             Some(path) => {
-                let ConnectError::NotFound { missing, .. } = error else { panic!("{error}") };
+                let ConnectError::NotFound(_, missing) = error else { panic!("{error}") };
                 assert_eq!(missing, path);
             }
             None => assert!(matches!(error, ConnectError::Refused { .. }), "{error}"),
@@ -66,7 +67,7 @@ fn a_stale_socket_refuses() {
 fn the_missing_directory_is_named() {
     let place = Place::new();
     let error = refused(&place.unix("none/x.sock"));
-    let ConnectError::NotFound { missing, .. } = error else { panic!("{error}") };
+    let ConnectError::NotFound(_, missing) = error else { panic!("{error}") };
     assert_eq!(missing, place.path("none"));
 }
 
@@ -77,7 +78,7 @@ fn what_is_no_socket_is_named() {
     std::fs::create_dir(place.path("directory")).unwrap();
     for (name, what) in [("file", "a regular file"), ("directory", "a directory")] {
         let error = refused(&place.unix(name));
-        let ConnectError::NotASocket { found, .. } = error else { panic!("{error}") };
+        let ConnectError::NotASocket(_, found) = error else { panic!("{error}") };
         assert_eq!(found, what);
     }
     assert!(matches!(refused(&place.unix("file/x.sock")), ConnectError::NotASocket { .. }));
@@ -123,7 +124,7 @@ fn the_directory_that_may_not_be_searched_is_named() {
     let error = unprivileged(|| refused(&endpoint));
     std::fs::set_permissions(place.path("private"), PermissionsExt::from_mode(0o700)).unwrap();
     let text = error.to_string();
-    let ConnectError::PermissionDenied { denied, .. } = error else { panic!("{text}") };
+    let ConnectError::PermissionDenied(_, denied) = error else { panic!("{text}") };
     assert_eq!((denied.right, denied.part), (Right::Search, place.path("private")));
     assert!(text.contains("chmod o+x"), "{text}");
 }
@@ -137,7 +138,7 @@ fn the_socket_that_may_not_be_written_is_named() {
     let _listener = listen(&endpoint, &ListenOptions { mode, ..ListenOptions::default() }).unwrap();
     let error = unprivileged(|| refused(&endpoint));
     let text = error.to_string();
-    let ConnectError::PermissionDenied { denied, .. } = error else { panic!("{text}") };
+    let ConnectError::PermissionDenied(_, denied) = error else { panic!("{text}") };
     assert_eq!((denied.right, denied.part), (Right::Write, place.path("x.sock")));
     assert!(text.contains(&format!("mode {mode:04o}")), "{text}");
 }
@@ -158,7 +159,7 @@ fn a_full_unix_backlog_is_eagain_at_once_and_told_after_a_time_limit() {
         }
         assert!(waiting.len() < 16, "a backlog of 1 must be full by now");
     };
-    assert_eq!(error.errno(), Some(Errno::AGAIN));
+    assert!(matches!(error, StartError::Os(_, Errno::AGAIN)), "{error}");
     assert!(error.to_string().contains("backlog"), "{error}");
 
     let started = Instant::now();

@@ -41,7 +41,7 @@ fn what_is_no_socket_stays() {
     ] {
         let before = place.path(name).symlink_metadata().unwrap().ino();
         let error = refused(&place.unix(name));
-        let ListenError::Occupied { found, .. } = error else { panic!("{error}") };
+        let ListenError::Occupied(_, found) = error else { panic!("{error}") };
         assert_eq!(found, what);
         assert_eq!(place.path(name).symlink_metadata().unwrap().ino(), before);
         assert!(
@@ -70,10 +70,7 @@ fn a_living_socket_is_refused_and_its_process_named() {
     {
         let theirs = UnixListener::bind(place.path(name)).unwrap();
         let error = refused(&kind(place.path(name)));
-        assert!(
-            matches!(error, ListenError::InUse { pid: Some(pid), .. } if pid == std::process::id()),
-            "{error}"
-        );
+        assert!(matches!(error, ListenError::InUse(_, Some(pid)) if pid == std::process::id()), "{error}");
         assert!(place.path(name).exists());
         drop(theirs);
     }
@@ -184,7 +181,7 @@ fn only_the_last_directory_is_created_and_privately() {
     assert!(matches!(error, ListenError::NoDirectory { .. }), "{error}");
     let create = ListenOptions { create_directory: true, ..plain() };
     let error = listen(&place.unix("a/b/x.sock"), &create).unwrap_err();
-    let ListenError::NoDirectory { directory, .. } = error else { panic!("{error}") };
+    let ListenError::NoDirectory(_, directory) = error else { panic!("{error}") };
     assert_eq!(directory, place.path("a"));
     let _listener = listen(&place.unix("d/x.sock"), &create).unwrap();
     assert_eq!(mode(&place.path("d")), 0o700);
@@ -227,7 +224,7 @@ fn a_taken_port_is_named_and_a_free_one_found() {
     let Endpoint::Tcp { port, .. } = *first.endpoint() else { panic!("a TCP endpoint") };
     assert_ne!(port, 0);
     let error = refused(first.endpoint());
-    assert!(matches!(error, ListenError::PortTaken { port: taken, .. } if taken == port), "{error}");
+    assert!(matches!(error, ListenError::PortTaken(_, taken) if taken == port), "{error}");
     assert!(error.to_string().contains("ss -ltnp"), "{error}");
 }
 
@@ -236,10 +233,7 @@ fn a_taken_abstract_name_is_refused_and_its_process_named() {
     let endpoint = Endpoint::Abstract(format!("samehost-test-taken-{}", std::process::id()));
     let _first = listen(&endpoint, &plain()).unwrap();
     let error = refused(&endpoint);
-    assert!(
-        matches!(error, ListenError::InUse { pid: Some(pid), .. } if pid == std::process::id()),
-        "{error}"
-    );
+    assert!(matches!(error, ListenError::InUse(_, Some(pid)) if pid == std::process::id()), "{error}");
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
                 let pending = Vec::new();
                 attempts.push(Some(Attempt { stream, session, begun, connected, asked: false, pending }));
             }
-            Err(StartError::Os { errno, .. }) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {
+            Err(StartError::Os(_, errno)) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {
                 fail(&mut tally, &errno_name(errno));
                 attempts.push(None);
             }

@@ -6,6 +6,7 @@ use super::record::{
     BACK, BUCKETS, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record,
     TAKEN, UNASKED, UNTIMED, Unfinished, VIOLATIONS, at_most, bucket, quantile,
 };
+use crate::map::long;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
@@ -183,9 +184,7 @@ fn buckets(maps: &Maps, key: u32) -> Vec<u64> {
     let mut sums = vec![0; BUCKETS];
     let bytes = maps.times.get(&key.to_ne_bytes()).unwrap_or_default();
     for (at, count) in bytes.chunks_exact(8).enumerate() {
-        let mut word = [0; 8];
-        word.copy_from_slice(count);
-        sums[at % BUCKETS] += u64::from_ne_bytes(word);
+        sums[at % BUCKETS] += long(count, 0);
     }
     sums
 }
@@ -299,11 +298,11 @@ impl PairCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{BEGUN, LOG_SUM, OPENING, READ, empty};
+    use super::super::record::{BEGUN, LOG_SUM, OPENING, READ, begun};
     use super::*;
 
     fn found(places: &[(i16, u64)]) -> OfConnection {
-        let mut bytes = empty(0).to_vec();
+        let mut bytes = begun(0, 0).to_vec();
         for (place, word) in places {
             bytes[*place as usize..*place as usize + 8].copy_from_slice(&word.to_ne_bytes());
         }

@@ -104,20 +104,14 @@ impl Opening {
 /// Measures exchanges until it is dropped.
 #[derive(Debug)]
 pub struct Exchanges {
-    maps: Maps,
-    /// Numbers that there is room for, and how many connections have been named.
-    pairs: u32,
-    connections: u32,
+    asked: Asked,
+    loaded: Loaded,
+    /// How many connections have been named.
     named: u32,
-    mode: Mode,
-    refused: Option<io::Error>,
-    /// Gives sockets what they carry; `None` where they carry nothing.
-    names: Option<Program>,
-    programs: Vec<Program>,
-    attached: Vec<Attached>,
 }
 
 /// How many connections and pairs there is to be room for, and whether the connections are going to be opened.
+#[derive(Debug)]
 struct Asked {
     connections: u32,
     pairs: u32,
@@ -134,17 +128,19 @@ impl Asked {
     }
 }
 
+#[derive(Debug)]
 struct Loaded {
     maps: Maps,
     mode: Mode,
     refused: Option<io::Error>,
+    /// Gives sockets what they carry; `None` where they carry nothing.
     names: Option<Program>,
     programs: Programs,
 }
 
 /// Programs at their places. Each is put there as it is loaded, and once: Linux 5.10 takes none for a second time (ENOENT), so that
 /// trying a place out and coming back to it would fail there. They see nothing that counts before a connection is named.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Programs {
     loaded: Vec<Program>,
     attached: Vec<Attached>,
@@ -187,20 +183,18 @@ impl Exchanges {
             Ok(numbers) => at_tracepoints(&types, &asked, numbers, exact),
             Err(error) => at_functions(&types, &asked, error),
         };
-        let Loaded { maps, mode, refused, names, programs } = loaded?;
-        let Programs { loaded: programs, attached } = programs;
-        Ok(Exchanges { maps, pairs, connections, named: 0, mode, refused, names, programs, attached })
+        Ok(Exchanges { loaded: loaded?, asked, named: 0 })
     }
 
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.loaded.mode
     }
 
     /// What the kernel replied where it did not take a mode that is tried before this one; `None` for the first.
     #[must_use]
     pub fn refused(&self) -> Option<&io::Error> {
-        self.refused.as_ref()
+        self.loaded.refused.as_ref()
     }
 
     /// Measures these connections from now on. Returns how many of them there was room for.
@@ -210,21 +204,20 @@ impl Exchanges {
     pub fn name(&mut self, wanted: &[Wanted]) -> io::Result<u32> {
         let mut taken = 0;
         for one in wanted {
-            if self.named >= self.connections || one.pair >= self.pairs {
+            if self.named >= self.asked.connections || one.pair >= self.asked.pairs {
                 continue;
             }
             let number = self.named;
-            let is_carried = self.names.is_some();
-            let record = if is_carried { record::empty(one.pair) } else { record::of_both(one.pair) };
-            self.maps.records.put(&number.to_ne_bytes(), &record)?;
+            let named = if self.loaded.names.is_some() { 0 } else { 3 };
+            self.loaded.maps.records.put(&number.to_ne_bytes(), &record::begun(one.pair, named))?;
             for (end, cookie) in [(0_u32, one.client), (1, one.server)] {
                 let value = [number.to_ne_bytes(), end.to_ne_bytes()].concat();
-                self.maps.wanted.put(&cookie.to_ne_bytes(), &value)?;
+                self.loaded.maps.wanted.put(&cookie.to_ne_bytes(), &value)?;
             }
             self.named += 1;
             taken += 1;
         }
-        match &self.names {
+        match &self.loaded.names {
             Some(names) if taken > 0 => names.walk()?,
             _ => {}
         }
@@ -236,7 +229,7 @@ impl Exchanges {
     /// when the client sends again.
     #[must_use]
     pub fn so_far(&self) -> Counted {
-        counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Waits)
+        counted::count(&self.loaded.maps, self.named, self.asked.pairs, self.lost(), Last::Waits)
     }
 
     /// Measures from now on a connection that its client's socket is about to open over TCP, or that it has just opened to a Unix
@@ -251,14 +244,14 @@ impl Exchanges {
         thread: BorrowedFd<'_>,
         pair: u32,
     ) -> io::Result<Option<u32>> {
-        if self.named >= self.connections || pair >= self.pairs {
+        if self.named >= self.asked.connections || pair >= self.asked.pairs {
             return Ok(None);
         }
         let number = self.named;
-        self.maps.records.put(&number.to_ne_bytes(), &record::of_client(pair))?;
+        self.loaded.maps.records.put(&number.to_ne_bytes(), &record::begun(pair, 1))?;
         let value = [number.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
-        self.maps.own.put(&client.as_raw_fd().to_ne_bytes(), &value)?;
-        if let Some(stamps) = &self.maps.stamps {
+        self.loaded.maps.own.put(&client.as_raw_fd().to_ne_bytes(), &value)?;
+        if let Some(stamps) = &self.loaded.maps.stamps {
             // Without it the thread's first exchange has no time, and is counted so.
             let _ = stamps.put(&thread.as_raw_fd().to_ne_bytes(), &[0; 8]);
         }
@@ -274,12 +267,12 @@ impl Exchanges {
 
     /// The same where the owner keeps its other fields.
     pub fn end(&mut self) -> Counted {
-        self.attached.clear();
-        counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Counts)
+        self.loaded.programs.attached.clear();
+        counted::count(&self.loaded.maps, self.named, self.asked.pairs, self.lost(), Last::Counts)
     }
 
     fn lost(&self) -> u64 {
-        self.programs.iter().map(|program| program.misses().unwrap_or(0)).sum()
+        self.loaded.programs.loaded.iter().map(|program| program.misses().unwrap_or(0)).sum()
     }
 }
 

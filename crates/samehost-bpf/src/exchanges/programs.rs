@@ -23,9 +23,9 @@ use crate::map::{Kind, Map};
 use crate::program::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
 use crate::program::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use crate::program::{
-    AS_UNIX, Assembly, COOKIE, DELETE, Instruction, LOOK_UP, Label, NOW, OF_SOCKET, OF_TASK, Register,
-    SOCKET_OF_FILE, TASK, Test, UPDATE, call, compute, copy, copy_word, count, end, load_long, load_word,
-    map, set, store_long, store_number, store_word,
+    AS_UNIX, Assembly, COOKIE, DELETE, Instruction, Label, NOW, OF_SOCKET, OF_TASK, Register, SOCKET_OF_FILE,
+    TASK, Test, call, compute, copy, copy_word, count, end, load_long, load_word, map, set, store_long,
+    store_number, store_word,
 };
 
 /// How much later than the first piece took a reply's next piece may come and still be asked for: 5 ms,
@@ -274,8 +274,7 @@ pub(super) fn names(maps: &Maps, sock: i16) -> Vec<Instruction> {
     to.program.put([load_long(R7, R0, sock)]);
     to.program.go_if(R7, Test::Is, 0, to.out);
     to.program.put([copy(R1, R7), call(COOKIE), store_long(R10, LONG, R0)]);
-    to.program.put(map(R1, &maps.wanted));
-    to.program.put([copy(R2, R10), compute(R2, Add, i32::from(LONG)), call(LOOK_UP)]);
+    to.program.look_up(&maps.wanted, LONG);
     to.program.go_if(R0, Test::Is, 0, to.out);
     to.program.put([load_word(R8, R0, 0), load_word(R9, R0, 4)]);
     to.program.put([store_word(R10, LONG, R8), store_word(R10, LONG + 4, R9)]);
@@ -303,9 +302,7 @@ pub(super) fn established(maps: &Maps, opening: &Opening) -> Vec<Instruction> {
     to.find_carried();
     to.program.go_if(R0, Test::Is, 0, is_servers);
     to.program.put([load_word(R1, R0, 0), store_word(R10, LONG, R1), store_word(R10, NUMBER, R8)]);
-    to.program.put(map(R1, &opening.ports));
-    to.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER))]);
-    to.program.put([copy(R3, R10), compute(R3, Add, i32::from(LONG)), set(R4, 0), call(UPDATE)]);
+    to.program.update(&opening.ports, [NUMBER, LONG], 0);
     to.program.go(to.out);
     to.program.place(is_servers);
     // The lower half is the peer's port in the network's order, the upper half the socket's own in this machine's.
@@ -314,8 +311,7 @@ pub(super) fn established(maps: &Maps, opening: &Opening) -> Vec<Instruction> {
     to.program.put([copy(R3, R8), compute(R3, And, 0xffff)]);
     to.swap_bytes(R3, R4);
     to.program.put([compute(R3, ShiftLeft, 16), compute(R1, Or, R3), store_word(R10, NUMBER, R1)]);
-    to.program.put(map(R1, &opening.ports));
-    to.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER)), call(LOOK_UP)]);
+    to.program.look_up(&opening.ports, NUMBER);
     to.program.go_if(R0, Test::Is, 0, to.out);
     to.program.put([load_word(R8, R0, 0)]);
     to.program.put(map(R1, &opening.ports));
@@ -357,8 +353,7 @@ impl<'a> Writer<'a> {
     fn find_carried(&mut self) {
         if let Some(place) = self.maps.cookie_at {
             self.program.put([load_long(R1, R2, place), store_long(R10, LONG, R1)]);
-            self.program.put(map(R1, &self.maps.wanted));
-            self.program.put([copy(R2, R10), compute(R2, Add, i32::from(LONG)), call(LOOK_UP)]);
+            self.program.look_up(&self.maps.wanted, LONG);
             return;
         }
         self.program.put(map(R1, &self.maps.own));
@@ -418,8 +413,7 @@ impl<'a> Writer<'a> {
 
     /// In `R0` the record whose number is on the stack.
     fn look_up_record(&mut self) {
-        self.program.put(map(R1, &self.maps.records));
-        self.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER)), call(LOOK_UP)]);
+        self.program.look_up(&self.maps.records, NUMBER);
         self.program.go_if(R0, Test::Is, 0, self.out);
     }
 
@@ -641,8 +635,7 @@ impl<'a> Writer<'a> {
         self.add(sum, R7);
         self.program.put([load_word(R1, R6, PAIR), compute(R1, ShiftLeft, 1), compute(R1, Or, which)]);
         self.program.put([store_word(R10, NUMBER, R1)]);
-        self.program.put(map(R1, &self.maps.times));
-        self.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER)), call(LOOK_UP)]);
+        self.program.look_up(&self.maps.times, NUMBER);
         self.program.go_if(R0, Test::Is, 0, is_done);
         compute_bucket(&mut self.program);
         // Programs for several events run on one processor, and one may interrupt another.

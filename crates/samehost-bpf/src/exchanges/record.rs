@@ -5,13 +5,14 @@
 
 use std::f64::consts::LN_2;
 
+use crate::map::long;
 use crate::program::Arithmetic::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Subtract};
 use crate::program::Register::{R1, R2, R3, R7};
 use crate::program::{Assembly, Test, compute, copy, set};
 
 /// Places of its parts, in bytes. Words of 64 bits, but for the first two.
 pub(super) const PAIR: i16 = 0;
-/// Which ends have been given their storage: 1 the client's, 2 the server's.
+/// Which ends have been given their storage: 1 the client's, 2 the server's, 3 both. Those that need none have it.
 pub(super) const NAMED: i16 = 4;
 
 /// Moments of the exchange that goes on, in nanoseconds of the kernel's clock, 0 where there was none: the client begins to send
@@ -75,9 +76,7 @@ impl Record {
     }
 
     pub(super) fn at(&self, place: i16) -> u64 {
-        let mut word = [0; 8];
-        word.copy_from_slice(&self.0[place as usize..place as usize + 8]);
-        u64::from_ne_bytes(word)
+        long(&self.0, place as usize)
     }
 
     /// Exchanges that have a time and that another followed.
@@ -130,26 +129,11 @@ pub(super) struct Unfinished {
     pub(super) parts: Option<[u64; 5]>,
 }
 
-/// A record without anything but its pair.
-pub(super) fn empty(pair: u32) -> [u8; BYTES] {
+/// A record without anything but its pair, and which ends have their storage, as [`NAMED`] says it.
+pub(super) fn begun(pair: u32, named: u32) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     bytes[PAIR as usize..4].copy_from_slice(&pair.to_ne_bytes());
-    bytes
-}
-
-/// The same of a connection whose client has its storage already.
-pub(super) fn of_client(pair: u32) -> [u8; BYTES] {
-    named(pair, 1)
-}
-
-/// The same of a connection whose ends need no storage.
-pub(super) fn of_both(pair: u32) -> [u8; BYTES] {
-    named(pair, 3)
-}
-
-fn named(pair: u32, ends: u32) -> [u8; BYTES] {
-    let mut bytes = empty(pair);
-    bytes[NAMED as usize..NAMED as usize + 4].copy_from_slice(&ends.to_ne_bytes());
+    bytes[NAMED as usize..NAMED as usize + 4].copy_from_slice(&named.to_ne_bytes());
     bytes
 }
 

@@ -908,7 +908,8 @@ fn nothing_is_left_of_a_process_that_is_killed_as_root() {
     let (client, server) = unix();
     if std::env::var_os(CHILD).is_some() {
         let exchanges = watch(&(client, server), true);
-        let numbers: Vec<String> = exchanges.programs.iter().map(|one| one.number().to_string()).collect();
+        let numbers: Vec<String> =
+            exchanges.loaded.programs.loaded.iter().map(|one| one.number().to_string()).collect();
         std::fs::write(std::env::var_os(CHILD).expect("it is set"), numbers.join(" ")).expect("written");
         thread::sleep(Duration::from_secs(60));
         return;

@@ -21,7 +21,7 @@ pub struct Proof {
 }
 
 /// A connection that a process holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldConnection {
     /// `unix` or `tcp`.

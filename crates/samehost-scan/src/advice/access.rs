@@ -29,8 +29,7 @@ pub(super) fn check_accounts(pair: &Pair<'_>) -> Option<Finding> {
         kind if kind.protocol() == Some(Protocol::Mysql) => Some(Finding::new(
             Weight::Note,
             kind.descriptor().on_a_socket.first()?.clone(),
-            "Log in over the socket as the application before the switch: mysql --protocol=socket -u USER -p"
-                .to_owned(),
+            "Log in over the socket as the application before the switch: mysql --protocol=socket -u USER -p",
         )),
         Kind::Postgres => postgres(pair),
         _ => None,
@@ -45,7 +44,7 @@ fn postgres(pair: &Pair<'_>) -> Option<Finding> {
     };
     let found = rule_of_socket(pair.server()?, &user)??;
     let remedy = "Add a line above it for the application: local DATABASE ROLE scram-sha-256; then reload";
-    Some(Finding::new(Weight::Setting, found, remedy.to_owned()))
+    Some(Finding::new(Weight::Setting, found, remedy))
 }
 
 /// What PostgreSQL's pg_hba.conf asks of a user of the system who connects over the socket, beside his password. PostgreSQL
@@ -65,7 +64,7 @@ pub fn rule_of_socket(server: &Process, user: &str) -> Option<Option<String>> {
 }
 
 fn peer_rule(text: &str, path: &Path, user: &str) -> Option<String> {
-    let local = rules(text).find(|rule| rule.kind == "local")?;
+    let local = local_rules(text).next()?;
     if local.method != "peer" && local.method != "ident" {
         return None;
     }
@@ -138,23 +137,20 @@ fn data_option(words: &[String]) -> Option<&str> {
 struct Rule<'a> {
     line: usize,
     text: &'a str,
-    kind: &'a str,
     method: &'a str,
 }
 
-/// Rules that apply to all users. Rules for the superuser alone do not concern applications.
-fn rules(text: &str) -> impl Iterator<Item = Rule<'_>> {
-    text.lines().enumerate().filter_map(|(index, text)| rule_for_all(index + 1, text))
+/// Rules of the socket that apply to all users. Rules for the superuser alone do not concern applications.
+fn local_rules(text: &str) -> impl Iterator<Item = Rule<'_>> {
+    text.lines().enumerate().filter_map(|(index, text)| local_rule_for_all(index + 1, text))
 }
 
-fn rule_for_all(line: usize, text: &str) -> Option<Rule<'_>> {
+fn local_rule_for_all(line: usize, text: &str) -> Option<Rule<'_>> {
     let text = text.split('#').next().unwrap_or_default().trim();
     let fields: Vec<&str> = text.split_whitespace().collect();
     match fields[..] {
-        [_, "replication", ..] => None,
-        [kind @ "local", _, "all", method, ..] => Some(Rule { line, text, kind, method }),
-        ["local", ..] => None,
-        [kind, _, "all", _, method, ..] => Some(Rule { line, text, kind, method }),
+        ["local", "replication", ..] => None,
+        ["local", _, "all", method, ..] => Some(Rule { line, text, method }),
         _ => None,
     }
 }
@@ -170,7 +166,7 @@ pub(super) fn check_permissions(pair: &Pair<'_>) -> Option<Finding> {
         return Some(Finding::new(
             Weight::Note,
             format!("whether uid {} may use {} cannot be checked from here", status.uid, show(&path)),
-            "Run the scan as root".to_owned(),
+            "Run the scan as root",
         ));
     };
     let steps = root.walk(&path).ok()?;
@@ -251,14 +247,7 @@ pub(super) fn mount_namespace(pair: &Pair<'_>) -> Option<Finding> {
     if pair.crosses_container() {
         return None;
     }
-    let path = pair.path()?;
-    if pair.sees_same_file(&path)? {
-        return None;
-    }
-    // Another file at that path in the client's view is reported by `another-socket`.
-    if pair.client_root()?.find(&path).is_some() {
-        return None;
-    }
+    let path = pair.path_that_client_lacks()?;
     let (client, server) = (pair.client()?, pair.server()?);
     let differ = client.mount_namespace != server.mount_namespace;
     let found = format!(
@@ -275,7 +264,7 @@ pub(super) fn mount_namespace(pair: &Pair<'_>) -> Option<Finding> {
     } else {
         "Put the socket into a folder inside the client's root directory"
     };
-    Some(Finding::new(Weight::Setting, found, remedy.to_owned()))
+    Some(Finding::new(Weight::Setting, found, remedy))
 }
 
 // Blocker `container`: client and service run in different containers, and the socket's directory is not shared.
@@ -284,16 +273,9 @@ pub(super) fn container(pair: &Pair<'_>) -> Option<Finding> {
     if !pair.crosses_container() {
         return None;
     }
-    let path = pair.path()?;
-    if pair.sees_same_file(&path)? {
-        return None;
-    }
+    let path = pair.path_that_client_lacks()?;
     let (client, server) = (pair.client()?, pair.server()?);
     let folder = show(path.parent().unwrap_or(Path::new("/")));
-    // Another file at that path in the client's view is reported by `another-socket`.
-    if pair.client_root()?.find(&path).is_some() {
-        return None;
-    }
     Some(Finding::new(
         Weight::Setting,
         format!(
@@ -324,8 +306,8 @@ mod tests {
     #[test]
     fn the_first_rule_for_everybody_counts() {
         let text = "# x\nlocal all postgres peer\nlocal   all   all   peer # c\nhost all all 127.0.0.1/32 scram-sha-256\n";
-        let found: Vec<_> = rules(text).map(|rule| (rule.line, rule.kind, rule.method)).collect();
-        assert_eq!(found, [(3, "local", "peer"), (4, "host", "scram-sha-256")]);
+        let found: Vec<_> = local_rules(text).map(|rule| (rule.line, rule.method)).collect();
+        assert_eq!(found, [(3, "peer")]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Advice before a switch: which service listens at an address, and the blockers between that service and
 //! processes that will connect to it, whether or not they are connected now.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use samehost_model::scan::{Connection, Obstacle, Scan, Service};
 use samehost_model::{Endpoint, Protocol};
 use samehost_system::{Executable, lookup, ownership};
 
-use super::{BLOCKERS, pair::Pair};
+use super::{obstacles_between, pair::Pair};
 use crate::listing::join::Listeners;
 use crate::listing::trust::{Distrust, Trusted, described, plausible, users};
 
@@ -243,28 +242,5 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
     let each: Vec<&[u32]> = if clients.is_empty() { vec![&[]] } else { clients.chunks(1).collect() };
     let pairs: Vec<Pair<'_>> =
         each.iter().map(|one| Pair::ahead(scan, found, one, connections.clone(), port)).collect();
-    let mut obstacles: Vec<Obstacle> = Vec::new();
-    for blocker in BLOCKERS {
-        let found = pairs.iter().filter_map(|pair| (blocker.check)(pair));
-        if let Some(heaviest) = found.max_by_key(|finding| finding.weight) {
-            obstacles.push(heaviest.obstacle(blocker.code));
-        }
-    }
-    obstacles.sort_by_key(|obstacle| Reverse(obstacle.weight));
-    obstacles
-}
-
-/// As whom a process opens files: the user, the group, and the supplementary groups, which were set when it started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    pub uid: u32,
-    pub gid: u32,
-    pub groups: Vec<u32>,
-}
-
-/// The identity of a running process; `None` where it has ended.
-#[must_use]
-pub fn identity(pid: u32) -> Option<Identity> {
-    let status = crate::proc::status::read(pid)?;
-    Some(Identity { uid: status.uid, gid: status.gid, groups: status.groups })
+    obstacles_between(&pairs)
 }

@@ -24,8 +24,7 @@ pub(super) fn driver(pair: &Pair<'_>) -> Option<Finding> {
             Weight::Blocks,
             why.clone(),
             "Put nginx, HAProxy, Caddy or Envoy in its place; or keep connections open and reuse them; or start it, as its \
-             own user, under `samehost run`, which connects it over the socket"
-                .to_owned(),
+             own user, under `samehost run`, which connects it over the socket",
         ));
     }
     if program != "java" {
@@ -35,8 +34,7 @@ pub(super) fn driver(pair: &Pair<'_>) -> Option<Finding> {
         Weight::Setting,
         format!("{} is a Java program: its drivers know no Unix sockets by themselves", client.name),
         "Add junixsocket: socketFactory of Connector/J, MariaDB's localSocket, or socketFactory of pgjdbc; or start it under \
-         `samehost run`, which connects it over the socket without that"
-            .to_owned(),
+         `samehost run`, which connects it over the socket without that",
     ))
 }
 
@@ -94,7 +92,7 @@ pub(super) fn tls(pair: &Pair<'_>) -> Option<Finding> {
             return Some(Finding::new(
                 Weight::Setting,
                 "the connection is encrypted (kernel TLS)".to_owned(),
-                remedy.to_owned(),
+                remedy,
             ));
         }
     }
@@ -250,10 +248,12 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
         return Some(Finding::new(
             Weight::Note,
             Found::with(
-                format!("{client} runs under a filter of system calls (Seccomp: 2 in /proc/PID/status), which may forbid Unix sockets, as RestrictAddressFamilies= without AF_UNIX does"),
+                format!(
+                    "{client} runs under a filter of system calls (Seccomp: 2 in /proc/PID/status), which may forbid Unix sockets, as RestrictAddressFamilies= without AF_UNIX does"
+                ),
                 "a login from here is not under it",
             ),
-            "Have its sandbox allow AF_UNIX (systemctl edit UNIT, [Service], RestrictAddressFamilies=AF_UNIX), or give --page URL, which asks through the process itself".to_owned(),
+            "Have its sandbox allow AF_UNIX (systemctl edit UNIT, [Service], RestrictAddressFamilies=AF_UNIX), or give --page URL, which asks through the process itself",
         ));
     }
     let path = match &ends.path {

@@ -22,7 +22,7 @@ use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
 pub use access::rule_of_socket;
-pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
+pub use ahead::{UnsafeSocket, Unserved, obstacles, service_at, services_at, socket_of};
 pub use client::address_lost;
 pub(crate) use pair::proposed_socket;
 use pair::{Pair, Program, programs};
@@ -75,35 +75,31 @@ impl Finding {
     }
 }
 
+const fn blocker(
+    code: ObstacleCode,
+    decided_by: DecidedBy,
+    check: fn(&Pair<'_>) -> Option<Finding>,
+) -> Blocker {
+    Blocker { code, decided_by, check }
+}
+
 /// All blockers, in the order in which users usually meet them.
 pub const BLOCKERS: &[Blocker] = &[
-    Blocker { code: ObstacleCode::Server, decided_by: DecidedBy::Switch, check: socket::server },
-    Blocker { code: ObstacleCode::Backlog, decided_by: DecidedBy::Scan, check: socket::backlog },
-    Blocker {
-        code: ObstacleCode::Permissions,
-        decided_by: DecidedBy::Login,
-        check: access::check_permissions,
-    },
-    Blocker {
-        code: ObstacleCode::Confinement,
-        decided_by: DecidedBy::Page,
-        check: client::check_confinement,
-    },
-    Blocker {
-        code: ObstacleCode::MountNamespace,
-        decided_by: DecidedBy::Login,
-        check: access::mount_namespace,
-    },
-    Blocker { code: ObstacleCode::Localhost, decided_by: DecidedBy::Switch, check: client::localhost },
-    Blocker { code: ObstacleCode::Accounts, decided_by: DecidedBy::Login, check: access::check_accounts },
-    Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: access::container },
-    Blocker { code: ObstacleCode::Driver, decided_by: DecidedBy::Scan, check: client::driver },
-    Blocker { code: ObstacleCode::Stale, decided_by: DecidedBy::Login, check: socket::stale },
-    Blocker { code: ObstacleCode::AnotherSocket, decided_by: DecidedBy::Scan, check: socket::another_socket },
-    Blocker { code: ObstacleCode::ClientAddress, decided_by: DecidedBy::Scan, check: client::client_address },
-    Blocker { code: ObstacleCode::Tls, decided_by: DecidedBy::Scan, check: client::tls },
-    Blocker { code: ObstacleCode::PathLength, decided_by: DecidedBy::Scan, check: socket::path_length },
-    Blocker { code: ObstacleCode::FileSystem, decided_by: DecidedBy::Scan, check: socket::file_system },
+    blocker(ObstacleCode::Server, DecidedBy::Switch, socket::server),
+    blocker(ObstacleCode::Backlog, DecidedBy::Scan, socket::backlog),
+    blocker(ObstacleCode::Permissions, DecidedBy::Login, access::check_permissions),
+    blocker(ObstacleCode::Confinement, DecidedBy::Page, client::check_confinement),
+    blocker(ObstacleCode::MountNamespace, DecidedBy::Login, access::mount_namespace),
+    blocker(ObstacleCode::Localhost, DecidedBy::Switch, client::localhost),
+    blocker(ObstacleCode::Accounts, DecidedBy::Login, access::check_accounts),
+    blocker(ObstacleCode::Container, DecidedBy::Login, access::container),
+    blocker(ObstacleCode::Driver, DecidedBy::Scan, client::driver),
+    blocker(ObstacleCode::Stale, DecidedBy::Login, socket::stale),
+    blocker(ObstacleCode::AnotherSocket, DecidedBy::Scan, socket::another_socket),
+    blocker(ObstacleCode::ClientAddress, DecidedBy::Scan, client::client_address),
+    blocker(ObstacleCode::Tls, DecidedBy::Scan, client::tls),
+    blocker(ObstacleCode::PathLength, DecidedBy::Scan, socket::path_length),
+    blocker(ObstacleCode::FileSystem, DecidedBy::Scan, socket::file_system),
 ];
 
 /// Fills in the advice of a scan: one for each program that talks to a service over TCP, the easiest switches first, and of
@@ -130,7 +126,7 @@ pub fn advise(scan: &mut Scan) {
 pub(crate) fn add_short_lived(
     scan: &mut Scan,
     service: usize,
-    senders: &[(&Sender, Option<SocketAddr>)],
+    senders: &[(&Process, Option<SocketAddr>)],
     left: Option<Option<SocketAddr>>,
 ) {
     for (sender, came_to) in senders {
@@ -145,10 +141,10 @@ pub(crate) fn add_short_lived(
             }
             None => (came_to.map(endpoint), Vec::new()),
         };
-        if let Err(at) = scan.processes.binary_search_by_key(&sender.process.pid, |process| process.pid) {
-            scan.processes.insert(at, sender.process.clone());
+        if let Err(at) = scan.processes.binary_search_by_key(&sender.pid, |process| process.pid) {
+            scan.processes.insert(at, (*sender).clone());
         }
-        add(scan, service, now, sender.process.name.clone(), members, &[sender.process.pid]);
+        add(scan, service, now, sender.name.clone(), members, &[sender.pid]);
     }
     let mut of_service = scan.advice.iter().filter(|advice| advice.service == service);
     if let Some(came_to) = left
@@ -163,22 +159,14 @@ pub(crate) fn endpoint(address: SocketAddr) -> String {
     format!("{}:{address}", if address.is_ipv4() { "tcp" } else { "tcp6" })
 }
 
-/// A program that opens short connections to a service: its processes have one name, user and unit.
-#[derive(Clone, Debug)]
-pub(crate) struct Sender {
-    pub(crate) process: Process,
+/// Whether two processes are of one program: they have one name, user and unit.
+pub(crate) fn are_of_one_program(one: &Process, other: &Process) -> bool {
+    (&one.name, one.uid, &one.unit) == (&other.name, other.uid, &other.unit)
 }
 
-impl Sender {
-    pub(crate) fn is_of(&self, process: &Process) -> bool {
-        let own = &self.process;
-        (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
-    }
-}
-
-pub(crate) fn is_of(scan: &Scan, advice: &Advice, service: usize, sender: &Sender) -> bool {
+pub(crate) fn is_of(scan: &Scan, advice: &Advice, service: usize, sender: &Process) -> bool {
     let mut processes = advice.client_pids.iter().filter_map(|pid| scan.process(*pid));
-    advice.service == service && processes.any(|process| sender.is_of(process))
+    advice.service == service && processes.any(|process| are_of_one_program(sender, process))
 }
 
 fn add(
@@ -219,13 +207,7 @@ fn advise_pair(
     if let Some(clients) = clients {
         pair.clients = clients.iter().filter_map(|pid| scan.process(*pid)).collect();
     }
-    let mut obstacles: Vec<Obstacle> = Vec::new();
-    for blocker in BLOCKERS {
-        if let Some(finding) = (blocker.check)(&pair) {
-            obstacles.push(finding.obstacle(blocker.code));
-        }
-    }
-    obstacles.sort_by_key(|obstacle| Reverse(obstacle.weight));
+    let obstacles = obstacles_between(std::slice::from_ref(&pair));
     Some(Advice {
         service: program.service,
         client: program.name,
@@ -240,6 +222,19 @@ fn advise_pair(
         traffic: None,
         saving: None,
     })
+}
+
+/// Of each blocker the heaviest obstacle of these pairs, heaviest first.
+fn obstacles_between(pairs: &[Pair<'_>]) -> Vec<Obstacle> {
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    for blocker in BLOCKERS {
+        let found = pairs.iter().filter_map(|pair| (blocker.check)(pair));
+        if let Some(heaviest) = found.max_by_key(|finding| finding.weight) {
+            obstacles.push(heaviest.obstacle(blocker.code));
+        }
+    }
+    obstacles.sort_by_key(|obstacle| Reverse(obstacle.weight));
+    obstacles
 }
 
 /// The socket that the client could use: the service's own, or else the one that a switch would give it.

@@ -103,13 +103,12 @@ impl<'a> Pair<'a> {
         Root::of(self.service.pid?).ok()
     }
 
-    /// Whether the path leads client and server to the same file; `None` when that cannot be determined.
-    pub(crate) fn sees_same_file(&self, path: &Path) -> Option<bool> {
-        let theirs = self.server_root()?.find(path)?;
-        match self.client_root()?.find(path) {
-            Some(own) => Some(own.identity() == theirs.identity()),
-            None => Some(false),
-        }
+    /// The path of the listener where the service sees it and the client sees nothing. Another file there in the client's view is
+    /// reported by `another-socket`.
+    pub(crate) fn path_that_client_lacks(&self) -> Option<PathBuf> {
+        let path = self.path()?;
+        self.server_root()?.find(&path)?;
+        if self.client_root()?.find(&path).is_some() { None } else { Some(path) }
     }
 
     pub(crate) fn crosses_container(&self) -> bool {
@@ -198,13 +197,14 @@ pub(super) fn programs(scan: &Scan) -> Programs {
         };
         group.entry(program).or_default().push(at);
     }
-    for (unseen, by) in [(made, Made::ByUser), (closed, Made::BySomebody)] {
+    // Of a socket that was closed the kernel forgot the user, too.
+    for (unseen, has_user) in [(made, true), (closed, false)] {
         for (program, connections) in unseen {
             let unit = made_in(scan, connections[0]);
             let mut fitting: Vec<&Program> = Vec::new();
             for (known, known_connections) in &seen {
                 let known_unit = unit_of(scan, known_connections[0]);
-                if by.fits(&program, known) && (unit.is_none() || known_unit == unit) {
+                if fits(&program, has_user, known) && (unit.is_none() || known_unit == unit) {
                     fitting.push(known);
                 }
             }
@@ -218,19 +218,11 @@ pub(super) fn programs(scan: &Scan) -> Programs {
     seen
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
-    ByUser,
-    /// The kernel forgot the user, too.
-    BySomebody,
-}
-
-impl Made {
-    fn fits(self, unseen: &Program, known: &Program) -> bool {
-        let is_same_hop = (unseen.service, &unseen.now, unseen.network_namespace)
-            == (known.service, &known.now, known.network_namespace);
-        is_same_hop && (self == Made::BySomebody || unseen.uid == known.uid)
-    }
+/// Whether a program that was not seen may be this one.
+fn fits(unseen: &Program, has_user: bool, known: &Program) -> bool {
+    let is_same_hop = (unseen.service, &unseen.now, unseen.network_namespace)
+        == (known.service, &known.now, known.network_namespace);
+    is_same_hop && (!has_user || unseen.uid == known.uid)
 }
 
 /// The unit of whoever holds the client's end of a connection; where nobody does any more, the one in which it was made.

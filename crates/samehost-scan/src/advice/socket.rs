@@ -25,7 +25,7 @@ pub(super) fn server(pair: &Pair<'_>) -> Option<Finding> {
         UnixSocket::Never(why) => Finding::new(
             Weight::Blocks,
             format!("{} cannot listen on a Unix socket: {why}", known.label),
-            "Keep connections open and reuse them: that saves the most of what TCP costs".to_owned(),
+            "Keep connections open and reuse them: that saves the most of what TCP costs",
         ),
         UnixSocket::Setting(setting) => Finding::new(
             Weight::Setting,
@@ -71,8 +71,7 @@ pub(super) fn stale(pair: &Pair<'_>) -> Option<Finding> {
                 "{} exists, but nothing listens on it: it was left over by a server that died",
                 show(path)
             ),
-            "Start the service with its socket; remove the file only after a connection to it was refused"
-                .to_owned(),
+            "Start the service with its socket; remove the file only after a connection to it was refused",
         ));
     };
     let path = pair.path()?;
@@ -86,7 +85,7 @@ pub(super) fn stale(pair: &Pair<'_>) -> Option<Finding> {
             pair.service.name,
             show(&path)
         ),
-        "Restart the service, and find out what removes the file (tmpfiles.d, a second instance)".to_owned(),
+        "Restart the service, and find out what removes the file (tmpfiles.d, a second instance)",
     ))
 }
 
@@ -107,7 +106,7 @@ pub(super) fn another_socket(pair: &Pair<'_>) -> Option<Finding> {
                 show(&path),
                 pair.service.name
             ),
-            "A second server took the path: stop one of the two, and restart the other".to_owned(),
+            "A second server took the path: stop one of the two, and restart the other",
         ));
     }
     let own = pair.client_root()?.find(&path)?;
@@ -134,7 +133,7 @@ pub(super) fn another_socket(pair: &Pair<'_>) -> Option<Finding> {
     Some(Finding::new(
         Weight::Setting,
         format!("{} leads {} to another {what} than the one of {}", show(&path), client.name, server.name),
-        "Share the folder of the service's socket with the client, below /run; a /tmp of its own (PrivateTmp=) or a chroot(2) has files of its own".to_owned(),
+        "Share the folder of the service's socket with the client, below /run; a /tmp of its own (PrivateTmp=) or a chroot(2) has files of its own",
     ))
 }
 
@@ -153,8 +152,7 @@ pub(super) fn path_length(pair: &Pair<'_>) -> Option<Finding> {
             format!("{} is {length} bytes long", show(&path)),
             format!("a socket's address holds {UNIX_PATH_MAX}"),
         ),
-        "Put the socket into a shorter folder, such as one below /run, or reach it by a symbolic link"
-            .to_owned(),
+        "Put the socket into a shorter folder, such as one below /run, or reach it by a symbolic link",
     ))
 }
 
@@ -172,7 +170,7 @@ pub(super) fn file_system(pair: &Pair<'_>) -> Option<Finding> {
     Some(Finding::new(
         Weight::Setting,
         share.refusal(folder),
-        "Put the socket into a directory of this machine's own, such as one below /run".to_owned(),
+        "Put the socket into a directory of this machine's own, such as one below /run",
     ))
 }
 

@@ -1,17 +1,17 @@
 //! Resolves a path as another process sees it: through `/proc/PID/root`, component by component, with
 //! symbolic links resolved inside that root. Opens with O_PATH only and changes nothing.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, getxattr, openat, openat2, readlinkat, statat,
 };
 use rustix::io::Errno;
+use samehost_system::ownership::components;
 
 use crate::proc::status::Status;
 
@@ -63,7 +63,7 @@ impl Root {
     pub(crate) fn walk(&self, path: &Path) -> Result<Vec<Step>, (PathBuf, Errno)> {
         let mut at = PathBuf::from("/");
         let mut steps = vec![self.step(&at).map_err(|errno| (at.clone(), errno))?];
-        let mut rest: VecDeque<OsString> = components(path).collect();
+        let mut rest = components(path);
         let mut links = 0;
         while let Some(name) = rest.pop_front() {
             if name == ".." {
@@ -85,7 +85,7 @@ impl Root {
             if target.is_absolute() {
                 at = PathBuf::from("/");
             }
-            for part in components(&target).rev() {
+            for part in components(&target).into_iter().rev() {
                 rest.push_front(part);
             }
         }
@@ -106,15 +106,6 @@ impl Root {
         let target = readlinkat(self.open(path)?, c"", Vec::new())?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
-}
-
-/// The names on a path, with `..` among them, which counts only where a link before it has been followed.
-fn components(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
-    path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsStr::new("..").to_owned()),
-        _ => None,
-    })
 }
 
 // POSIX access control lists from the extended attribute `system.posix_acl_access`, evaluated as acl(5)

@@ -27,24 +27,10 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     service: Kind,
-    transport: Over,
+    /// Whether it is meant to be TCP; else a Unix socket.
+    is_tcp: bool,
     /// Names of client programs that may use the other one.
     except: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
-    Tcp,
-    Unix,
-}
-
-impl Over {
-    fn name(self) -> &'static str {
-        match self {
-            Over::Tcp => "tcp",
-            Over::Unix => "unix",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,16 +59,16 @@ impl Expectation {
             let Some(kind) = Kind::called(service) else {
                 return Err(error(format!("no service is called `{service}`")));
             };
-            let transport = match transport {
-                "unix" => Over::Unix,
-                "tcp" => Over::Tcp,
+            let is_tcp = match transport {
+                "unix" => false,
+                "tcp" => true,
                 other => return Err(error(format!("`{other}` is not a transport"))),
             };
             if rules.iter().any(|rule| rule.service == kind) {
                 return Err(error(format!("{kind} has a rule already")));
             }
             let except = except.iter().map(|name| (*name).to_owned()).collect();
-            rules.push(Rule { service: kind, transport, except });
+            rules.push(Rule { service: kind, is_tcp, except });
         }
         Ok(Expectation { rules })
     }
@@ -97,11 +83,11 @@ impl Expectation {
         }
         for hop in &inventory.hops {
             let Some((kind, rule)) = self.rule_of(hop) else { continue };
-            let over = if hop.is_tcp() { Over::Tcp } else { Over::Unix };
             let is_excepted = hop.client.name.as_ref().is_some_and(|name| rule.except.contains(name));
-            if over != rule.transport && !is_excepted {
+            if hop.is_tcp() != rule.is_tcp && !is_excepted {
                 *checked.by_service.entry(kind.name().to_owned()).or_default() += 1;
-                checked.unexpected.push(Unexpected { hop: hop.clone(), expected: rule.transport.name() });
+                let expected = if rule.is_tcp { "tcp" } else { "unix" };
+                checked.unexpected.push(Unexpected { hop: hop.clone(), expected });
             }
         }
         checked

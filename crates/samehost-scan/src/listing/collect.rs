@@ -12,7 +12,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::fd::AsFd;
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use samehost_model::scan::{Connection, Hidden, NetworkNamespace, Process, ReadBy, Scan, Service, Socket};
@@ -35,8 +34,7 @@ use crate::{namespaces, process};
 /// When /proc is missing, when sockets can be listed neither by sock_diag nor from /proc, or when an interrupt is requested: an
 /// incomplete snapshot would be misleading.
 pub fn collect(version: &str) -> Result<Scan, ScanError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let proc = openat(CWD, c"/proc", flags, Mode::empty()).map_err(ScanError::Proc)?;
+    let proc = descriptors::proc().map_err(ScanError::Proc)?;
     let own = namespaces::own_inode();
     let numbers = descriptors::pids(proc.as_fd()).map_err(ScanError::Proc)?;
     let (own_sockets, descriptors) = std::thread::scope(|scope| {
@@ -131,12 +129,6 @@ fn processes(sockets: &[Socket]) -> Vec<Process> {
     found
 }
 
-impl From<Errno> for ScanError {
-    fn from(errno: Errno) -> Self {
-        ScanError::Kernel(errno)
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScanError {
@@ -145,7 +137,7 @@ pub enum ScanError {
     #[error(
         "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
     )]
-    Kernel(#[source] Errno),
+    Kernel(#[from] Errno),
     #[error("stopped before everything was looked at")]
     Interrupted,
 }

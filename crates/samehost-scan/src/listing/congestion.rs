@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use samehost_model::scan::{Address, Scan, SlowCongestion};
+use samehost_model::scan::{Scan, SlowCongestion};
 use samehost_system::routes::{LocalRoute, available_congestion, default_congestion, local_routes, route_to};
 
 const SLOW: &str = "bbr";
@@ -34,7 +34,7 @@ fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
         if !socket.kind.is_tcp() || !socket.is_listening() || socket.network_namespace != own {
             continue;
         }
-        match ip(&socket.local) {
+        match socket.local.inet().map(|address| address.ip()) {
             Some(IpAddr::V4(any)) if any.is_unspecified() => found.push(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             Some(IpAddr::V6(any)) if any.is_unspecified() => {
                 found.push(IpAddr::V6(Ipv6Addr::LOCALHOST));
@@ -50,7 +50,7 @@ fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
         let Some((client, server)) = scan.ends(connection) else { continue };
         for end in [client, server] {
             if end.kind.is_tcp() && end.network_namespace == own {
-                found.extend(ip(&end.local));
+                found.extend(end.local.inet().map(|address| address.ip()));
             }
         }
     }
@@ -58,10 +58,6 @@ fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
         found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     found.into_iter().collect()
-}
-
-fn ip(address: &Address) -> Option<IpAddr> {
-    Some(address.inet()?.ip().to_canonical())
 }
 
 fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) -> Option<SlowCongestion> {

@@ -140,7 +140,7 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
 }
 
 pub(crate) struct Acceptors {
-    tcp: Listeners,
+    pub(crate) tcp: Listeners,
     service_of: HashMap<usize, usize>,
     unix: HashMap<(SocketKind, UnixName), usize>,
 }
@@ -156,10 +156,6 @@ impl Acceptors {
             }
         }
         Acceptors { tcp: Listeners::of(&scan.sockets), service_of, unix }
-    }
-
-    pub(crate) fn tcp_listeners(&self) -> &Listeners {
-        &self.tcp
     }
 
     /// The service to which the kernel gives connections to an address.

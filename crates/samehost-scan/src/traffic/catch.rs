@@ -10,21 +10,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use samehost_bpf::{Connects, Opened, UnixConnects, UnixQueue};
+use samehost_bpf::{Connects, Opened, UnixConnects};
 use samehost_model::scan::{Process, Scan, UnixOpener};
 use samehost_system::accounts::Names;
-use samehost_system::identity::stat_field;
 use samehost_system::interrupt;
 use samehost_system::peer::children;
 
-use crate::advice::Sender;
+use crate::advice::are_of_one_program;
 use crate::diag::Diag;
 use crate::listing::join::Listeners;
 use crate::listing::service::Acceptors;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
 use crate::proc::{pids, status};
-use crate::traffic::short_connections::{Closed, Opener, Seen, canonical};
+use crate::traffic::short_connections::{Closed, Opener, Seen};
 
 /// Looks at the processes for one service until it is given up.
 const MOST_TRIES: u32 = 2000;
@@ -151,7 +150,7 @@ impl<'a> Catcher<'a> {
             if !self.wanted.contains_key(&service) || socket.inode == 0 || !self.known.insert(socket.inode) {
                 continue;
             }
-            let addresses = (canonical(client), canonical(server));
+            let addresses = (client, server);
             let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
             ends.entry(service).or_default().push(end);
         }
@@ -204,7 +203,8 @@ impl<'a> Catcher<'a> {
     /// asked first, then all, if that is asked for.
     fn holders_of(&self, ends: &[ClientEnd], asks_all: bool) -> Vec<(Process, Vec<u64>)> {
         let mut asked = self.likely.clone();
-        let mut parents: BTreeSet<u32> = self.likely.iter().filter_map(|pid| parent_of(*pid)).collect();
+        let stats = self.likely.iter().filter_map(|pid| status::read_stat(*pid));
+        let mut parents: BTreeSet<u32> = stats.map(|stat| stat.parent).collect();
         parents.retain(|parent| *parent > 1);
         for parent in parents {
             asked.extend(children(parent));
@@ -226,7 +226,7 @@ impl<'a> Catcher<'a> {
 
 /// Who connects to Unix sockets while traffic is observed, and how long connections wait there until they are accepted.
 pub(crate) struct UnixCatcher {
-    connects: UnixConnects,
+    pub(crate) connects: UnixConnects,
     begun: Instant,
 }
 
@@ -266,10 +266,6 @@ impl UnixCatcher {
         let mut openers: Vec<UnixOpener> = found.into_values().collect();
         openers.sort_by(|one, other| other.connections_per_s.total_cmp(&one.connections_per_s));
         openers
-    }
-
-    pub(crate) fn queues(&self) -> Vec<UnixQueue> {
-        self.connects.queues()
     }
 }
 
@@ -320,17 +316,13 @@ fn processes_of(uid: u32, users: &Names) -> Vec<Process> {
 /// time, and its user is known.
 fn only_program(all: Vec<Process>) -> Option<Process> {
     let mut all = all.into_iter();
-    let first = Sender { process: all.next()? };
-    if all.all(|process| first.is_of(&process)) { Some(first.process) } else { None }
+    let first = all.next()?;
+    if all.all(|process| are_of_one_program(&first, &process)) { Some(first) } else { None }
 }
 
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    stat_field(pid, 4)?.parse().ok()
 }
 
 // Finds the clients that talk to a service in short connections. A single snapshot rarely contains one, so

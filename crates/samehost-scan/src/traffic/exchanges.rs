@@ -74,7 +74,6 @@ pub(crate) struct Watched {
     kernel: samehost_bpf::Exchanges,
     begun: Instant,
     pairs: Vec<Pair>,
-    numbers: HashMap<Key, usize>,
     room: usize,
     /// Cookies of the clients' ends that are measured or left out.
     known: HashSet<u64>,
@@ -110,7 +109,6 @@ impl Watched {
             kernel,
             begun: Instant::now(),
             pairs: Vec::new(),
-            numbers: HashMap::new(),
             room,
             known: HashSet::new(),
             left_out: 0,
@@ -178,31 +176,25 @@ impl Watched {
     /// The number of its pair; `None` where there is no room for another.
     fn number_of(&mut self, candidate: &Candidate<'_>) -> Option<usize> {
         let key = &candidate.key;
-        if let Some(number) = self.numbers.get(key) {
-            return Some(*number);
-        }
-        let number = self.pairs.len();
-        if number >= self.room {
-            return None;
+        let known = self.pairs.iter().position(|pair| pair.key == *key);
+        if known.is_some() || self.pairs.len() >= self.room {
+            return known;
         }
         self.pairs.push(Pair { key: key.clone(), kind: candidate.kind, connections: 0 });
-        self.numbers.insert(key.clone(), number);
-        Some(number)
+        Some(self.pairs.len() - 1)
     }
 
     /// Ends the measurement. Services are those of this scan.
-    pub(crate) fn finish(self, scan: &Scan) -> Exchanges {
-        let described = self.described();
-        let Watched { kernel, begun, pairs, .. } = self;
-        report(described, &pairs, &kernel.finish(), begun, scan)
+    pub(crate) fn finish(mut self, scan: &Scan) -> Exchanges {
+        let counted = self.kernel.end();
+        self.report(&counted, scan)
     }
 
     /// What came since the last call or since it was opened, by the services of this scan, whose connections are measured as well
     /// from now on.
     pub(crate) fn since_last(&mut self, scan: &Scan) -> Exchanges {
         let counted = self.kernel.so_far();
-        let since = counted.since(&self.reported);
-        let exchanges = report(self.described(), &self.pairs, &since, self.begun, scan);
+        let exchanges = self.report(&counted.since(&self.reported), scan);
         (self.reported, self.begun) = (counted, Instant::now());
         // Those that were named already go on being measured.
         let _ = self.add(candidates(scan));
@@ -219,33 +211,31 @@ impl Watched {
         open * 2 <= self.known.len() || self.pairs.len() >= self.room && self.room < MOST_PAIRS
     }
 
-    fn described(&self) -> Exchanges {
-        let refused = self.kernel.refused().map(ToString::to_string);
+    fn report(&self, counted: &Counted, scan: &Scan) -> Exchanges {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let is_lossy = are_too_many_lost(counted);
+        let mut services: HashMap<Served, usize> = HashMap::new();
+        for at in 0..scan.services.len() {
+            if let Some(served) = Served::of(scan, at) {
+                services.entry(served).or_insert(at);
+            }
+        }
+        let mut pairs = Vec::new();
+        for (pair, counts) in self.pairs.iter().zip(&counted.pairs) {
+            let Some(service) = services.get(&pair.key.service) else { continue };
+            pairs.push(seen(pair, *service, counts, seconds, is_lossy));
+        }
+        pairs.sort_by_key(|pair| pair.kind.is_unix());
         Exchanges {
             mode: Some(mode_of(&self.kernel)),
-            refused,
+            refused: self.kernel.refused().map(ToString::to_string),
             left_out: self.left_out,
+            seconds,
+            lost: counted.lost,
+            pairs,
             ..Exchanges::default()
         }
     }
-}
-
-fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instant, scan: &Scan) -> Exchanges {
-    let seconds = begun.elapsed().as_secs_f64();
-    let is_lossy = are_too_many_lost(counted);
-    let mut services: HashMap<Served, usize> = HashMap::new();
-    for at in 0..scan.services.len() {
-        if let Some(served) = Served::of(scan, at) {
-            services.entry(served).or_insert(at);
-        }
-    }
-    let mut found = Vec::new();
-    for (pair, counts) in pairs.iter().zip(&counted.pairs) {
-        let Some(service) = services.get(&pair.key.service) else { continue };
-        found.push(seen(pair, *service, counts, seconds, is_lossy));
-    }
-    found.sort_by_key(|pair| pair.kind.is_unix());
-    Exchanges { seconds, lost: counted.lost, pairs: found, ..described }
 }
 
 impl Served {

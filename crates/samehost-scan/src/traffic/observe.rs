@@ -19,7 +19,7 @@ use crate::proc::status::read_stat;
 use crate::traffic::catch::{Catcher, Caught, UnixCatcher};
 use crate::traffic::exchanges::{Timed, Watched};
 use crate::traffic::held_back::HeldBack;
-use crate::traffic::short_connections::{Ended, Heard, Part, Seen, Shares, Short, Sums, canonical};
+use crate::traffic::short_connections::{Ended, Heard, Part, Seen, Shares, Short, Sums};
 use crate::{advice, namespaces};
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -71,7 +71,7 @@ impl Observer {
         let ended = match self.before.take() {
             Some((before, mut ended)) => {
                 let acceptors = Acceptors::of(scan);
-                before.count_closed(&mut ended, acceptors.tcp_listeners(), None);
+                before.count_closed(&mut ended, &acceptors.tcp, None);
                 fill(scan, &before, &after, ended.take(), &Caught::new(), &acceptors);
                 ended
             }
@@ -130,13 +130,13 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
             None => std::thread::sleep(rest_now),
         }
         let begun = Instant::now();
-        before.count_closed(&mut ended, acceptors.tcp_listeners(), catcher.as_mut());
+        before.count_closed(&mut ended, &acceptors.tcp, catcher.as_mut());
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             held_back.look_now(scan);
             if let Some(Ok(watched)) = &mut watched {
                 watched.look(scan, &acceptors);
             }
-            steps.push(so_far(scan, &before, &look(scan), ended.sums(), &acceptors));
+            steps.push(so_far(scan, &before, &look(scan), &ended.sums, &acceptors));
         }
         rest = NAP.max(begun.elapsed() * MOST_OF_A_STEP);
     }
@@ -146,7 +146,7 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
     let after = look(scan);
     let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
     if !stop.load(Ordering::Relaxed)
-        && after.has_opened_since(&before, acceptors.tcp_listeners())
+        && after.has_opened_since(&before, &acceptors.tcp)
         && let Ok(later) = collect(&scan.samehost_version)
     {
         // Their counters began with nothing.
@@ -177,7 +177,7 @@ fn finish(scan: &mut Scan, watched: Result<Watched, Exchanges>, unix: Option<&Un
     };
     if let Some(unix) = unix {
         exchanges.unix_openers = unix.openers(scan);
-        scan.findings.extend(slow_accepts(scan, &unix.queues()));
+        scan.findings.extend(slow_accepts(scan, &unix.connects.queues()));
     }
     scan.exchanges = Some(exchanges);
 }
@@ -284,22 +284,15 @@ fn part(scan: &Scan, advice: &Advice, seen: &Seen, shares: &Shares) -> Part {
     part
 }
 
-#[derive(Clone, Copy)]
-enum End {
-    Client,
-    Server,
-}
-
-fn holders_of(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
-    let mut pids = BTreeSet::new();
+/// The processes that hold the clients' ends of its connections, and the servers'.
+fn holders_of(scan: &Scan, advice: &Advice) -> [BTreeSet<u32>; 2] {
+    let [mut clients, mut servers] = [BTreeSet::new(), BTreeSet::new()];
     for connection in advice.members.iter().filter_map(|at| scan.connections.get(*at)) {
         let Some((client, server)) = scan.ends(connection) else { continue };
-        pids.extend(match end {
-            End::Client => &client.pids,
-            End::Server => &server.pids,
-        });
+        clients.extend(&client.pids);
+        servers.extend(&server.pids);
     }
-    pids
+    [clients, servers]
 }
 
 /// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its pairs.
@@ -308,10 +301,11 @@ fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds
     for advice in all.iter() {
         let service = services.entry(advice.service).or_default();
         service.round_trips += seconds * rate(advice);
-        service.pids.extend(holders_of(scan, advice, End::Server));
+        let [_, servers] = holders_of(scan, advice);
+        service.pids.extend(servers);
     }
     for advice in all {
-        let clients = holders_of(scan, advice, End::Client);
+        let [clients, _] = holders_of(scan, advice);
         let round_trips = seconds * rate(advice);
         let Some(traffic) = &mut advice.traffic else { continue };
         traffic.client_cpu_us_per_request = cpu_us_per_request(&clients, before, after, round_trips);
@@ -351,8 +345,7 @@ fn look(scan: &Scan) -> Look {
         Look { at: Instant::now(), counters: HashMap::new(), cpu_s: HashMap::new(), closed: Vec::new() };
     let mut pids = BTreeSet::new();
     for advice in &scan.advice {
-        pids.extend(holders_of(scan, advice, End::Client));
-        pids.extend(holders_of(scan, advice, End::Server));
+        pids.extend(holders_of(scan, advice).into_iter().flatten());
     }
     for pid in pids {
         if let Some(stat) = read_stat(pid) {
@@ -446,7 +439,7 @@ fn short_connections(
             let Some(service) = acceptors.at(*namespace, end) else { continue };
             let short = found.entry(service).or_default();
             short.per_s += 1.0 / seconds;
-            *short.kept.entry(canonical(end)).or_default() += 1;
+            *short.kept.entry(end).or_default() += 1;
             break;
         }
     }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use samehost_model::scan::{NetworkNamespace, Process, ReadBy};
 
-use crate::advice::Sender;
+use crate::advice::are_of_one_program;
 use crate::diag::{Counters, Endings};
 use crate::listing::join::Listeners;
 use crate::namespaces;
@@ -31,7 +31,8 @@ pub(crate) struct Opener {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) senders: Vec<Sender>,
+    /// A process of each program that opens short connections.
+    pub(crate) senders: Vec<Process>,
     /// How many of its connections were seen, by who opened them.
     pub(crate) openers: BTreeMap<Opener, u32>,
 }
@@ -39,13 +40,11 @@ pub(crate) struct Seen {
 impl Seen {
     /// Place of the program that a process is of; it is added where it was not seen before.
     pub(crate) fn sender(&mut self, process: Process) -> usize {
-        match self.senders.iter().position(|sender| sender.is_of(&process)) {
-            Some(place) => place,
-            None => {
-                self.senders.push(Sender { process });
-                self.senders.len() - 1
-            }
-        }
+        let known = self.senders.iter().position(|sender| are_of_one_program(sender, &process));
+        known.unwrap_or_else(|| {
+            self.senders.push(process);
+            self.senders.len() - 1
+        })
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -84,7 +83,8 @@ pub(crate) struct Sum {
 #[derive(Default)]
 pub(crate) struct Ended {
     spaces: Vec<Space>,
-    sums: Sums,
+    /// What was heard since the last [`Ended::take`].
+    pub(crate) sums: Sums,
     /// At least one namespace sends no events.
     no_events: bool,
     /// Events were lost: the kernel's buffer was full, or too many ends were unmatched.
@@ -216,7 +216,6 @@ impl Ended {
                 if before(inode, local, peer) {
                     return;
                 }
-                let (local, peer) = (canonical(local), canonical(peer));
                 let Some(other) = unmatched.take((local, peer)) else {
                     is_full |= unmatched.add((local, peer), one.cookie, MOST_UNMATCHED);
                     return;
@@ -236,11 +235,6 @@ impl Ended {
             });
             self.missed |= is_full || read.is_err();
         }
-    }
-
-    /// What was heard since the last `take`, which goes on.
-    pub(crate) fn sums(&self) -> &Sums {
-        &self.sums
     }
 
     /// Takes what was heard since the last call.
@@ -272,11 +266,6 @@ impl Sum {
         self.round_trips += other.round_trips;
         self.bytes += other.bytes;
     }
-}
-
-/// Converts IPv4-mapped IPv6 addresses to IPv4: the two ends of a connection may differ in this.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// So many alike that were seen tell the shares of several programs.
@@ -469,7 +458,7 @@ mod tests {
     }
 
     fn seen(openers: &[(Opener, u32)]) -> Seen {
-        let senders = [1, 2].map(|pid| Sender { process: Process { pid, ..Process::default() } });
+        let senders = [1, 2].map(|pid| Process { pid, ..Process::default() });
         Seen { senders: senders.into(), openers: openers.iter().copied().collect() }
     }
 

@@ -13,11 +13,10 @@ use super::frame::{attributes, u32_at};
 use super::{Diag, inet, is_between, unix};
 
 const INET_DIAG_CONG: u16 = 4;
-const INET_DIAG_SKMEMINFO: u16 = 7;
 const UNIX_DIAG_MEMINFO: u16 = 5;
 
 /// Extensions to request, as in `inet_diag_req_v2`.
-const ASKED: u8 = 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
+const ASKED: u8 = 1 << (INET_DIAG_CONG - 1) | 1 << (inet::INET_DIAG_SKMEMINFO - 1);
 
 /// How often a server's end is looked up until it is accepted, and the time between: 20 ms in all.
 const LOOKS: u32 = 100;
@@ -58,7 +57,7 @@ impl Diag {
     /// server has not accepted it yet, or it leads to another machine or namespace.
     pub fn other_end(&mut self, socket: impl AsFd) -> Result<Option<SocketEnd>, Errno> {
         let own = getsockname(&socket)?;
-        if let (Some(own), Some(peer)) = (inet(own), getpeername(&socket)?.and_then(inet)) {
+        if let (Some(own), Some(peer)) = (address(own), getpeername(&socket)?.and_then(address)) {
             return self.tcp_end(peer, own);
         }
         let own = rustix::fs::fstat(&socket)?.st_ino;
@@ -83,8 +82,8 @@ impl Diag {
     }
 }
 
-fn inet(address: SocketAddrAny) -> Option<SocketAddr> {
-    SocketAddr::try_from(address).ok()
+pub(crate) fn address(any: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(any).ok()
 }
 
 /// The settings in a reply about a TCP socket; `None` where the kernel did not send one.
@@ -98,7 +97,7 @@ pub fn tcp_end(payload: &[u8]) -> SocketEnd {
                     end.congestion = Some(String::from_utf8_lossy(name).into_owned());
                 }
             }
-            INET_DIAG_SKMEMINFO => buffers(&mut end, value),
+            inet::INET_DIAG_SKMEMINFO => buffers(&mut end, value),
             _ => {}
         }
     }

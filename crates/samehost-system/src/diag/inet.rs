@@ -20,7 +20,7 @@ const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 pub const FIXED: usize = 72;
 pub const INET_DIAG_INFO: u16 = 2;
-const INET_DIAG_SKMEMINFO: u16 = 7;
+pub const INET_DIAG_SKMEMINFO: u16 = 7;
 /// `SK_MEMINFO_DROPS`: place of the datagrams that found no room.
 const DROPS: usize = 8;
 const INET_DIAG_SKV6ONLY: u16 = 11;
@@ -166,8 +166,6 @@ pub struct Unsent {
     pub not_sent: u32,
     /// In bytes.
     pub segment_size: u32,
-    /// Segments sent, including acknowledgements.
-    pub segments_out: u32,
     pub counters: Counters,
 }
 
@@ -177,14 +175,12 @@ fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 pub fn unsent(payload: &[u8]) -> Option<Unsent> {
-    let counters = counters(payload)?;
     let info = attribute(payload, INET_DIAG_INFO)?;
     Some(Unsent {
         unacknowledged: u32_at(info, 24)?,
         not_sent: u32_at(info, 144)?,
         segment_size: u32_at(info, 16)?,
-        segments_out: counters.segments_out,
-        counters,
+        counters: counters(payload)?,
     })
 }
 

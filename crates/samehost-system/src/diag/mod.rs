@@ -9,15 +9,16 @@ mod unix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
 use frame::{Message, error, messages};
 use inet::Wanted;
 
+pub(crate) use ends::address;
 pub use ends::both_ends;
 pub use frame::attribute;
 pub use inet::{Counters, KINDS, Unsent};
@@ -27,13 +28,11 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 0x001;
 const NLM_F_DUMP: u16 = 0x300;
+const TCP: [SocketKind; 2] = [SocketKind::Tcp, SocketKind::Tcp6];
 /// The kernel puts at most 32 KiB into one datagram of a dump.
 const DATAGRAM: usize = 64 * 1024;
 
-pub struct Diag {
-    socket: OwnedFd,
-    buffer: Vec<u8>,
-}
+pub struct Diag(Netlink);
 
 /// A TCP socket and its traffic since it was connected.
 pub struct Activity {
@@ -51,28 +50,23 @@ pub struct Activity {
 impl Diag {
     /// Opens the listing of the calling thread's network namespace.
     pub fn open() -> Result<Self, Errno> {
-        Ok(Diag { socket: netlink(0)?, buffer: vec![0; DATAGRAM] })
+        Ok(Diag(Netlink::open(Some(SOCK_DIAG), 0)?))
     }
 
     /// All TCP, UDP and Unix sockets. `namespace` is the inode of the calling thread's namespace, to be recorded in each. A
     /// kernel without IPv6 or UDP listing has no such sockets to show.
     pub fn sockets(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut sockets = Vec::new();
-        for kind in KINDS {
-            let Some(request) = inet::request(kind, Wanted::Sockets) else { continue };
-            let listed = self.dump(&request, |payload| sockets.extend(inet::parse(payload, kind, namespace)));
-            match listed {
-                Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
-                other => other?,
-            }
-        }
+        self.dump_kinds(&KINDS, Wanted::Sockets, |payload, kind| {
+            sockets.extend(inet::parse(payload, kind, namespace));
+        })?;
         self.dump(&unix::request(), |payload| sockets.extend(unix::parse(payload, namespace)))?;
         Ok(sockets)
     }
 
     pub fn connected(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut found = Vec::new();
-        self.dump_tcp(Wanted::Connected, |payload, kind| {
+        self.dump_kinds(&TCP, Wanted::Connected, |payload, kind| {
             found.extend(inet::parse(payload, kind, namespace));
         })?;
         Ok(found)
@@ -81,13 +75,13 @@ impl Diag {
     /// Traffic of all connected TCP sockets of the namespace, and the sockets in TIME_WAIT.
     pub fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
-        self.dump_tcp(Wanted::Traffic, |payload, kind| found.extend(activity(payload, kind)))?;
+        self.dump_kinds(&TCP, Wanted::Traffic, |payload, kind| found.extend(activity(payload, kind)))?;
         Ok(found)
     }
 
     pub fn in_time_wait(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
-        self.dump_tcp(Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
+        self.dump_kinds(&TCP, Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
         Ok(found)
     }
 
@@ -105,25 +99,23 @@ impl Diag {
     /// All UDP sockets, and how many datagrams each has dropped because its queue was full, modulo 2³².
     pub fn dropped(&mut self) -> Result<Vec<(Socket, u32)>, Errno> {
         let mut found = Vec::new();
-        for kind in [SocketKind::Udp, SocketKind::Udp6] {
-            let Some(request) = inet::request(kind, Wanted::Memory) else { continue };
-            let listed = self.dump(&request, |payload| {
-                found.extend(inet::parse(payload, kind, 0).zip(inet::drops(payload)));
-            });
-            match listed {
-                Err(Errno::NOENT) => {}
-                other => other?,
-            }
-        }
+        self.dump_kinds(&[SocketKind::Udp, SocketKind::Udp6], Wanted::Memory, |payload, kind| {
+            found.extend(inet::parse(payload, kind, 0).zip(inet::drops(payload)));
+        })?;
         Ok(found)
     }
 
-    /// Dumps TCP over IPv4 and IPv6. A kernel without IPv6 has no such sockets to show.
-    fn dump_tcp(&mut self, wanted: Wanted, mut take: impl FnMut(&[u8], SocketKind)) -> Result<(), Errno> {
-        for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
-            let Some(request) = inet::request(kind, wanted) else { continue };
-            match self.dump(&request, |payload| take(payload, kind)) {
-                Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
+    /// A kernel without IPv6 or UDP listing has no such sockets to show.
+    fn dump_kinds(
+        &mut self,
+        kinds: &[SocketKind],
+        wanted: Wanted,
+        mut take: impl FnMut(&[u8], SocketKind),
+    ) -> Result<(), Errno> {
+        for kind in kinds {
+            let Some(request) = inet::request(*kind, wanted) else { continue };
+            match self.dump(&request, |payload| take(payload, *kind)) {
+                Err(Errno::NOENT) if *kind != SocketKind::Tcp => {}
                 other => other?,
             }
         }
@@ -171,11 +163,11 @@ impl Diag {
         request: &[u8],
         read_payload: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>, Errno> {
-        self.send(request, NLM_F_REQUEST)?;
-        let datagram = self.receive()?;
+        self.0.send(SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, request)?;
+        let datagram = self.0.receive(RecvFlags::TRUNC)?;
         let mut found = None;
         for message in messages(datagram) {
-            match read(message, &mut |payload| found = read_payload(payload)) {
+            match read(message, SOCK_DIAG_BY_FAMILY, &mut |payload| found = read_payload(payload)) {
                 Some(Err(Errno::NOENT)) => return Ok(None),
                 Some(end) => end?,
                 None => {}
@@ -184,9 +176,33 @@ impl Diag {
         Ok(found)
     }
 
-    fn send(&self, request: &[u8], flags: u16) -> Result<(), Errno> {
+    fn dump(&mut self, request: &[u8], each: impl FnMut(&[u8])) -> Result<(), Errno> {
+        self.0.dump([SOCK_DIAG_BY_FAMILY; 2], request, each)
+    }
+}
+
+/// A socket to a part of the kernel, with room for its datagrams.
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// A socket that also receives notifications of these groups. Without a protocol it is rtnetlink(7)'s.
+    pub(crate) fn open(protocol: Option<Protocol>, groups: u32) -> Result<Self, Errno> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            protocol,
+        )?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        Ok(Netlink { socket, buffer: vec![0; DATAGRAM] })
+    }
+
+    fn send(&self, kind: u16, flags: u16, request: &[u8]) -> Result<(), Errno> {
         let mut message = (16 + request.len() as u32).to_ne_bytes().to_vec();
-        message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
         message.extend(flags.to_ne_bytes());
         message.extend([0; 8]);
         message.extend(request);
@@ -194,22 +210,22 @@ impl Diag {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<&[u8], Errno> {
-        loop {
-            let received = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC);
-            match received {
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-                Ok((_, length)) => return self.buffer.get(..length).ok_or(Errno::MSGSIZE),
-            }
-        }
+    fn receive(&mut self, flags: RecvFlags) -> Result<&[u8], Errno> {
+        let (_, length) = retry_on_intr(|| rustix::net::recv(&self.socket, &mut self.buffer[..], flags))?;
+        self.buffer.get(..length).ok_or(Errno::MSGSIZE)
     }
 
-    fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
-        self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
+    /// Asks for a list, by the kinds of the request and of what is listed.
+    pub(crate) fn dump(
+        &mut self,
+        [asked, listed]: [u16; 2],
+        request: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), Errno> {
+        self.send(asked, NLM_F_REQUEST | NLM_F_DUMP, request)?;
         loop {
-            for message in messages(self.receive()?) {
-                if let Some(end) = read(message, &mut each) {
+            for message in messages(self.receive(RecvFlags::TRUNC)?) {
+                if let Some(end) = read(message, listed, &mut each) {
                     return end;
                 }
             }
@@ -227,18 +243,6 @@ fn is_at(address: &Address, wanted: SocketAddr) -> bool {
     found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
 }
 
-/// Opens a sock_diag socket, which also receives notifications of these groups.
-fn netlink(groups: u32) -> Result<OwnedFd, Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(SOCK_DIAG),
-    )?;
-    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
-    Ok(socket)
-}
-
 fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
     let socket = inet::parse(payload, kind, 0)?;
     Some(Activity {
@@ -252,12 +256,12 @@ fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
 }
 
 /// Handles one message; returns the result of the dump if it was the last.
-fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(), Errno>> {
+fn read(message: Message<'_>, listed: u16, each: &mut impl FnMut(&[u8])) -> Option<Result<(), Errno>> {
     match message.kind {
         // A dump that was disturbed lacks at most sockets that came or went meanwhile, as if read a moment earlier.
         NLMSG_DONE => Some(Ok(())),
         NLMSG_ERROR => Some(error(message.payload)),
-        SOCK_DIAG_BY_FAMILY => {
+        kind if kind == listed => {
             each(message.payload);
             None
         }
@@ -297,7 +301,7 @@ pub mod fuzzed {
     pub fn read(datagram: &[u8]) -> Vec<Socket> {
         let mut sockets = Vec::new();
         for message in messages(datagram) {
-            let end = super::read(message, &mut |payload| {
+            let end = super::read(message, SOCK_DIAG_BY_FAMILY, &mut |payload| {
                 // The family selects the parser; a kernel never replies to one request with the other's family.
                 if payload.first() == Some(&1) {
                     sockets.extend(unix::parse(payload, 1));
@@ -326,17 +330,14 @@ const ROOM: usize = 8 * 1024 * 1024;
 /// look would find one in a thousand, so repeated looks were rejected. Needs CAP_NET_ADMIN, and Linux 4.2
 /// (`SKNLGRP_INET_TCP_DESTROY`). Where a namespace gives no such messages, or more came than the kernel
 /// kept, scan says so (docs/decisions/0014).
-pub struct Endings {
-    socket: OwnedFd,
-    buffer: Vec<u8>,
-}
+pub struct Endings(Netlink);
 
 impl Endings {
     pub fn open() -> Result<Self, Errno> {
-        let socket = netlink(TCP_ENDS)?;
+        let netlink = Netlink::open(Some(SOCK_DIAG), TCP_ENDS)?;
         // A smaller buffer only means that a busy machine's notifications are lost sooner, which is reported.
-        let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
-        Ok(Endings { socket, buffer: vec![0; DATAGRAM] })
+        let _ = set_socket_recv_buffer_size_force(&netlink.socket, ROOM);
+        Ok(Endings(netlink))
     }
 
     /// Passes on the sockets that ended since the last call.
@@ -345,14 +346,11 @@ impl Endings {
     /// `ENOBUFS` when some were lost; the next call continues.
     pub fn hear(&mut self, mut each: impl FnMut(Activity)) -> Result<(), Errno> {
         loop {
-            let received =
-                rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT);
-            let (_, length) = match received {
-                Err(Errno::INTR) => continue,
+            let datagram = match self.0.receive(RecvFlags::TRUNC | RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return Ok(()),
                 other => other?,
             };
-            for message in messages(self.buffer.get(..length).ok_or(Errno::MSGSIZE)?) {
+            for message in messages(datagram) {
                 if message.kind == SOCK_DIAG_BY_FAMILY
                     && let Some(activity) = activity(message.payload, SocketKind::Tcp)
                 {

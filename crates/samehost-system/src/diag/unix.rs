@@ -19,25 +19,25 @@ const UID: u16 = 7;
 const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x10 | 0x40;
 const SHOW_MEMORY: u32 = 0x20;
 
-/// Payload of a request for all Unix sockets (`struct unix_diag_req`).
+/// Payload of a request for all Unix sockets.
 pub fn request() -> Vec<u8> {
-    let mut request = vec![AF_UNIX, 0, 0, 0];
-    request.extend(u32::MAX.to_ne_bytes());
-    request.extend(0u32.to_ne_bytes());
-    request.extend(SHOW.to_ne_bytes());
-    request.extend([0; 8]);
-    request
+    request_for(0, SHOW, 0)
 }
 
 /// Payload of a request for the socket with this inode; `None` if the listing cannot represent the inode.
 pub fn exact(inode: u64) -> Option<Vec<u8>> {
-    let mut request = vec![AF_UNIX, 0, 0, 0];
-    request.extend(u32::MAX.to_ne_bytes());
-    request.extend(u32::try_from(inode).ok()?.to_ne_bytes());
-    request.extend((SHOW | SHOW_MEMORY).to_ne_bytes());
     // Any cookie.
-    request.extend([0xff; 8]);
-    Some(request)
+    Some(request_for(u32::try_from(inode).ok()?, SHOW | SHOW_MEMORY, 0xff))
+}
+
+/// `struct unix_diag_req`, of sockets in any state.
+fn request_for(inode: u32, show: u32, cookie: u8) -> Vec<u8> {
+    let mut request = vec![AF_UNIX, 0, 0, 0];
+    for word in [u32::MAX, inode, show] {
+        request.extend(word.to_ne_bytes());
+    }
+    request.extend([cookie; 8]);
+    request
 }
 
 /// Parses one reply; `None` if it is truncated or of an unknown type.

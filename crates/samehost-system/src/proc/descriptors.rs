@@ -15,15 +15,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, readlinkat_raw, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, openat, readlinkat_raw, statat};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::interrupt;
 
-/// Processes that a thread takes at once.
-const SHARE: usize = 1;
 /// Most threads; more would only wait for the kernel's locks.
 const MOST_THREADS: usize = 4;
 
@@ -52,8 +50,17 @@ impl Descriptors {
     }
 }
 
+/// The directory `/proc`.
+pub fn proc() -> Result<OwnedFd, Errno> {
+    directory(CWD, "/proc")
+}
+
+fn directory(at: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    openat(at, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
 pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
-    let directory = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let directory = directory(proc, ".")?;
     let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
     let mut entries = RawDir::new(directory, &mut buffer);
     let mut pids = Vec::new();
@@ -73,22 +80,16 @@ pub fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
     let work = || {
         let mut found = Descriptors::default();
         let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
-        loop {
-            let from = next.fetch_add(SHARE, Ordering::Relaxed);
-            let Some(rest) = pids.get(from..).filter(|rest| !rest.is_empty()) else { break };
-            if interrupt::is_requested() {
-                break;
-            }
-            for pid in rest.iter().take(SHARE) {
-                process(proc, *pid, &mut buffer, &mut found);
-            }
+        while !interrupt::is_requested() {
+            let Some(pid) = pids.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            process(proc, *pid, &mut buffer, &mut found);
         }
         if let Ok(mut all) = all.lock() {
             all.absorb(found);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(pids.len().div_ceil(SHARE)) {
+        for _ in 1..threads.min(pids.len()) {
             scope.spawn(work);
         }
         work();
@@ -104,21 +105,27 @@ fn process(proc: BorrowedFd<'_>, pid: u32, buffer: &mut [MaybeUninit<u8>], found
     if let Ok(stat) = statat(proc, format!("{pid}/ns/net"), AtFlags::empty()) {
         found.namespaces.push((stat.st_ino, pid));
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = match openat(proc, format!("{pid}/fd"), flags, Mode::empty()) {
-        Ok(directory) => directory,
-        Err(Errno::ACCESS | Errno::PERM) => {
-            found.refused += 1;
-            return;
-        }
-        Err(_) => return,
-    };
+    let listed = sockets(proc, &format!("{pid}/fd"), buffer, |_, inode| found.holders.push((inode, pid)));
+    if let Err(Errno::ACCESS | Errno::PERM) = listed {
+        found.refused += 1;
+    }
+}
+
+/// Passes on the number and the inode of each descriptor of a socket in a process' directory of descriptors.
+fn sockets(
+    at: BorrowedFd<'_>,
+    path: &str,
+    buffer: &mut [MaybeUninit<u8>],
+    mut each: impl FnMut(&CStr, u64),
+) -> Result<(), Errno> {
+    let directory = directory(at, path)?;
     let mut entries = RawDir::new(directory.as_fd(), buffer);
     while let Some(Ok(entry)) = entries.next() {
         if let Some(inode) = socket_inode(directory.as_fd(), entry.file_name()) {
-            found.holders.push((inode, pid));
+            each(entry.file_name(), inode);
         }
     }
+    Ok(())
 }
 
 fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
@@ -132,30 +139,22 @@ fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
 
 /// The number of the descriptor by which a process has a socket open; `None` if that is not visible to us.
 pub fn descriptor_of(pid: u32, inode: u64) -> Option<i32> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = openat(rustix::fs::CWD, format!("/proc/{pid}/fd"), flags, Mode::empty()).ok()?;
+    let mut found = None;
     let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
-    let mut entries = RawDir::new(directory.as_fd(), &mut buffer);
-    while let Some(Ok(entry)) = entries.next() {
-        if socket_inode(directory.as_fd(), entry.file_name()) == Some(inode) {
-            return number(entry.file_name().to_bytes());
+    sockets(CWD, &format!("/proc/{pid}/fd"), &mut buffer, |name, other| {
+        if other == inode {
+            found = number(name.to_bytes());
         }
-    }
-    None
+    })
+    .ok()?;
+    found
 }
 
 /// Inodes of the sockets that a process has open; empty if they are not visible to us.
 pub fn sockets_of(pid: u32) -> Vec<u64> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(directory) = openat(rustix::fs::CWD, format!("/proc/{pid}/fd"), flags, Mode::empty()) else {
-        return Vec::new();
-    };
-    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
-    let mut entries = RawDir::new(directory.as_fd(), &mut buffer);
     let mut found = Vec::new();
-    while let Some(Ok(entry)) = entries.next() {
-        found.extend(socket_inode(directory.as_fd(), entry.file_name()));
-    }
+    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+    let _ = sockets(CWD, &format!("/proc/{pid}/fd"), &mut buffer, |_, inode| found.push(inode));
     found
 }
 
@@ -215,7 +214,7 @@ mod tests {
     fn finds_who_holds_a_socket() {
         let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
         let inode = fstat(&socket).unwrap().st_ino;
-        let proc = openat(rustix::fs::CWD, c"/proc", OFlags::RDONLY, Mode::empty()).unwrap();
+        let proc = proc().unwrap();
         let pids = pids(proc.as_fd()).unwrap();
         let me = std::process::id();
         assert!(pids.contains(&me));

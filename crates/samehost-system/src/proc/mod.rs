@@ -5,12 +5,12 @@ pub mod descriptors;
 pub mod net_table;
 pub mod status;
 
+use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fd::AsFd;
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use samehost_model::Redactor;
 use samehost_model::scan::{Process, text_of_bytes};
 
@@ -23,9 +23,7 @@ const LONGEST: u64 = 64 << 10;
 /// Pids of all processes, ascending; none if /proc cannot be read.
 #[must_use]
 pub fn pids() -> Vec<u32> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let proc = openat(CWD, c"/proc", flags, Mode::empty());
-    proc.and_then(|proc| descriptors::pids(proc.as_fd())).unwrap_or_default()
+    descriptors::proc().and_then(|proc| descriptors::pids(proc.as_fd())).unwrap_or_default()
 }
 
 /// Everything that we can see of a process; `None` if it has ended. What is not visible to us is `None` or empty. Secrets in
@@ -57,7 +55,8 @@ fn text(pid: u32, name: &str) -> Vec<u8> {
     proc_file(&format!("/proc/{pid}/{name}"), LONGEST).unwrap_or_default()
 }
 
-fn namespace(pid: u32, kind: &str) -> Option<u64> {
+/// Inode of a namespace of a process (`mnt`, `net`), or of `self` or `thread-self`; `None` if it is not visible to us.
+pub(crate) fn namespace(pid: impl Display, kind: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino())
 }
 

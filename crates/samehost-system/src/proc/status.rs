@@ -1,6 +1,8 @@
 //! Parses `/proc/PID/stat` and `/proc/PID/status`: name, parent and CPU time of a process, all its threads together, and
 //! its user, groups and capabilities. Pure, except [`read`] and [`read_stat`].
 
+use crate::accounts::Account;
+
 /// User, groups and capabilities of a process, by which the kernel decides on its accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -48,6 +50,12 @@ impl Status {
 
     fn has(&self, capability: u32) -> bool {
         self.capabilities & (1 << capability) != 0
+    }
+
+    /// As whom the process opens files.
+    #[must_use]
+    pub fn account(self) -> Account {
+        Account { uid: self.uid, gid: self.gid, groups: self.groups }
     }
 
     /// Whether its capabilities grant the permissions `wanted`, whatever those of a file are.

@@ -1,12 +1,12 @@
 //! The list of transports, and what looks an endpoint's transport up in it: `connect`, `connect_nonblocking`, `listen`
 //! and [`Observed::matches`]. Each transport is implemented in its own file here, or in that of its family, and must not
-//! use another's file, unless it builds on it (TLS on TCP; abstract names, seqpacket and datagrams on Unix sockets). No
+//! use another's file, unless it builds on it (TLS on TCP). No
 //! other code may depend on which transport it has, except for the async adapter, which supports two families itself.
 
-pub(crate) mod datagram;
 pub(crate) mod run;
 pub(crate) mod tcp;
 pub(crate) mod tls;
+pub(crate) mod udp;
 pub(crate) mod unix;
 
 use samehost_model::{Endpoint, Transport};
@@ -30,17 +30,14 @@ pub(crate) struct Carrier {
     pub(crate) carries: fn(&Observed) -> bool,
 }
 
-fn connect_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {
-    Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
-}
-
-fn start_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
-    Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
-}
-
-fn listen_needs_parent(endpoint: &Endpoint, _: &ListenOptions) -> Result<Listener, ListenError> {
-    Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
-}
+/// What nobody connects to by name. Also what has no connection at all (`none`, `command`).
+const WITHOUT_NAME: Carrier = Carrier {
+    transport: Transport::None,
+    connect: |endpoint, _| Err(ConnectError::Unsupported(endpoint.clone(), PARENT_NEEDED)),
+    start: |endpoint, _| Err(StartError::Unsupported(endpoint.clone(), PARENT_NEEDED)),
+    listen: |endpoint, _| Err(ListenError::Unsupported(endpoint.clone(), PARENT_NEEDED)),
+    carries: |_| false,
+};
 
 /// All transports, one line for each.
 /// What is behind a line is a file below `transports/`; its name, for JSON and the command line, is a
@@ -56,14 +53,14 @@ const CARRIERS: [Carrier; 11] = [
     unix::SEQPACKET,
     unix::SOCKETPAIR,
     unix::PIPE,
-    datagram::UDP,
-    datagram::UNIXGRAM,
+    udp::UDP,
+    unix::UNIXGRAM,
     run::CARRIER,
 ];
 
-/// `None` for transports without a connection (`none`, `command`).
-fn carrier(transport: Transport) -> Option<&'static Carrier> {
-    const { &CARRIERS }.iter().find(|carrier| carrier.transport == transport)
+fn carrier(transport: Transport) -> &'static Carrier {
+    let found = const { &CARRIERS }.iter().find(|carrier| carrier.transport == transport);
+    found.unwrap_or(const { &WITHOUT_NAME })
 }
 
 /// Connects to an endpoint, including the handshake for `tcp+tls`. The stream is blocking.
@@ -71,16 +68,13 @@ fn carrier(transport: Transport) -> Option<&'static Carrier> {
 /// # Errors
 /// [`ConnectError`], which names the endpoint, the cause and a remedy.
 pub fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
-    match carrier(endpoint.transport()) {
-        Some(carrier) => (carrier.connect)(endpoint, options),
-        None => Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
-    }
+    (carrier(endpoint.transport()).connect)(endpoint, options)
 }
 
 /// Starts a connection without waiting: a single connect(2) on a nonblocking socket, without retries.
 ///
 /// For bursts of connections. The effect of a full backlog depends on the family. A Unix socket fails
-/// immediately with EAGAIN, [`StartError::errno`]. TCP is [`Connecting::InProgress`], and the kernel repeats its
+/// immediately with EAGAIN ([`StartError::Os`]). TCP is [`Connecting::InProgress`], and the kernel repeats its
 /// SYN after a second. When a stream in progress becomes writable, [`Stream::take_error`] returns the result.
 ///
 /// Over `tcp+tls` the handshake takes place in the first reads and writes. A host name is resolved first,
@@ -92,10 +86,7 @@ pub fn connect_nonblocking(
     endpoint: &Endpoint,
     options: &ConnectOptions,
 ) -> Result<(Stream, Connecting), StartError> {
-    match carrier(endpoint.transport()) {
-        Some(carrier) => (carrier.start)(endpoint, options),
-        None => Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
-    }
+    (carrier(endpoint.transport()).start)(endpoint, options)
 }
 
 /// Listens on an endpoint.
@@ -107,10 +98,7 @@ pub fn connect_nonblocking(
 /// # Errors
 /// [`ListenError`], which names the endpoint, the cause and a remedy.
 pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
-    match carrier(endpoint.transport()) {
-        Some(carrier) => (carrier.listen)(endpoint, options),
-        None => Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
-    }
+    (carrier(endpoint.transport()).listen)(endpoint, options)
 }
 
 impl Observed {
@@ -118,7 +106,7 @@ impl Observed {
     /// in their names, so check both ends to distinguish them. For `tcp+tls` the result only means TCP.
     #[must_use]
     pub fn matches(&self, transport: Transport) -> bool {
-        carrier(transport).is_some_and(|carrier| (carrier.carries)(self))
+        (carrier(transport).carries)(self)
     }
 }
 
@@ -133,6 +121,6 @@ mod tests {
             assert_eq!(lines, 1, "{transport}");
         }
         assert_eq!(CARRIERS.len(), Transport::named().count());
-        assert!(carrier(Transport::None).is_none());
+        assert_eq!(carrier(Transport::None).transport, Transport::None);
     }
 }

@@ -17,9 +17,8 @@ use rustix::net::{
 };
 use samehost_model::{Endpoint, Transport};
 
-use super::{Carrier, listen_needs_parent, unix};
+use super::{Carrier, WITHOUT_NAME, unix};
 use crate::error::{ConnectError, StartError};
-use crate::socket::Connecting;
 use crate::stream::Stream;
 use crate::tuning::ConnectOptions;
 
@@ -32,9 +31,9 @@ use crate::tuning::ConnectOptions;
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::TcpRun,
     connect,
-    start: start_is_asked_for,
-    listen: listen_needs_parent,
+    start: |endpoint, _| Err(StartError::Unsupported(endpoint.clone(), NO_BURST)),
     carries: unix::CARRIER.carries,
+    ..WITHOUT_NAME
 };
 
 const NO_CLIENT: &str = "no client of ours runs under `samehost run` for it; `samehost bench --transports tcp,tcp+run` starts one";
@@ -77,10 +76,10 @@ pub fn offer(endpoint: &Endpoint, client: OwnedFd) -> Offer {
 fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
     let client = offers().get(&endpoint.to_string()).cloned();
     let Some(client) = client else {
-        return Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: NO_CLIENT });
+        return Err(ConnectError::Unsupported(endpoint.clone(), NO_CLIENT));
     };
     let client = client.lock().unwrap_or_else(PoisonError::into_inner);
-    let other = |source| ConnectError::Other { endpoint: endpoint.clone(), source };
+    let other = |source| ConnectError::Other(endpoint.clone(), source);
     let (fd, said) = ask(&client).map_err(other)?;
     let asked = match endpoint {
         Endpoint::TcpRun { host, port, .. } => format!("{host}:{port}"),
@@ -90,8 +89,7 @@ fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, Conn
     if said != asked {
         return Err(other(io::Error::other(format!("the client asked for {asked} and was told {said}"))));
     }
-    let set = options.tuning.apply(&fd);
-    set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
+    options.tuning.apply(&fd).map_err(|source| ConnectError::Tuning(endpoint.clone(), source))?;
     Ok(Stream::from_fd(fd, Transport::TcpRun))
 }
 
@@ -112,10 +110,6 @@ fn ask(client: &OwnedFd) -> io::Result<(Option<OwnedFd>, String)> {
         _ => None,
     });
     Ok((fd, String::from_utf8_lossy(&text[..received.bytes]).into_owned()))
-}
-
-fn start_is_asked_for(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
-    Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: NO_BURST })
 }
 
 /// Connects to `endpoint` whenever the other end of `asker` orders it, and hands the socket over, with the address that the

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketType, sockopt};
+use rustix::net::{self, SocketType, sockopt};
 use samehost_model::{Endpoint, Transport};
 
 use super::Carrier;
@@ -40,17 +40,6 @@ fn transport(address: SocketAddr) -> Transport {
     if address.is_ipv6() { Transport::Tcp6 } else { Transport::Tcp }
 }
 
-fn host_port(endpoint: &Endpoint) -> Result<(&str, u16), Errno> {
-    match endpoint {
-        Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => Ok((host, *port)),
-        _ => Err(Errno::AFNOSUPPORT),
-    }
-}
-
-fn family(address: SocketAddr) -> AddressFamily {
-    if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET }
-}
-
 fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
     let deadline = socket::deadline(options.timeout);
     let (fd, address) = connect_socket(endpoint, options, deadline)?;
@@ -63,15 +52,12 @@ pub(super) fn connect_socket(
     options: &ConnectOptions,
     deadline: Option<Instant>,
 ) -> Result<(OwnedFd, SocketAddr), ConnectError> {
-    let (host, port) = host_port(endpoint).map_err(ConnectError::at(endpoint, options.timeout))?;
-    let addresses = look_up(endpoint.transport(), host, port)
-        .map_err(|source| ConnectError::Lookup { endpoint: endpoint.clone(), source })?;
+    let addresses = look_up(endpoint).map_err(|source| ConnectError::Lookup(endpoint.clone(), source))?;
     let mut last = Errno::ADDRNOTAVAIL;
     for address in addresses {
-        let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes)
+        let fd = socket::open_for(address, SocketType::STREAM, Blocking::Yes)
             .map_err(ConnectError::at(endpoint, options.timeout))?;
-        let set = options.tuning.apply(&fd);
-        set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
+        options.tuning.apply(&fd).map_err(|source| ConnectError::Tuning(endpoint.clone(), source))?;
         match socket::connect(&fd, &address, deadline) {
             Ok(()) => return Ok((fd, address)),
             Err(errno) => last = errno,
@@ -90,13 +76,9 @@ pub(super) fn start_socket(
     endpoint: &Endpoint,
     options: &ConnectOptions,
 ) -> Result<(OwnedFd, SocketAddr, Connecting), StartError> {
-    let (host, port) = host_port(endpoint).map_err(StartError::at(endpoint))?;
-    let address = look_up(endpoint.transport(), host, port)
-        .map_err(|source| StartError::Lookup { endpoint: endpoint.clone(), source })?[0];
-    let fd =
-        socket::open(family(address), SocketType::STREAM, Blocking::No).map_err(StartError::at(endpoint))?;
-    let set = options.tuning.apply(&fd);
-    set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
+    let address = look_up(endpoint).map_err(|source| StartError::Lookup(endpoint.clone(), source))?[0];
+    let fd = socket::open_for(address, SocketType::STREAM, Blocking::No).map_err(StartError::at(endpoint))?;
+    options.tuning.apply(&fd).map_err(|source| StartError::Tuning(endpoint.clone(), source))?;
     let connecting = socket::start(&fd, &address).map_err(StartError::at(endpoint))?;
     Ok((fd, address, connecting))
 }
@@ -111,12 +93,10 @@ pub(super) fn listen_socket(
     endpoint: &Endpoint,
     options: &ListenOptions,
 ) -> Result<(OwnedFd, SocketAddr), ListenError> {
-    let (host, port) = host_port(endpoint).map_err(ListenError::at(endpoint))?;
-    let address = look_up(endpoint.transport(), host, port)
-        .map_err(|source| ListenError::Lookup { endpoint: endpoint.clone(), source })?[0];
+    let address = look_up(endpoint).map_err(|source| ListenError::Lookup(endpoint.clone(), source))?[0];
     // Accepted sockets inherit TCP_NODELAY from this one, so both ends have it without further system calls.
-    let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes)
-        .map_err(ListenError::at(endpoint))?;
+    let fd =
+        socket::open_for(address, SocketType::STREAM, Blocking::Yes).map_err(ListenError::at(endpoint))?;
     // Allows reusing a port with connections in TIME_WAIT; a live listener still prevents it.
     sockopt::set_socket_reuseaddr(&fd, true).map_err(ListenError::at(endpoint))?;
     if address.is_ipv6() {
@@ -124,8 +104,7 @@ pub(super) fn listen_socket(
         sockopt::set_ipv6_v6only(&fd, true).map_err(ListenError::at(endpoint))?;
     }
     // Inherited like TCP_NODELAY; a connection's window is fixed before it is accepted.
-    let set = options.tuning.apply(&fd);
-    set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
+    options.tuning.apply(&fd).map_err(|source| ListenError::Tuning(endpoint.clone(), source))?;
     net::bind(&fd, &address).map_err(ListenError::at(endpoint))?;
     net::listen(&fd, options.backlog).map_err(ListenError::at(endpoint))?;
     let actual = net::getsockname(&fd).map_err(ListenError::at(endpoint))?;

@@ -25,7 +25,7 @@ fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, Conn
     let deadline = socket::deadline(options.timeout);
     let (fd, address) = tcp::connect_socket(endpoint, options, deadline)?;
     let session = session(endpoint, &options.tls, fd, address)
-        .map_err(|source| ConnectError::Tls { endpoint: endpoint.clone(), source })?;
+        .map_err(|source| ConnectError::Tls(endpoint.clone(), source))?;
     finish(session, endpoint, options, deadline)
 }
 
@@ -37,11 +37,10 @@ fn finish(
 ) -> Result<Stream, ConnectError> {
     match handshake(&mut session, deadline) {
         Ok(()) => Ok(Stream::tls(session)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut {
-            endpoint: endpoint.clone(),
-            after: options.timeout.unwrap_or_default(),
-        }),
-        Err(source) => Err(ConnectError::Tls { endpoint: endpoint.clone(), source }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(ConnectError::TimedOut(endpoint.clone(), options.timeout.unwrap_or_default()))
+        }
+        Err(source) => Err(ConnectError::Tls(endpoint.clone(), source)),
     }
 }
 
@@ -58,7 +57,7 @@ pub fn start_tls(
     options: &ConnectOptions,
 ) -> Result<Stream, ConnectError> {
     let deadline = socket::deadline(options.timeout);
-    let failed = |source| ConnectError::Tls { endpoint: endpoint.clone(), source };
+    let failed = |source| ConnectError::Tls(endpoint.clone(), source);
     let (fd, _) = stream.into_fds().map_err(failed)?;
     let peer = rustix::net::getpeername(&fd).map_err(|error| failed(error.into()))?;
     let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
@@ -116,15 +115,15 @@ fn session(
 fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
     let (fd, address, connecting) = tcp::start_socket(endpoint, options)?;
     let session = session(endpoint, &options.tls, fd, address)
-        .map_err(|source| StartError::Tls { endpoint: endpoint.clone(), source })?;
+        .map_err(|source| StartError::Tls(endpoint.clone(), source))?;
     Ok((Stream::tls(session), connecting))
 }
 
 fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
     let Some(tls) = &options.tls else {
-        return Err(ListenError::NoCertificate { endpoint: endpoint.clone() });
+        return Err(ListenError::NoCertificate(endpoint.clone()));
     };
     let (fd, address) = tcp::listen_socket(endpoint, options)?;
     let actual = Endpoint::TcpTls { host: address.ip().to_string(), port: address.port() };
-    Ok(Listener::new(fd, actual, Transport::TcpTls).with_tls(tls.config.clone()))
+    Ok(Listener { tls: Some(tls.config.clone()), ..Listener::new(fd, actual, Transport::TcpTls) })
 }

@@ -1,16 +1,17 @@
-//! `unix`: a stream socket with a path; `claim.rs` takes the path. Also the basis of `seqpacket` (another type) and
-//! `abstract` (another name). `socketpair` is two connected ones without a name; a parent passes one to its child.
+//! `unix`: a stream socket with a path; `claim.rs` takes the path. Also the basis of `seqpacket` and `unixgram` (other
+//! types) and `abstract` (another name). `socketpair` is two connected ones without a name; a parent passes one to its child.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use samehost_model::{Endpoint, Transport};
 
-use super::{Carrier, connect_needs_parent, listen_needs_parent, start_needs_parent};
+use super::{Carrier, WITHOUT_NAME};
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::observed::{Family, Kind, Name};
@@ -20,9 +21,9 @@ use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Unix,
-    connect: |endpoint, options| connect_to(endpoint, options, &path_address(endpoint)?, SocketType::STREAM),
-    start: |endpoint, options| start_to(endpoint, options, &path_address(endpoint)?, SocketType::STREAM),
-    listen: |endpoint, options| listen_at(endpoint, options, SocketType::STREAM),
+    connect,
+    start,
+    listen: listen_at_path,
     carries: |seen| {
         seen.family == Family::Unix
             && seen.kind == Kind::Stream
@@ -30,45 +31,42 @@ pub(crate) const CARRIER: Carrier = Carrier {
     },
 };
 
-pub(super) fn path_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
-    socket::unix_path(endpoint.path().unwrap_or(Path::new("")))
+fn address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
+    match endpoint {
+        Endpoint::Abstract(name) => socket::abstract_name(name),
+        _ => socket::unix_path(endpoint.path().unwrap_or(Path::new(""))),
+    }
 }
 
-pub(super) fn connect_to(
-    endpoint: &Endpoint,
-    options: &ConnectOptions,
-    address: &SocketAddrUnix,
-    kind: SocketType,
-) -> Result<Stream, ConnectError> {
+fn open(endpoint: &Endpoint, blocking: Blocking) -> Result<OwnedFd, Errno> {
+    let kind = match endpoint.transport() {
+        Transport::Seqpacket => SocketType::SEQPACKET,
+        Transport::Unixgram => SocketType::DGRAM,
+        _ => SocketType::STREAM,
+    };
+    socket::open(AddressFamily::UNIX, kind, blocking)
+}
+
+fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    let address = address(endpoint)?;
     let deadline = socket::deadline(options.timeout);
-    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes)
-        .map_err(ConnectError::at(endpoint, options.timeout))?;
-    let set = options.tuning.apply(&fd);
-    set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
-    socket::connect(&fd, address, deadline).map_err(ConnectError::at(endpoint, options.timeout))?;
+    let fd = open(endpoint, Blocking::Yes).map_err(ConnectError::at(endpoint, options.timeout))?;
+    options.tuning.apply(&fd).map_err(|source| ConnectError::Tuning(endpoint.clone(), source))?;
+    socket::connect(&fd, &address, deadline).map_err(ConnectError::at(endpoint, options.timeout))?;
     Ok(Stream::from_fd(fd, endpoint.transport()))
 }
 
-pub(super) fn start_to(
-    endpoint: &Endpoint,
-    options: &ConnectOptions,
-    address: &SocketAddrUnix,
-    kind: SocketType,
-) -> Result<(Stream, Connecting), StartError> {
-    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::No).map_err(StartError::at(endpoint))?;
-    let set = options.tuning.apply(&fd);
-    set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
-    let connecting = socket::start(&fd, address).map_err(StartError::at(endpoint))?;
+fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
+    let address = address(endpoint)?;
+    let fd = open(endpoint, Blocking::No).map_err(StartError::at(endpoint))?;
+    options.tuning.apply(&fd).map_err(|source| StartError::Tuning(endpoint.clone(), source))?;
+    let connecting = socket::start(&fd, &address).map_err(StartError::at(endpoint))?;
     Ok((Stream::from_fd(fd, endpoint.transport()), connecting))
 }
 
-pub(super) fn listen_at(
-    endpoint: &Endpoint,
-    options: &ListenOptions,
-    kind: SocketType,
-) -> Result<Listener, ListenError> {
-    let address = path_address(endpoint)?;
-    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(ListenError::at(endpoint))?;
+fn listen_at_path(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    let address = address(endpoint)?;
+    let fd = open(endpoint, Blocking::Yes).map_err(ListenError::at(endpoint))?;
     // Linux creates the file with the socket's mode minus the umask, so it never has more permissions than
     // requested.
     rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(ListenError::at(endpoint))?;
@@ -76,15 +74,18 @@ pub(super) fn listen_at(
     // The umask may have removed permissions, and another owner may be requested. Both are set between bind
     // and listen, while connecting is still refused, so nobody can connect with temporary permissions.
     claim.set_rights(endpoint, options)?;
-    listen_on(endpoint, options, fd).map(|listener| listener.with_claim(claim))
+    Ok(Listener { claim: Some(claim), ..listen_on(endpoint, options, fd)? })
 }
 
 fn listen_on(endpoint: &Endpoint, options: &ListenOptions, fd: OwnedFd) -> Result<Listener, ListenError> {
-    net::listen(&fd, options.backlog).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
+    // Nobody connects to a socket for datagrams.
+    if endpoint.transport() != Transport::Unixgram {
+        net::listen(&fd, options.backlog).map_err(ListenError::at(endpoint))?;
+    }
     // Detects now what would fail when accepting.
-    let set = options.tuning.apply(&fd);
-    set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
-    Ok(Listener::new(fd, endpoint.clone(), endpoint.transport()).tuning_each(options.tuning.clone()))
+    options.tuning.apply(&fd).map_err(|source| ListenError::Tuning(endpoint.clone(), source))?;
+    let listener = Listener::new(fd, endpoint.clone(), endpoint.transport());
+    Ok(Listener { tuning: options.tuning.clone(), ..listener })
 }
 
 // `abstract`: a stream socket with a Linux abstract name. Without a file there are no permissions and nothing to
@@ -92,31 +93,20 @@ fn listen_on(endpoint: &Endpoint, options: &ListenOptions, fd: OwnedFd) -> Resul
 
 pub(crate) const ABSTRACT: Carrier = Carrier {
     transport: Transport::Abstract,
-    connect: |endpoint, options| connect_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
-    start: |endpoint, options| start_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
-    listen,
+    listen: listen_by_name,
     carries: |seen| {
         seen.family == Family::Unix
             && seen.kind == Kind::Stream
             && seen.either(|name| matches!(name, Name::Abstract(_)))
     },
+    ..CARRIER
 };
 
-fn name_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
-    match endpoint {
-        Endpoint::Abstract(name) => socket::abstract_name(name),
-        _ => Err(AddressError::Empty),
-    }
-}
-
-fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
-    let address = name_address(endpoint)?;
-    let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::Yes)
-        .map_err(ListenError::at(endpoint))?;
+fn listen_by_name(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    let address = address(endpoint)?;
+    let fd = open(endpoint, Blocking::Yes).map_err(ListenError::at(endpoint))?;
     net::bind(&fd, &address).map_err(|errno| match errno {
-        rustix::io::Errno::ADDRINUSE => {
-            ListenError::InUse { endpoint: endpoint.clone(), pid: crate::claim::listening_pid(&address) }
-        }
+        Errno::ADDRINUSE => ListenError::InUse(endpoint.clone(), crate::claim::listening_pid(&address)),
         errno => ListenError::from_errno(endpoint, errno),
     })?;
     listen_on(endpoint, options, fd)
@@ -127,24 +117,26 @@ fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, List
 
 pub(crate) const SEQPACKET: Carrier = Carrier {
     transport: Transport::Seqpacket,
-    connect: |endpoint, options| {
-        connect_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET)
-    },
-    start: |endpoint, options| start_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET),
-    listen: |endpoint, options| listen_at(endpoint, options, SocketType::SEQPACKET),
     carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Seqpacket,
+    ..CARRIER
+};
+
+// `unixgram`: single datagrams to a path. The file has its permissions at once, as that of a stream socket.
+
+pub(crate) const UNIXGRAM: Carrier = Carrier {
+    transport: Transport::Unixgram,
+    carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Datagram,
+    ..CARRIER
 };
 
 pub(crate) const SOCKETPAIR: Carrier = Carrier {
     transport: Transport::Socketpair,
-    connect: connect_needs_parent,
-    start: start_needs_parent,
-    listen: listen_needs_parent,
     carries: |seen| {
         seen.family == Family::Unix
             && seen.kind == Kind::Stream
             && !seen.either(|name| !matches!(name, Name::Unnamed))
     },
+    ..WITHOUT_NAME
 };
 
 /// Two connected Unix stream sockets: what one writes, the other reads.
@@ -160,13 +152,8 @@ pub fn pair() -> io::Result<(Stream, Stream)> {
 
 // `pipe`: two pipes, one for each direction; a parent passes the ends of one side to its child.
 
-pub(crate) const PIPE: Carrier = Carrier {
-    transport: Transport::Pipe,
-    connect: connect_needs_parent,
-    start: start_needs_parent,
-    listen: listen_needs_parent,
-    carries: |seen| seen.family == Family::Pipe,
-};
+pub(crate) const PIPE: Carrier =
+    Carrier { transport: Transport::Pipe, carries: |seen| seen.family == Family::Pipe, ..WITHOUT_NAME };
 
 /// Two streams connected by two pipes: what one writes, the other reads.
 ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
-use samehost_scan::{Identity, talkers};
+use samehost_scan::talkers;
 use samehost_services::Kind;
 use samehost_system::identity::is_of_the_system;
 use samehost_system::identity::stat_field;
@@ -30,7 +30,7 @@ pub(crate) struct ClientIdentity {
     pub(crate) parent: Option<u32>,
     /// When those two started, because process numbers are reused.
     started: [Option<u64>; 2],
-    pub(crate) identity: Identity,
+    pub(crate) identity: Account,
     /// For people: `php-fpm (www-data)`.
     pub(crate) name: String,
 }
@@ -50,17 +50,14 @@ impl ClientIdentity {
     }
 
     pub(crate) fn account(name: &str, account: &Account) -> Self {
-        let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
+        let identity = account.clone();
         ClientIdentity { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
     }
 
     /// This program itself, if no one else is known.
     pub(crate) fn ourselves() -> Self {
-        let identity = samehost_scan::identity(std::process::id()).unwrap_or(Identity {
-            uid: 0,
-            gid: 0,
-            groups: Vec::new(),
-        });
+        let root = Account { uid: 0, gid: 0, groups: Vec::new() };
+        let identity = status::read(std::process::id()).map_or(root, Status::account);
         ClientIdentity {
             pid: None,
             parent: None,
@@ -74,12 +71,9 @@ impl ClientIdentity {
         let process = candidate.process;
         let found = Present::of(process.pid)?;
         let (identity, user) = match &candidate.will_start {
-            Some(Worker { account, name }) => {
-                let Account { uid, gid, groups } = account.clone();
-                (Identity { uid, gid, groups }, name.clone())
-            }
+            Some(Worker { account, name }) => (account.clone(), name.clone()),
             None => {
-                let identity = Identity { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
+                let identity = Account { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
                 let user = match &process.user {
                     Some(user) => user.clone(),
                     None => identity.uid.to_string(),
@@ -191,7 +185,7 @@ fn fitting(
         if config.editor.mounts() {
             (client.pid, client.parent) = (None, None);
         }
-        let Identity { uid, gid, groups } = client.identity.clone();
+        let Account { uid, gid, groups } = client.identity.clone();
         if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
             found.push(client);
         }

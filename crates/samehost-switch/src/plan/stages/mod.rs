@@ -16,9 +16,9 @@ use samehost_edit::{Access, Files, Goal, Move, ProposalError, Role, Setting, app
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
-use samehost_scan::identity;
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
+use samehost_system::proc::status;
 use samehost_transaction::{FileChange, resolve};
 
 use self::follow::{client_reload_action, needs_restart};
@@ -401,7 +401,7 @@ fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, 
         return (goal, None);
     }
     let client = hop.client.identities.first().map(|client| &client.identity);
-    let server = hop.server.pid.and_then(identity);
+    let server = hop.server.pid.and_then(status::read);
     let gives = new_socket == NewSocket::Owner;
     let shares = match (client, server) {
         (Some(client), _) if client.uid == 0 => true,
