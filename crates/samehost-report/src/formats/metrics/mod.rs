@@ -66,8 +66,13 @@ pub struct Sample {
 }
 
 impl Metric {
-    fn gauge(name: &'static str, unit: MetricUnit, help: &'static str, samples: Vec<Sample>) -> Self {
-        Metric { name, help, kind: MetricKind::Gauge, unit, samples, distributions: Vec::new() }
+    fn gauge(name: &'static str, unit: MetricUnit, samples: Vec<Sample>) -> Self {
+        let kind = MetricKind::Gauge;
+        Metric { name, help: "", kind, unit, samples, distributions: Vec::new() }
+    }
+
+    fn help(self, help: &'static str) -> Self {
+        Metric { help, ..self }
     }
 
     fn is_empty(&self) -> bool {
@@ -76,8 +81,8 @@ impl Metric {
 }
 
 impl Sample {
-    fn alone(value: f64) -> Vec<Self> {
-        vec![Sample { labels: Vec::new(), value }]
+    fn alone(value: impl Into<f64>) -> Vec<Self> {
+        vec![Sample { labels: Vec::new(), value: value.into() }]
     }
 }
 
@@ -247,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_request_has_the_resource_the_scope_and_each_point() {
-        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, "Some.", Sample::alone(0.5))];
+        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("Some.")];
         let value = metrics_as_otlp(&metrics, &[("service.name".into(), "samehost".into())], "1", 7);
         let expected = json!({ "resourceMetrics": [{
             "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": "samehost" } }] },
@@ -292,7 +297,7 @@ mod tests {
     fn names_have_units_and_labels_are_escaped() {
         let labels = vec![("network.transport", "a\"b\\c\nd".to_owned())];
         let metrics = [
-            Metric::gauge("a.b", MetricUnit::Seconds, "One\nline.", Sample::alone(0.5)),
+            Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("One\nline."),
             Metric {
                 name: "lost",
                 help: "Lost.",
@@ -301,7 +306,7 @@ mod tests {
                 samples: vec![Sample { labels, value: 3.0 }],
                 distributions: Vec::new(),
             },
-            Metric::gauge("empty", MetricUnit::None, "Nothing.", Vec::new()),
+            Metric::gauge("empty", MetricUnit::None, Vec::new()).help("Nothing."),
         ];
         let expected = "# HELP a_b_seconds One\\nline.\n# TYPE a_b_seconds gauge\na_b_seconds 0.5\n\
             # HELP lost_total Lost.\n# TYPE lost_total counter\nlost_total{network_transport=\"a\\\"b\\\\c\\nd\"} 3\n";
