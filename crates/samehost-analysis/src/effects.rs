@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use samehost_model::{Arm, Combination, Effect, Factor, MetricInfo, Point, Report, Transport};
 use samehost_stats::estimate;
 
-use crate::index::Index;
+use crate::index::{Index, distinct};
 
 /// Most factors: tables with more are unreadable.
 /// In each block that has all 2^k arms a factor's effect is a contrast of logarithms over all others,
@@ -99,13 +99,7 @@ fn factors(arms: &[&Arm]) -> Vec<Factor> {
 
 /// `None` unless there are two different levels; the first one is `from`.
 fn factor(name: &str, levels: Vec<String>) -> Option<Factor> {
-    let mut distinct: Vec<String> = Vec::new();
-    for level in levels {
-        if !distinct.contains(&level) {
-            distinct.push(level);
-        }
-    }
-    let Ok([from, to]) = <[String; 2]>::try_from(distinct) else { return None };
+    let Ok([from, to]) = <[String; 2]>::try_from(distinct(levels)) else { return None };
     Some(Factor { name: name.into(), from, to })
 }
 

@@ -25,6 +25,18 @@ pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
     groups
 }
 
+/// The values in their order, each once.
+#[must_use]
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
 /// An arm with its trials, controls included: they are the same arm.
 pub struct ArmTrials<'a> {
     pub arm: &'a Arm,

@@ -32,7 +32,7 @@ pub use hosts::{
     Cell, FactorDiffers, HOSTS_SCHEMA, Histories, HostDiffers, HostHistory, HostReport, HostRun, Hosts,
     HostsCompared, HostsHistory, MARGIN, Measured, Newest,
 };
-pub use index::{ArmTrials, Group, Index, Pairs, group};
+pub use index::{ArmTrials, Group, Index, Pairs, distinct, group};
 pub use issues::machine::OtherLoad;
 pub use issues::time_for_percentile;
 pub use judge::{Terms, judge, judge_again, smallest_found};

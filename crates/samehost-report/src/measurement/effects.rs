@@ -2,6 +2,7 @@
 //! their levels against the first, the bottleneck of each condition), and of CPU profiles: for each point and candidate the functions
 //! that differ most, and the basis of the data.
 
+use samehost_analysis::distinct;
 use samehost_model::human::{
     count, format_percent, format_ratio_aligned, format_seconds, format_value, significant,
 };
@@ -17,15 +18,9 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
     let of_metric: Vec<&Effect> =
         view.report.analysis.effects.iter().filter(|effect| effect.metric == metric.name).collect();
-    let mut points: Vec<&samehost_model::Point> = Vec::new();
-    for effect in &of_metric {
-        if !points.contains(&&effect.point) {
-            points.push(&effect.point);
-        }
-    }
     let title = format!("{}: what each factor does over all the others", words::title(&metric.name));
     let mut figures = Vec::new();
-    for point in points {
+    for point in distinct(of_metric.iter().map(|effect| &effect.point)) {
         let at = of_metric.iter().filter(|effect| effect.point == *point);
         let title = match view.point_of_factors(point) {
             place if place.is_empty() => title.clone(),

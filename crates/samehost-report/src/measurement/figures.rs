@@ -227,10 +227,7 @@ fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
 }
 
 fn sweep_columns(view: &View<'_>, many: bool) -> Vec<Column> {
-    let base = match view.groups.first() {
-        Some(group) => view.name(&group.baseline.id),
-        None => String::new(),
-    };
+    let base = view.base_name();
     let mut columns: Vec<Column> = view.varying.iter().map(parameter_column).collect();
     columns.push(Column::new(&base, Align::Value));
     let (value, ratio) = if many {

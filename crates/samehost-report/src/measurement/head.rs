@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use samehost_analysis::distinct;
 use samehost_model::human::{count, format_seconds, format_value};
 use samehost_model::printable::clean;
 use samehost_model::{
@@ -74,13 +75,8 @@ fn load(view: &View<'_>, points: &[&Point], first: &Point) -> Option<String> {
 
 /// Values of a swept parameter: all of them if there are few, else the first and the last.
 fn range(parameter: &Parameter, points: &[&Point]) -> String {
-    let mut values: Vec<String> = Vec::new();
-    for point in points {
-        let value = parameter.value(point);
-        if !value.is_empty() && !values.contains(&value) {
-            values.push(value);
-        }
-    }
+    let mut values = distinct(points.iter().map(|point| parameter.value(point)));
+    values.retain(|value| !value.is_empty());
     let text = match values.as_slice() {
         [first, .., last] if values.len() > 4 => format!("{first} to {last}"),
         _ => values.join(", "),

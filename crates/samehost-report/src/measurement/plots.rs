@@ -275,10 +275,7 @@ pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
 }
 
 fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
-    let base = match view.groups.first() {
-        Some(group) => view.name(&group.baseline.id),
-        None => String::new(),
-    };
+    let base = view.base_name();
     let what = match view.candidates().as_slice() {
         [one] => format!("{} ÷ {base}", truncate(one, 16)),
         _ => format!("÷ {base}"),

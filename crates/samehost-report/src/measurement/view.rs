@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use samehost_analysis::{Group, group};
+use samehost_analysis::{Group, distinct, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
 use serde::Serialize;
 
@@ -174,14 +174,16 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn candidates(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for arm in self.groups.iter().flat_map(|group| &group.candidates) {
-            let name = self.name(&arm.id);
-            if !names.contains(&name) {
-                names.push(name);
-            }
+        let candidates = self.groups.iter().flat_map(|group| &group.candidates);
+        distinct(candidates.map(|arm| self.name(&arm.id)))
+    }
+
+    /// The name of the first point's baseline; empty without one.
+    pub(crate) fn base_name(&self) -> String {
+        match self.groups.first() {
+            Some(group) => self.name(&group.baseline.id),
+            None => String::new(),
         }
-        names
     }
 
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
@@ -200,14 +202,8 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn arm_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
         let bases = self.groups.iter().map(|group| self.name(&group.baseline.id));
-        for name in bases.chain(self.candidates()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        distinct(bases.chain(self.candidates()))
     }
 
     pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {

@@ -11,12 +11,10 @@ use serde_json::{Value, json};
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
 use super::render_with;
-use crate::layout::{Align, Column, Grid, Span, count, truncate};
+use crate::layout::{Align, Column, Grid, Span, count};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 
 const PREFIX: &str = "hosts";
-/// Characters of an axis label at most.
-const LABEL: usize = 30;
 const ALIKE: &str = "circle-open";
 /// Most rows with a name of their own that a chart has; the table has all.
 const MOST_ROWS: usize = 60;
@@ -124,11 +122,7 @@ fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Gri
         traces.push(chart::segments(colour, colour, 2, &ends));
         traces.push(dots(colour, first.symbol, 10, &marks));
     }
-    let texts: Vec<String> = shown.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
-    let y = json!({
-        "type": "linear", "range": [shown.len() as f64 - 0.5, -0.5], "ticktext": texts,
-        "tickvals": (0..shown.len()).collect::<Vec<_>>(), "showgrid": false,
-    });
+    let y = chart::rows_axis(shown.iter().map(|row| row.label.as_str()));
     let ends = shown.iter().flat_map(|row| [row.low, row.high]);
     let layout = layout(ends, &y, 110 + 30 * shown.len());
     for row in rows {

@@ -72,10 +72,7 @@ fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
 /// Both charts, where there are histograms. Fails when a stored histogram is corrupt.
 pub(crate) fn charts(view: &View<'_>) -> Result<Vec<Chart>, HistogramError> {
     let levels = levels(view)?;
-    let mut charts = Vec::new();
-    charts.extend(by_percentile(view, &levels));
-    charts.extend(shift(view, &levels));
-    Ok(charts)
+    Ok(vec![by_percentile(view, &levels), shift(view, &levels)])
 }
 
 fn axis(quantiles: &[f64]) -> serde_json::Value {
@@ -88,7 +85,7 @@ fn axis(quantiles: &[f64]) -> serde_json::Value {
     axis
 }
 
-fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
+fn by_percentile(view: &View<'_>, levels: &[Level]) -> Chart {
     let mut table = Grid::new(vec![
         Column::new("at", Align::Left),
         Column::new("arm", Align::Left),
@@ -123,10 +120,7 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
             views.push(ChartView { label: level.label.clone(), traces, layout });
         }
     }
-    if views.is_empty() {
-        return None;
-    }
-    Some(Chart {
+    Chart {
         id: "percentiles".into(),
         title: "Latency by percentile".into(),
         about:
@@ -136,7 +130,7 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         series: Series::all(view),
         views,
         table,
-    })
+    }
 }
 
 fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> String {
@@ -158,7 +152,7 @@ fn margin_band(margin: f64) -> serde_json::Value {
     ])
 }
 
-fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
+fn shift(view: &View<'_>, levels: &[Level]) -> Chart {
     let mut table = Grid::new(vec![
         Column::new("at", Align::Left),
         Column::new("candidate", Align::Left),
@@ -197,10 +191,7 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         layout["shapes"] = margin_band(view.report.head.plan.margin);
         views.push(ChartView { label: level.label.clone(), traces, layout });
     }
-    if views.is_empty() {
-        return None;
-    }
-    Some(Chart {
+    Chart {
         id: "shift".into(),
         title: "Shift by percentile".into(),
         about:
@@ -210,5 +201,5 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         series: view.candidates().iter().map(|name| Series::of(view, name)).collect(),
         views,
         table,
-    })
+    }
 }

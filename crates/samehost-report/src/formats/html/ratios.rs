@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use crate::layout::{Align, Column, Grid, Span, count, truncate};
 use crate::measurement::view::{self, View};
-use crate::measurement::words;
-use crate::measurement::words::interval;
+use crate::measurement::words::{self, interval};
 
 /// How each verdict looks: its colour, and a symbol for readers who do not tell colours apart.
 const LOOKS: [(Verdict, &str, &str); 4] = [
@@ -19,9 +18,6 @@ const LOOKS: [(Verdict, &str, &str); 4] = [
 ];
 /// Key of the series that shows how far the baseline may differ from itself.
 const FLOOR: &str = "floor";
-/// Characters of an axis label at most; more are cut, and the hover text and the table have all.
-const LABEL: usize = 30;
-
 struct Row<'a> {
     label: String,
     metric: &'a MetricInfo,
@@ -30,7 +26,7 @@ struct Row<'a> {
     floor: Option<f64>,
 }
 
-pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+pub(crate) fn chart(view: &View<'_>) -> Chart {
     let mut drawings: Vec<(String, Vec<Row<'_>>)> = Vec::new();
     if view.is_sweep() {
         for metric in view.metrics() {
@@ -52,9 +48,6 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
             table.push(cells(view, row));
         }
     }
-    if views.is_empty() {
-        return None;
-    }
     let mut series: Vec<Series> = view.candidates().iter().map(|name| Series::of(view, name)).collect();
     if series.len() == 1 {
         series.clear();
@@ -70,7 +63,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         format_percent(plan.confidence),
         format_percent(plan.margin)
     );
-    Some(Chart { id: "ratios".into(), title: "Ratios".into(), about, series, views, table })
+    Chart { id: "ratios".into(), title: "Ratios".into(), about, series, views, table }
 }
 
 fn rows<'a>(view: &View<'a>, metrics: &'a [MetricInfo]) -> Vec<Row<'a>> {
@@ -165,22 +158,14 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
         ends.extend(both(row.comparison).unwrap_or([row.comparison.ratio; 2]));
         ends.extend([floor, 1.0 / floor]);
     }
-    let base = match view.groups.first() {
-        Some(group) => view.name(&group.baseline.id),
-        None => String::new(),
-    };
-    let mut title = truncate(&format!("{} ÷ {base}", view.candidates().join(", ")), 40);
+    let mut title = truncate(&format!("{} ÷ {}", view.candidates().join(", "), view.base_name()), 40);
     if let Some(first) = rows.first()
         && rows.iter().all(|row| better(row) == better(first))
     {
         title.push_str(&format!(" ({} is better)", better(first)));
     }
     let x = chart::log_axis(&title, "", ends);
-    let texts: Vec<String> = rows.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
-    let y = json!({
-        "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
-        "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
-    });
+    let y = chart::rows_axis(rows.iter().map(|row| row.label.as_str()));
     let mut layout = chart::layout(&x, &y, 90 + 30 * rows.len());
     layout["shapes"] = chart::no_difference(margin);
     layout

@@ -61,7 +61,7 @@ fn reason(trial: &Trial) -> String {
     reasons.join("; ")
 }
 
-pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+pub(crate) fn chart(view: &View<'_>) -> Chart {
     let mut table = Grid::new(vec![
         Column::new("trial", Align::Right),
         Column::new("at", Align::Left),
@@ -81,10 +81,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
             views.extend(picture(view, group, metric, index == 0, &mut table));
         }
     }
-    if views.is_empty() {
-        return None;
-    }
-    Some(Chart {
+    Chart {
         id: "trials".into(),
         title: "Trials over time".into(),
         about: "Every trial in the order in which it was made; a slope is drift. Filled: good. ○ control, \
@@ -93,7 +90,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         series: Series::all(view),
         views,
         table,
-    })
+    }
 }
 
 fn picture(
