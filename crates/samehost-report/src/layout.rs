@@ -98,7 +98,7 @@ pub(crate) fn count(number: usize, one: &str) -> String {
 
 /// How many entries of a list there are beyond those that are shown; `None` where all are.
 pub(crate) fn beyond(number: usize, shown: usize) -> Option<usize> {
-    if number > shown { Some(number - shown) } else { None }
+    number.checked_sub(shown).filter(|more| *more > 0)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +166,10 @@ impl From<String> for Span {
 pub(crate) struct Line(Vec<Span>);
 
 impl Line {
+    pub(crate) fn of(tone: Tone, text: impl AsRef<str>) -> Self {
+        Line(vec![Span::new(tone, text)])
+    }
+
     pub(crate) fn push(&mut self, span: Span) {
         if !span.text.is_empty() {
             self.0.push(span);
@@ -261,7 +265,7 @@ pub(crate) type Paragraph = Vec<Span>;
 
 pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
     if !lines.is_empty() {
-        lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
+        lines.insert(0, Line::of(Tone::Bold, title));
     }
     lines
 }
@@ -467,6 +471,14 @@ pub(crate) struct Figure {
 
 pub(crate) fn dash() -> Span {
     Span::dim("–")
+}
+
+/// The text, or a dash for `None`.
+pub(crate) fn or_dash(text: Option<String>) -> Span {
+    match text {
+        Some(text) => Span::from(text),
+        None => dash(),
+    }
 }
 
 /// Cells of values with one common unit; a dash for `None`.

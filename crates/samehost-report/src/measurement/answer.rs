@@ -152,7 +152,7 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 /// A ratio with its interval: `0.692 (0.675–0.709)`.
 fn ratio(comparison: &Comparison) -> String {
     let ratio = format_ratio_aligned(comparison.ratio);
-    match interval(comparison) {
+    match interval(comparison.ci_low, comparison.ci_high) {
         Some(interval) => format!("{ratio} ({interval})"),
         None => ratio,
     }

@@ -9,7 +9,7 @@ use samehost_model::human::{
 use samehost_model::printable::clean;
 use samehost_model::{Combination, Effect, LimitedBy, ProfileDifference, Report, Trial};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, dash};
+use crate::layout::{Align, Column, Figure, Grid, Span, dash, or_dash};
 use crate::measurement::view::{View, median};
 use crate::measurement::words;
 
@@ -69,10 +69,7 @@ fn ratios(view: &View<'_>, of: &str) -> Grid {
 }
 
 fn row(name: String, ratio: f64, ends: [Option<f64>; 2], blocks: u32) -> Vec<Span> {
-    let interval = match ends {
-        [Some(low), Some(high)] => format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)),
-        _ => "–".into(),
-    };
+    let interval = words::interval(ends[0], ends[1]).unwrap_or_else(|| "–".into());
     vec![
         Span::plain(name),
         Span::from(format_ratio_aligned(ratio)),
@@ -111,10 +108,7 @@ pub(crate) fn limits(report: &Report) -> Grid {
             |trial| trial.server_cpu_us_per_op,
         ];
         for read in per_op {
-            row.push(match median(report, &limit.arm, read) {
-                Some(value) => Span::from(format_value(value, "us")),
-                None => dash(),
-            });
+            row.push(or_dash(median(report, &limit.arm, read).map(|value| format_value(value, "us"))));
         }
         grid.push(row);
     }

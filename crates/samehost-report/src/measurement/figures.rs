@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, value_cells};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};
@@ -74,13 +74,9 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
     let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
     let tone = words::tone(comparison.verdict);
     let weight = if comparison.verdict == Verdict::Inconclusive { Tone::Plain } else { Tone::Bold };
-    let interval = match interval(comparison) {
-        Some(interval) => Span::from(interval),
-        None => dash(),
-    };
     [
         Span::new(weight, format_ratio_aligned(comparison.ratio)),
-        interval,
+        or_dash(interval(comparison.ci_low, comparison.ci_high)),
         Span::new(tone, words::cell(Some(metric), comparison)),
     ]
 }

@@ -9,7 +9,7 @@ use samehost_model::{
     AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
 };
 
-use crate::layout::{width, wrap};
+use crate::layout::{Line, Tone, width, wrap};
 use crate::measurement::conditions;
 use crate::measurement::view::{Parameter, View, ends};
 
@@ -202,7 +202,7 @@ pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
 }
 
 /// Joins parts by dots into lines of at most `columns`. A part is broken only if it is longer than a line.
-pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
+pub(crate) fn flow(tone: Tone, parts: &[String], columns: usize) -> Vec<Line> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
@@ -213,7 +213,7 @@ pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
             _ => lines.extend(wrap(part, columns)),
         }
     }
-    lines
+    lines.into_iter().map(|text| Line::of(tone, text)).collect()
 }
 
 /// Formats as `slices of 3 ms` or `slices of 3 ms to 20 ms`; `None` unless everything was measured in slices.
@@ -303,7 +303,9 @@ mod tests {
     #[test]
     fn parts_stay_whole() {
         let parts = ["one two".to_owned(), "three".to_owned(), "four five".to_owned()];
-        assert_eq!(flow(&parts, 17), ["one two · three", "four five"]);
+        let lines = flow(Tone::Bold, &parts, 17);
+        let texts: Vec<String> = lines.iter().map(|line| line.print(false)).collect();
+        assert_eq!(texts, ["one two · three", "four five"]);
     }
 
     fn driven(connections: u32, slice_s: Option<f64>, cpus: &[u32]) -> Driven {

@@ -3,7 +3,7 @@
 use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
 
-use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone, dash, value_cells};
+use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone, dash, or_dash, value_cells};
 use crate::measurement::view::{Parameter, View};
 use crate::measurement::words;
 
@@ -73,10 +73,7 @@ fn table(ladder: &Ladder) -> Grid {
             (Some(p99), Some(smallest)) => Span::from(format_ratio(p99 / smallest)),
             _ => dash(),
         };
-        let part = match part(ladder, step.rate_per_s) {
-            Some(part) => Span::from(part),
-            None => dash(),
-        };
+        let part = or_dash(part(ladder, step.rate_per_s));
         grid.push(vec![rate, part, achieved, mean, p99, times, remark(ladder, index, step)]);
     }
     grid

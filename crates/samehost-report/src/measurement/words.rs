@@ -262,9 +262,8 @@ pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
     }
 }
 
-pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
-    let (low, high) = (comparison.ci_low?, comparison.ci_high?);
-    Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
+pub(crate) fn interval(low: Option<f64>, high: Option<f64>) -> Option<String> {
+    Some(format!("{}–{}", format_ratio_aligned(low?), format_ratio_aligned(high?)))
 }
 
 #[cfg(test)]

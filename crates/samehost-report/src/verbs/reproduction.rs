@@ -14,7 +14,7 @@ use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here
 use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Align, Column, Grid, Line, Span, Tone, dash, labelled, titled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, or_dash, titled, wrap_spans};
 use crate::measurement::head;
 use crate::measurement::notes::sentence;
 
@@ -24,13 +24,6 @@ fn ratio(value: f64) -> String {
         v if v >= 9.995 => significant(v),
         v if v < 0.0995 => format!("{v:.3}"),
         v => format!("{v:.2}"),
-    }
-}
-
-fn here_or_dash(claim: &ClaimOutcome) -> Span {
-    match &claim.here {
-        Some(found) => Span::plain(here(found)),
-        None => dash(),
     }
 }
 
@@ -177,7 +170,7 @@ pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write
         }
         for claim in &experiment.claims {
             let (text, published) = (escape(&claim.claim), escape(&claim.published));
-            let found = escape(here_or_dash(claim).text());
+            let found = escape(or_dash(claim.here.as_ref().map(here)).text());
             let outcome = escape(outcome(claim).text());
             writeln!(out, "| {name} | {text} | {published} | {found} | {outcome} |")?;
             name.clear();
@@ -202,13 +195,11 @@ const INDENT: usize = 4;
 impl Terminal {
     pub fn render_reproduction(&self, reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
-        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, TITLE)])];
-        for line in head::flow(&how(reproduction), page.columns) {
-            lines.push(Line::from(vec![Span::dim(line)]));
-        }
+        let mut lines = vec![Line::of(Tone::Bold, TITLE)];
+        lines.extend(head::flow(Tone::Dim, &how(reproduction), page.columns));
         if reproduction.interrupted {
             let text = "Interrupted: run the same command again to continue.";
-            lines.push(Line::from(vec![Span::new(Tone::Doubt, text)]));
+            lines.push(Line::of(Tone::Doubt, text));
         }
         page.section(lines);
         let measure = page.measure();
@@ -241,7 +232,7 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
         grid.push(vec![
             Span::plain(format!("{}{}", " ".repeat(INDENT), claim.claim)),
             Span::plain(&claim.published),
-            here_or_dash(claim),
+            or_dash(claim.here.as_ref().map(here)),
             outcome(claim),
         ]);
     }
@@ -306,7 +297,7 @@ fn front(reproduction: &Reproduction) -> String {
                 if index == 0 { name.clone() } else { Span::default() },
                 Span::plain(&claim.claim),
                 Span::plain(&claim.published),
-                here_or_dash(claim),
+                or_dash(claim.here.as_ref().map(here)),
                 outcome(claim),
             ]);
         }

@@ -36,7 +36,7 @@ impl Terminal {
         let mut page = Page::new(self.width);
         page.section(head(scan, page.measure()));
         if notes == Notes::Whole && scan.services.is_empty() && scan.connections.is_empty() {
-            page.section(vec![Line::from(vec![Span::plain("Nothing of that name or port is here.")])]);
+            page.section(vec![Line::of(Tone::Plain, "Nothing of that name or port is here.")]);
         }
         page.section(advice(scan, notes, page.measure()));
         page.section(exchanges(scan, page.measure()));

@@ -142,7 +142,7 @@ fn lists(page: &mut Page, changes: &ScanChanges, when: When<'_>) {
 fn list<T>(page: &mut Page, title: &str, entries: &[T], lines_of: impl Fn(&T) -> Vec<Line>) {
     let mut lines: Vec<Line> = entries.iter().take(MOST).flat_map(lines_of).collect();
     if let Some(more) = beyond(entries.len(), MOST) {
-        lines.push(vec![Span::dim(format!("  and {more} more"))].into());
+        lines.push(Line::of(Tone::Dim, format!("  and {more} more")));
     }
     page.section(titled(title, lines));
 }

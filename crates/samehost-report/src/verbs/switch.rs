@@ -184,7 +184,7 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
 }
 
 fn change(title: String, step: &SwitchStep, columns: usize) -> Vec<Line> {
-    let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
+    let mut lines = vec![Line::of(Tone::Bold, title)];
     for file in &step.files {
         lines.extend(diff(file, columns));
     }

@@ -103,7 +103,7 @@ fn connections(found: &Verification, columns: usize) -> Vec<Line> {
     }
     if found.remote > 0 {
         let text = format!("  and {} to other machines", count(found.remote as usize, "connection"));
-        lines.push(Line::from(vec![Span::dim(text)]));
+        lines.push(Line::of(Tone::Dim, text));
     }
     lines
 }

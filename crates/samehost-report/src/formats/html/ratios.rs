@@ -137,7 +137,7 @@ fn hover(view: &View<'_>, row: &Row<'_>) -> String {
     let c = row.comparison;
     let unit = &row.metric.unit;
     let mut ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
-    if let Some(interval) = interval(c) {
+    if let Some(interval) = interval(c.ci_low, c.ci_high) {
         ratio.push_str(&format!(" ({interval})"));
     }
     let values =
@@ -198,7 +198,7 @@ fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {
         Span::plain(format_value(c.baseline_value, &row.metric.unit)),
         Span::plain(format_value(c.candidate_value, &row.metric.unit)),
         Span::plain(format_ratio_aligned(c.ratio)),
-        Span::plain(interval(c).as_deref().unwrap_or("–")),
+        Span::plain(interval(c.ci_low, c.ci_high).as_deref().unwrap_or("–")),
         Span::plain(row.floor.map(format_percent).as_deref().unwrap_or("–")),
         Span::new(words::tone(c.verdict), words::cell(Some(row.metric), c)),
     ]
