@@ -43,6 +43,11 @@ impl Issue {
         Issue { arm: Some(arm.id.clone()), warning: Warning::new(code, &arm.id, message), invalidates }
     }
 
+    /// About the whole report.
+    pub(crate) fn of_report(code: Code, invalidates: Invalidates, message: impl Into<String>) -> Self {
+        Issue { arm: None, warning: Warning::new(code, "", message), invalidates }
+    }
+
     /// Whether it invalidates the verdict about this metric of this arm.
     #[must_use]
     pub fn invalidates(&self, arm: &str, metric: &MetricInfo) -> bool {
@@ -57,6 +62,17 @@ impl Issue {
             Invalidates::Everything => true,
         }
     }
+}
+
+/// Warnings of the issues that bar a verdict about this metric of any of these arms.
+pub(crate) fn bars(issues: &[Issue], arms: &[&str], metric: &MetricInfo) -> Vec<Warning> {
+    let mut bars = Vec::new();
+    for issue in issues {
+        if arms.iter().any(|arm| issue.invalidates(arm, metric)) {
+            bars.push(issue.warning.clone());
+        }
+    }
+    bars
 }
 
 pub(crate) fn shares_core(arm: &Arm) -> bool {

@@ -5,7 +5,7 @@ use samehost_model::{Arm, Point, Report, Trial};
 use samehost_stats::median;
 
 /// Minimum number of rates at one level for a ladder.
-pub const LEAST_RATES: usize = 4;
+const LEAST_RATES: usize = 4;
 /// Latency takes off where p99 exceeds its smallest value on the ladder by this factor, there and at
 /// every higher rate. A server with spare capacity keeps its p99 within a small factor over many rates;
 /// near saturation the queue multiplies it. The smallest value is the reference and not the lowest
@@ -138,8 +138,7 @@ fn pooled_p99(trials: &[&Trial]) -> Option<f64> {
 
 /// Whether trials, each with its requests completed per second, did fewer than the `rate_per_s` that were due: their
 /// mean lies below 99 % of it by more than three standard errors. `false` without trials; a single one has no error.
-#[must_use]
-pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
+pub(crate) fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
     let n = achieved_per_s.len() as f64;
     if achieved_per_s.is_empty() {
         return false;
@@ -152,8 +151,7 @@ pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
 
 /// The lowest rate from which on, at all higher rates too, p99 exceeds its smallest value by the factor
 /// [`TAKES_OFF`] or the rate was not reached. Void steps and steps without p99 are ignored.
-#[must_use]
-pub fn find_knee(steps: &[Step]) -> Knee {
+fn find_knee(steps: &[Step]) -> Knee {
     let mut known: Vec<(usize, f64)> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         if let (StepState::Held, Some(p99)) = (step.state, step.p99_us) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use samehost_analysis::{Cell, HostHistory, HostsCompared, HostsHistory, Newest};
+use samehost_analysis::{Cell, Difference, HostHistory, HostsCompared, HostsHistory, Newest};
 use samehost_model::metric_title;
 use samehost_model::printable::clean;
 
@@ -77,8 +77,9 @@ pub(crate) fn what(cell: &Cell) -> String {
     clean(&format!("{}, {}, {}", cell.workload, cell.arm, metric_title(&cell.metric)))
 }
 
-pub(crate) fn ratio(ratio: f64, low: f64, high: f64) -> String {
-    format!("{ratio:.3} × ({low:.3}–{high:.3})")
+pub(crate) fn ratio(difference: &Difference) -> String {
+    let Difference { ratio, ci_low, ci_high, .. } = difference;
+    format!("{ratio:.3} × ({ci_low:.3}–{ci_high:.3})")
 }
 
 fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
@@ -88,7 +89,7 @@ fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
         let spans = [
             Span::new(Tone::Bold, clean(&host.host)),
             Span::new(tone, word),
-            Span::plain(ratio(host.ratio, host.ci_low, host.ci_high)),
+            Span::plain(ratio(&host.difference)),
             Span::dim(format!(
                 "{}; {}, {} like it",
                 what(&host.cell),
@@ -107,7 +108,7 @@ fn factors(found: &HostsCompared, columns: usize) -> Vec<Line> {
     for factor in found.factors.iter().take(MOST) {
         let spans = [
             Span::new(Tone::Bold, clean(&format!("{} {}", factor.factors.join(", "), named(&factor.level)))),
-            Span::plain(ratio(factor.ratio, factor.ci_low, factor.ci_high)),
+            Span::plain(ratio(&factor.difference)),
             Span::plain(clean(&format!("of {}", named(&factor.usual)))),
             Span::dim(format!("{}; {}", what(&factor.cell), count(factor.hosts as usize, "host"))),
         ];
@@ -168,7 +169,7 @@ fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
         let mut spans = vec![
             Span::new(Tone::Bold, clean(&history.host)),
             Span::new(tone, word),
-            Span::plain(ratio(newest.ratio, newest.ci_low, newest.ci_high)),
+            Span::plain(ratio(&newest.difference)),
             Span::dim(format!("{}; {}", what(&history.cell), when(history))),
         ];
         if !history.changed.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use samehost_analysis::{Cell, FactorDiffers, HostDiffers, HostsCompared, MARGIN};
+use samehost_analysis::{Cell, Difference, FactorDiffers, HostDiffers, HostsCompared, MARGIN};
 use samehost_model::human::format_percent;
 use serde_json::{Value, json};
 
@@ -43,9 +43,7 @@ pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<(
 
 struct Row {
     label: String,
-    ratio: f64,
-    low: f64,
-    high: f64,
+    difference: Difference,
     colour: &'static str,
     symbol: &'static str,
     hover: String,
@@ -66,31 +64,34 @@ fn head(first: &[&str]) -> Grid {
     Grid::new(first.chain(rest.iter().map(|name| Column::new(*name, Align::Right))).collect())
 }
 
-fn figures(value: f64, ends: (f64, f64), p: f64, hosts: u32) -> Vec<Span> {
+fn figures(difference: &Difference, hosts: u32) -> Vec<Span> {
+    let Difference { ratio, ci_low, ci_high, p_adjusted: p } = difference;
     vec![
-        Span::plain(format!("{value:.3}")),
-        Span::plain(format!("{:.3}–{:.3}", ends.0, ends.1)),
-        Span::plain(if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
+        Span::plain(format!("{ratio:.3}")),
+        Span::plain(format!("{ci_low:.3}–{ci_high:.3}")),
+        Span::plain(if *p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
         Span::plain(hosts.to_string()),
     ]
+}
+
+fn ends_of(difference: &Difference) -> [f64; 2] {
+    [difference.ci_low, difference.ci_high]
 }
 
 fn of_host(host: &HostDiffers) -> Row {
     let (colour, symbol) = look(host.is_slower);
     let (tone, word) = standing(host.is_slower);
     let mut cells = vec![Span::plain(&host.host), Span::plain(what(&host.cell)), Span::new(tone, word)];
-    cells.extend(figures(host.ratio, (host.ci_low, host.ci_high), host.p_adjusted, host.peers));
+    cells.extend(figures(&host.difference, host.peers));
     Row {
         label: format!("{}, {}", host.host, host.cell.arm),
-        ratio: host.ratio,
-        low: host.ci_low,
-        high: host.ci_high,
+        difference: host.difference,
         colour,
         symbol,
         hover: chart::hover(&[
             host.host.clone(),
             what(&host.cell),
-            format!("{word} {}", ratio(host.ratio, host.ci_low, host.ci_high)),
+            format!("{word} {}", ratio(&host.difference)),
             format!(
                 "{}, {} like it",
                 count(host.reports as usize, "report"),
@@ -116,14 +117,14 @@ fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Gri
         let mut ends = Vec::new();
         let mut marks = Marks::default();
         for (at, row) in shown.iter().enumerate().filter(|(_, row)| row.colour == colour) {
-            ends.push(([row.low, row.high], [at as f64; 2]));
-            marks.push(row.ratio, at as f64, row.hover.clone());
+            ends.push((ends_of(&row.difference), [at as f64; 2]));
+            marks.push(row.difference.ratio, at as f64, row.hover.clone());
         }
         traces.push(chart::segments(colour, colour, 2, &ends));
         traces.push(dots(colour, first.symbol, 10, &marks));
     }
     let y = chart::rows_axis(shown.iter().map(|row| row.label.as_str()));
-    let ends = shown.iter().flat_map(|row| [row.low, row.high]);
+    let ends = shown.iter().flat_map(|row| ends_of(&row.difference));
     let layout = layout(ends, &y, 110 + 30 * shown.len());
     for row in rows {
         table.push(row.cells.clone());
@@ -154,21 +155,18 @@ fn factors(found: &HostsCompared) -> Option<Chart> {
 
 fn of_factor(factor: &FactorDiffers) -> Row {
     let level = format!("{} {}", factor.factors.join(", "), named(&factor.level));
-    let ends = (factor.ci_low, factor.ci_high);
     let mut cells =
         vec![Span::plain(&level), Span::plain(named(&factor.usual)), Span::plain(what(&factor.cell))];
-    cells.extend(figures(factor.ratio, ends, factor.p_adjusted, factor.hosts));
+    cells.extend(figures(&factor.difference, factor.hosts));
     Row {
         label: format!("{}, {}", factor.cell.arm, level),
-        ratio: factor.ratio,
-        low: factor.ci_low,
-        high: factor.ci_high,
+        difference: factor.difference,
         colour: "$doubt",
         symbol: "diamond",
         hover: chart::hover(&[
             level,
             what(&factor.cell),
-            format!("{} of {}", ratio(factor.ratio, ends.0, ends.1), named(&factor.usual)),
+            format!("{} of {}", ratio(&factor.difference), named(&factor.usual)),
             format!("{} hosts", factor.hosts),
         ]),
         cells,
@@ -182,14 +180,14 @@ fn all(found: &HostsCompared) -> Option<Chart> {
     let mut views = Vec::new();
     for cell in cells {
         let mut hosts: Vec<&HostDiffers> = found.compared.iter().filter(|host| host.cell == *cell).collect();
-        hosts.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
+        hosts.sort_by(|one, other| one.difference.ratio.total_cmp(&other.difference.ratio));
         let mut lines = Vec::new();
         let mut marks: BTreeMap<(&str, &'static str), Marks> = BTreeMap::new();
         for (at, host) in hosts.iter().enumerate() {
-            lines.push(([host.ci_low, host.ci_high], [at as f64; 2]));
+            lines.push((ends_of(&host.difference), [at as f64; 2]));
             let mut row = of_host(host);
             let look = if host.is_called() { (row.colour, row.symbol) } else { ("$plain", ALIKE) };
-            marks.entry(look).or_default().push(host.ratio, at as f64, row.hover);
+            marks.entry(look).or_default().push(host.difference.ratio, at as f64, row.hover);
             if !host.is_called() {
                 row.cells[2] = Span::plain("alike");
             }
@@ -203,7 +201,7 @@ fn all(found: &HostsCompared) -> Option<Chart> {
             "type": "linear", "range": [hosts.len() as f64 - 0.5, -0.5], "tickvals": [], "ticktext": [],
             "showgrid": false, "title": { "text": "hosts, in order" },
         });
-        let ends = hosts.iter().flat_map(|host| [host.ci_low, host.ci_high]);
+        let ends = hosts.iter().flat_map(|host| ends_of(&host.difference));
         let layout = layout(ends, &y, (140 + ROW * hosts.len()).min(TALLEST));
         views.push(ChartView { label: what(cell), traces, layout });
     }
