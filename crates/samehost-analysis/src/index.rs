@@ -12,6 +12,13 @@ pub struct Group<'a> {
     pub candidates: Vec<&'a Arm>,
 }
 
+impl<'a> Group<'a> {
+    /// The baseline first.
+    pub fn arms(&self) -> impl Iterator<Item = &'a Arm> {
+        std::iter::once(self.baseline).chain(self.candidates.iter().copied())
+    }
+}
+
 /// The arms grouped by point, in the report's order. The harness's own arm (no transport) is not compared.
 #[must_use]
 pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {

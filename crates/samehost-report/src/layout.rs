@@ -93,7 +93,12 @@ fn cut(word: &str, columns: usize) -> Vec<String> {
 
 /// Formats as `1 service`, `2 services`.
 pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+    count_of(number, one, &format!("{one}s"))
+}
+
+/// Formats as `1 service gone`, `2 services gone`.
+pub(crate) fn count_of(number: usize, one: &str, several: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
 }
 
 /// How many entries of a list there are beyond those that are shown; `None` where all are.
@@ -325,6 +330,10 @@ impl Grid {
         Grid { columns, rows: Vec::new() }
     }
 
+    pub(crate) fn of(columns: &[(&str, Align)]) -> Self {
+        Grid::new(columns.iter().map(|(head, align)| Column::new(head, *align)).collect())
+    }
+
     pub(crate) fn push(&mut self, row: Vec<Span>) {
         debug_assert_eq!(row.len(), self.columns.len(), "a cell for each column");
         self.rows.push(row);
@@ -486,6 +495,15 @@ pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
     let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
     let texts = format_together(&known, unit);
     texts.into_iter().map(|text| if text == "–" { dash() } else { Span::from(text) }).collect()
+}
+
+/// Two values with one unit: `12.3–17.9 µs`.
+pub(crate) fn with_one_unit(values: [f64; 2], between: &str, unit: &str) -> String {
+    let texts = format_together(&values, unit);
+    match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number}{between}{}", texts[1]),
+        _ => format!("{}{between}{}", texts[0], texts[1]),
+    }
 }
 
 #[cfg(test)]

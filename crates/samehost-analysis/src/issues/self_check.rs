@@ -85,7 +85,7 @@ pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Iss
     let mut blocks = 0;
     let mut starts: Vec<Option<u32>> = Vec::new();
     for group in &index.groups {
-        for arm in std::iter::once(&group.baseline).chain(&group.candidates) {
+        for arm in group.arms() {
             for trial in report.trials.iter().filter(|trial| trial.counts() && trial.arm == arm.id) {
                 blocks = blocks.max(trial.block as usize + 1);
                 starts.push(trial.server_start);

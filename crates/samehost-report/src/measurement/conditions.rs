@@ -90,7 +90,7 @@ fn us_per_op(trial: &Trial) -> Option<f64> {
 fn generator(view: &View<'_>) -> Option<String> {
     let (mut typical, mut tail): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     for group in &view.groups {
-        for arm in std::iter::once(&group.baseline).chain(&group.candidates) {
+        for arm in group.arms() {
             typical.extend(median(view.report, &arm.id, |trial| trial.lateness_us.as_ref()?.p50));
             tail.extend(median(view.report, &arm.id, |trial| trial.lateness_us.as_ref()?.p99));
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells, with_one_unit};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};
@@ -82,11 +82,11 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
 }
 
 fn alone(view: &View<'_>) -> Grid {
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("median", Align::Value),
-        Column::new("min", Align::Value),
-        Column::new("max", Align::Value),
+    let mut grid = Grid::of(&[
+        ("", Align::Left),
+        ("median", Align::Value),
+        ("min", Align::Value),
+        ("max", Align::Value),
     ]);
     let Some(group) = view.single() else { return grid };
     for metric in view.metrics() {
@@ -151,7 +151,7 @@ fn stacked(view: &View<'_>) -> Grid {
         Column::new("verdict", Align::Left),
     ]);
     for metric in view.metrics() {
-        let arms: Vec<_> = std::iter::once(&group.baseline).chain(&group.candidates).collect();
+        let arms: Vec<_> = group.arms().collect();
         let mut values: Vec<Option<f64>> = Vec::new();
         for arm in &arms {
             values.push(match view.comparison(&metric.name, &arm.id) {
@@ -313,12 +313,7 @@ pub(crate) fn range(values: &[f64], unit: &str) -> Span {
     if from == to {
         return Span::from(from);
     }
-    let texts = format_together(&[low, high], unit);
-    let short = match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => number,
-        _ => texts[0].as_str(),
-    };
-    Span::from(format!("{short}–{}", texts[1]))
+    Span::from(with_one_unit([low, high], "–", unit))
 }
 
 #[cfg(test)]

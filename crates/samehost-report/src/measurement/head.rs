@@ -6,7 +6,7 @@ use samehost_analysis::distinct;
 use samehost_model::human::{count, format_seconds, format_value};
 use samehost_model::printable::clean;
 use samehost_model::{
-    AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
+    AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided, WorkloadInfo,
 };
 
 use crate::layout::{Line, Tone, width, wrap};
@@ -16,14 +16,7 @@ use crate::measurement::view::{Parameter, View, ends};
 /// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.
 pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     let workload = &view.report.head.workload;
-    let (name, title) = (clean(&workload.name), clean(&workload.title));
-    let mut parts = vec![if title.is_empty() || title == name {
-        name
-    } else if title.starts_with(&name) {
-        title
-    } else {
-        format!("{name} {title}")
-    }];
+    let mut parts = vec![subject(workload)];
     let points: Vec<&Point> = view.groups.iter().map(|group| &group.baseline.point).collect();
     let Some(first) = points.first() else { return parts };
     if first.size_bytes.is_some() {
@@ -51,6 +44,18 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
         parts.push(if view.varying.contains(&own) { range(&own, &points) } else { pair(key, value) });
     }
     parts
+}
+
+/// A workload by its name and its title: `redis GET`.
+pub(crate) fn subject(workload: &WorkloadInfo) -> String {
+    let (name, title) = (clean(&workload.name), clean(&workload.title));
+    if title.is_empty() {
+        name
+    } else if title.starts_with(&name) {
+        title
+    } else {
+        format!("{name} {title}")
+    }
 }
 
 /// A parameter in words: its range where points differ in it, else that of the first point.
@@ -113,8 +118,7 @@ fn trials(view: &View<'_>) -> String {
     let report = view.report;
     let mut blocks: Vec<usize> = Vec::new();
     for group in &view.groups {
-        let arms = group.candidates.iter().chain([&group.baseline]);
-        let ids: Vec<&str> = arms.map(|arm| arm.id.as_str()).collect();
+        let ids: Vec<&str> = group.arms().map(|arm| arm.id.as_str()).collect();
         let counted = report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str()));
         blocks.push(counted.map(|s| s.block).collect::<BTreeSet<_>>().len());
     }

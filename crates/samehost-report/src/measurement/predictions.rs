@@ -3,7 +3,8 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone};
+use crate::layout::Align::{Left, Right};
+use crate::layout::{Figure, Grid, Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -91,13 +92,8 @@ fn title(view: &View<'_>, prediction: &Prediction) -> String {
 type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
 
 fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
-    let confidence = format_percent(view.report.head.plan.confidence);
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("estimate", Align::Right),
-        Column::new(format!("{confidence} interval"), Align::Right),
-        Column::new("", Align::Left),
-    ]);
+    let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
+    let mut grid = Grid::of(&[("", Left), ("estimate", Right), (&interval, Right), ("", Left)]);
     let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
     let (base, candidate) = (view.name(&prediction.baseline), view.name(&prediction.candidate));
     let ratio = format!("{candidate} ÷ {base}");

@@ -187,11 +187,8 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
-        self.report
-            .analysis
-            .comparisons
-            .iter()
-            .filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
+        let all = self.report.analysis.comparisons.iter();
+        all.filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
     }
 
     pub(crate) fn name(&self, id: &str) -> String {
@@ -207,10 +204,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {
-        let arms = self
-            .groups
-            .iter()
-            .flat_map(|group| std::iter::once(group.baseline).chain(group.candidates.iter().copied()));
+        let arms = self.groups.iter().flat_map(Group::arms);
         arms.filter(move |arm| clean(&arm.name) == name)
     }
 

@@ -74,6 +74,10 @@ pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (St
     (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
 }
 
+pub(crate) fn is_difference(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
+}
+
 /// Whether a ratio is worded as a factor, and not in per cent: from twice as much on.
 fn is_factor(ratio: f64) -> bool {
     ratio >= 2.0

@@ -58,7 +58,7 @@ type Row = (String, [Option<f64>; 9]);
 fn rows(view: &View<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for group in &view.groups {
-        for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+        for arm in group.arms() {
             let medians = parts().map(|part| view::median(view.report, &arm.id, part.read));
             if medians.iter().any(Option::is_some) {
                 let at = view.point(&arm.point);

@@ -7,7 +7,9 @@ use samehost_model::human::{format_ratio_aligned, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::Align::{Left, Right, Value};
+use crate::layout::{Grid, Span};
+use crate::measurement::plots::label;
 use crate::measurement::view::{View, trials};
 
 const QUANTILES: [f64; 25] = [
@@ -20,11 +22,6 @@ const TICKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 /// Position of a quantile on the axis: the number of nines.
 fn place(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
-}
-
-fn label(quantile: f64) -> String {
-    let percent = format!("{:.2}", 100.0 * quantile);
-    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
 struct Level {
@@ -86,12 +83,7 @@ fn axis(quantiles: &[f64]) -> serde_json::Value {
 }
 
 fn by_percentile(view: &View<'_>, levels: &[Level]) -> Chart {
-    let mut table = Grid::new(vec![
-        Column::new("at", Align::Left),
-        Column::new("arm", Align::Left),
-        Column::new("percentile", Align::Left),
-        Column::new("latency", Align::Value),
-    ]);
+    let mut table = Grid::of(&[("at", Left), ("arm", Left), ("percentile", Left), ("latency", Value)]);
     let mut views = Vec::new();
     for level in levels {
         let mut traces = Vec::new();
@@ -153,12 +145,7 @@ fn margin_band(margin: f64) -> serde_json::Value {
 }
 
 fn shift(view: &View<'_>, levels: &[Level]) -> Chart {
-    let mut table = Grid::new(vec![
-        Column::new("at", Align::Left),
-        Column::new("candidate", Align::Left),
-        Column::new("percentile", Align::Left),
-        Column::new("ratio", Align::Right),
-    ]);
+    let mut table = Grid::of(&[("at", Left), ("candidate", Left), ("percentile", Left), ("ratio", Right)]);
     let mut views = Vec::new();
     for level in levels.iter().filter(|level| !level.candidates.is_empty()) {
         let (baseline, _) = &level.baseline;

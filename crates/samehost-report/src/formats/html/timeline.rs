@@ -48,13 +48,6 @@ fn state(trial: &Trial) -> State {
     }
 }
 
-fn called(state: State) -> &'static str {
-    match STATES.iter().find(|(known, ..)| *known == state) {
-        Some((.., name)) => name,
-        None => "",
-    }
-}
-
 fn reason(trial: &Trial) -> String {
     let mut reasons: Vec<String> = trial.polluted.iter().map(|reason| clean(reason)).collect();
     reasons.extend(trial.invalid.as_deref().map(clean));
@@ -103,9 +96,9 @@ fn picture(
     let at = view.point(&group.baseline.point);
     let (mut traces, mut values, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     let title = words::title(&metric.name);
-    for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+    for arm in group.arms() {
         let series = Series::of(view, &view.name(&arm.id));
-        for (wanted, symbol, called_so) in STATES {
+        for (wanted, symbol, called) in STATES {
             let mut marks = Marks::default();
             for (index, trial) in view.report.trials.iter().enumerate() {
                 if trial.arm != arm.id || state(trial) != wanted {
@@ -113,7 +106,9 @@ fn picture(
                 }
                 let Some(value) = metric.value(trial).filter(|value| value.is_finite()) else { continue };
                 let number = index + 1;
-                marks.push(number as f64, value, hover(&series, &at, &title, metric, trial, (number, value)));
+                let what = format!("{title}: {}", format_value(value, &metric.unit));
+                let hover = hover(&series, &at, trial, number, [what, called.to_owned()]);
+                marks.push(number as f64, value, hover);
                 values.push(value);
                 numbers.push(number as f64);
                 if in_table && (wanted != State::Good || view.groups.len() <= FEW_POINTS) {
@@ -124,7 +119,7 @@ fn picture(
                         Span::plain((trial.block + 1).to_string()),
                         Span::plain(&title),
                         Span::plain(format_value(value, &metric.unit)),
-                        Span::plain(called(state(trial))),
+                        Span::plain(called),
                         Span::plain(reason(trial)),
                     ]);
                 }
@@ -137,7 +132,7 @@ fn picture(
             trace["line"]["width"] = json!(1);
             if !symbol.is_empty() {
                 trace["marker"]["symbol"] = json!(symbol);
-                trace["name"] = json!(format!("{}, {called_so}", trace["name"].as_str().unwrap_or("")));
+                trace["name"] = json!(format!("{}, {called}", trace["name"].as_str().unwrap_or("")));
             }
             traces.push(trace);
         }
@@ -151,20 +146,7 @@ fn picture(
     Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 360) })
 }
 
-fn hover(
-    series: &Series,
-    at: &str,
-    title: &str,
-    metric: &MetricInfo,
-    trial: &Trial,
-    (number, value): (usize, f64),
-) -> String {
-    chart::hover(&[
-        series.name.clone(),
-        at.to_owned(),
-        format!("trial {number}, block {}", trial.block + 1),
-        format!("{title}: {}", format_value(value, &metric.unit)),
-        called(state(trial)).to_owned(),
-        reason(trial),
-    ])
+fn hover(series: &Series, at: &str, trial: &Trial, number: usize, [what, called]: [String; 2]) -> String {
+    let place = format!("trial {number}, block {}", trial.block + 1);
+    chart::hover(&[series.name.clone(), at.to_owned(), place, what, called, reason(trial)])
 }
