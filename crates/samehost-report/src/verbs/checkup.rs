@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use samehost_analysis::OtherLoad;
 use samehost_model::human::{format_value, rough_time};
+use samehost_model::printable::clean;
 use samehost_model::{Code, Comparison, Grade, Host, Plan, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
@@ -169,15 +170,15 @@ impl Terminal {
             writeln!(out, "{line}")?;
         }
         writeln!(out)?;
-        self.wrapped(out, "What it means")?;
+        writeln!(out, "What it means")?;
         for sentence in meaning(findings, notes) {
             self.bullet(out, &sentence)?;
         }
         self.running(around.running, out)?;
         self.worth(around, out)?;
         writeln!(out)?;
-        self.wrapped(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
-        self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
+        writeln!(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
+        writeln!(out, "             samehost bench connect --pattern burst --backlog 16")
     }
 
     /// Lists running servers. They belong to users, so the checkup does not measure them: that would put load on a server at work.
@@ -186,10 +187,9 @@ impl Terminal {
             return Ok(());
         }
         writeln!(out)?;
-        self.wrapped(out, "Servers that run here (not touched; measuring one puts load on it)")?;
+        writeln!(out, "Servers that run here (not touched; measuring one puts load on it)")?;
         for server in running {
-            self.bullet(out, &samehost_model::printable::clean(server.about))?;
-            writeln!(out, "    {}", samehost_model::printable::clean(server.line))?;
+            self.with_command(server, out)?;
         }
         Ok(())
     }
@@ -199,17 +199,20 @@ impl Terminal {
             return Ok(());
         }
         writeln!(out)?;
-        self.wrapped(out, "Most worth doing here")?;
+        writeln!(out, "Most worth doing here")?;
         self.bullet(out, around.here)?;
         for one in around.worth {
-            self.bullet(out, &samehost_model::printable::clean(one.about))?;
-            writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
+            self.with_command(one, out)?;
         }
         if around.worth.is_empty() {
-            self.bullet(out, NOTHING_WORTH.about)?;
-            writeln!(out, "    {}", NOTHING_WORTH.line)?;
+            self.with_command(&NOTHING_WORTH, out)?;
         }
         Ok(())
+    }
+
+    fn with_command(&self, one: &Running<'_>, out: &mut dyn Write) -> io::Result<()> {
+        self.bullet(out, &clean(one.about))?;
+        writeln!(out, "    {}", clean(one.line))
     }
 
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -236,10 +239,6 @@ impl Terminal {
             writeln!(out, "  {} {line}", if index == 0 { "•" } else { " " })?;
         }
         Ok(())
-    }
-
-    fn wrapped(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
-        writeln!(out, "{text}")
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     rows.extend(counted("Ratios", &changes.ratios));
     let Some(first) = new.head.workload.metrics.first() else { return rows };
     for c in &changes.arms {
-        if c.metric != first.name || !matches!(c.verdict, Verdict::Faster | Verdict::Slower) {
+        if c.metric != first.name || !words::is_difference(c.verdict) {
             continue;
         }
         let (words, than) = words::statement(first, c.ratio, c.point.rate_per_s.is_some());

@@ -26,6 +26,15 @@ impl Terminal {
         }
         self.print(&page, out)
     }
+
+    pub fn render_hosts_history(&self, found: &HostsHistory, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(history_head(found, columns));
+        page.section(differ(found, columns));
+        page.section(ratios(found, columns));
+        self.print(&page, out)
+    }
 }
 
 fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
@@ -129,17 +138,6 @@ pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
             labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns)
         }
         None => Vec::new(),
-    }
-}
-
-impl Terminal {
-    pub fn render_hosts_history(&self, found: &HostsHistory, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        let columns = page.measure();
-        page.section(history_head(found, columns));
-        page.section(differ(found, columns));
-        page.section(ratios(found, columns));
-        self.print(&page, out)
     }
 }
 

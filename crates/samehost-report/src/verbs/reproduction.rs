@@ -14,7 +14,8 @@ use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here
 use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, or_dash, titled, wrap_spans};
+use crate::layout::Align::{Left, Right};
+use crate::layout::{Grid, Line, Span, Tone, count_of, labelled, or_dash, titled, wrap_spans};
 use crate::measurement::head;
 use crate::measurement::notes::sentence;
 
@@ -126,10 +127,9 @@ fn summary(reproduction: &Reproduction) -> String {
         (Judgement::CannotTell, "cannot be told", "cannot be told"),
         (Judgement::NotMeasured, "was not measured", "were not measured"),
     ] {
-        match number_of(&claims, judgement) {
-            0 => {}
-            1 => parts.push(format!("1 {one}")),
-            some => parts.push(format!("{some} {many}")),
+        let number = number_of(&claims, judgement);
+        if number > 0 {
+            parts.push(count_of(number, one, many));
         }
     }
     let other = claims.iter().filter(|c| c.judgement == Judgement::Holds && c.is_of_other_size()).count();
@@ -146,11 +146,12 @@ fn number_of(claims: &[&ClaimOutcome], judgement: Judgement) -> usize {
 }
 
 fn how(reproduction: &Reproduction) -> Vec<String> {
-    let mut parts = vec![head::machine(&reproduction.host)];
-    parts.push(format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())));
-    parts.push(format!("samehost {}", reproduction.samehost_version));
-    parts.push(format!("seed {}", reproduction.seed));
-    parts
+    vec![
+        head::machine(&reproduction.host),
+        format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())),
+        format!("samehost {}", reproduction.samehost_version),
+        format!("seed {}", reproduction.seed),
+    ]
 }
 
 const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
@@ -221,12 +222,7 @@ impl Terminal {
 }
 
 fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("published", Align::Right),
-        Column::new("here", Align::Right),
-        Column::new("", Align::Left),
-    ]);
+    let mut grid = Grid::of(&[("", Left), ("published", Right), ("here", Right), ("", Left)]);
     let measured = reproduction.experiments.iter().filter(|one| unmeasured(one).is_none());
     for claim in measured.flat_map(|one| &one.claims) {
         grid.push(vec![
@@ -274,13 +270,8 @@ pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) ->
 
 #[cfg(feature = "html")]
 fn front(reproduction: &Reproduction) -> String {
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("claim", Align::Left),
-        Column::new("published", Align::Right),
-        Column::new("here", Align::Right),
-        Column::new("holds?", Align::Left),
-    ]);
+    let mut grid =
+        Grid::of(&[("", Left), ("claim", Left), ("published", Right), ("here", Right), ("holds?", Left)]);
     for experiment in &reproduction.experiments {
         let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {

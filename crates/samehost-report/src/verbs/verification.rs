@@ -45,10 +45,8 @@ fn answer(found: &Verification) -> Span {
     };
     if !found.seen_elsewhere.is_empty() {
         let who = found.seen_elsewhere.join(", ");
-        return Span::new(
-            Tone::Loud,
-            format!("{target} names {place}, and the application connects elsewhere: {who}"),
-        );
+        let text = format!("{target} names {place}, and the application connects elsewhere: {who}");
+        return Span::new(Tone::Loud, text);
     }
     if let Some(standing) = found.standing {
         let (tone, text) = match standing {
