@@ -70,7 +70,6 @@ impl<'a> Tried<'a> {
         Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted: Ps::of(&estimate) })
     }
 
-    /// Warnings of the issues that bar its verdict.
     fn bars(&self, issues: &[Issue]) -> Vec<Warning> {
         bars(issues, &[&self.baseline.id, &self.candidate.id], self.metric)
     }
@@ -107,7 +106,6 @@ impl<'a> Tried<'a> {
         comparison
     }
 
-    /// Remarks about a comparison, whatever its verdict.
     fn notes(&self, issues: &[Issue]) -> Vec<Warning> {
         let mut notes = Vec::new();
         let subject = &self.metric.name;
@@ -151,7 +149,6 @@ fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     }
 }
 
-/// Compares the baseline with its control, for each point and metric that has control trials.
 pub(crate) fn compare_controls(report: &Report, index: &Index<'_>) -> Vec<Control> {
     let mut controls = Vec::new();
     for group in &index.groups {

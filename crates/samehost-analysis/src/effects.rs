@@ -73,7 +73,6 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<C
     (effects, combinations)
 }
 
-/// The factors whose bits are set.
 fn in_set(factors: &[Factor], set: usize) -> Vec<Factor> {
     let chosen = factors.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
     chosen.map(|(_, factor)| factor.clone()).collect()

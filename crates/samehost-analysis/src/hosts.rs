@@ -250,7 +250,6 @@ pub(crate) fn values(report: &HostReport) -> Vec<(Cell, Option<Better>, f64)> {
 }
 
 impl Hosts {
-    /// Adds a report of a host: the values of its first metric.
     pub fn add(&mut self, name: &str, report: &HostReport) {
         self.reports += 1;
         let cells = self.hosts.entry((name.to_owned(), environment(&report.host))).or_default();

@@ -79,11 +79,13 @@ impl<'a> ArmTrials<'a> {
         }
     }
 
-    /// The median over counted trials, of those that have the value.
+    /// A value of each counted trial that has it.
+    pub(crate) fn read(&self, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
+        self.counted.iter().filter_map(|trial| read(trial)).filter(|value| value.is_finite()).collect()
+    }
+
     pub(crate) fn median(&self, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
-        let values: Vec<f64> =
-            self.counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect();
-        median(&values)
+        median(&self.read(read))
     }
 
     /// A metric's value in each block, where it is a positive number. A block without one is left out, never filled in.

@@ -1,8 +1,10 @@
 //! Ladders: the same arms at one level of the matrix and several open-loop rates, and the rate at which the
 //! latency of each rises sharply.
 
-use samehost_model::{Arm, Point, Report, Trial};
+use samehost_model::{Point, Report, Trial};
 use samehost_stats::median;
+
+use crate::index::{ArmTrials, Index};
 
 /// Minimum number of rates at one level for a ladder.
 const LEAST_RATES: usize = 4;
@@ -74,10 +76,11 @@ pub struct Ladder {
 #[must_use]
 pub fn find_ladders(report: &Report) -> Vec<Ladder> {
     let mut ladders: Vec<Ladder> = Vec::new();
-    for arm in &report.head.arms {
+    for trials in &Index::of_report(report).arms {
+        let arm = trials.arm;
         let Some(rate_per_s) = arm.point.rate_per_s else { continue };
         let level = Point { rate_per_s: None, ..arm.point.clone() };
-        let step = step(report, arm, rate_per_s);
+        let step = step(trials, rate_per_s);
         if let Some(known) = ladders.iter_mut().find(|l| l.name == arm.name && l.level == level) {
             known.steps.push(step);
             continue;
@@ -101,10 +104,9 @@ pub fn find_ladders(report: &Report) -> Vec<Ladder> {
     ladders
 }
 
-fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
-    let kept: Vec<&Trial> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
-    let counted: Vec<&Trial> = kept.iter().copied().filter(|s| s.counts()).collect();
-    let achieved = values(&counted, |s| s.throughput_per_s);
+fn step(trials: &ArmTrials<'_>, rate_per_s: f64) -> Step {
+    let ArmTrials { arm, kept, counted, .. } = trials;
+    let achieved = trials.read(|s| s.throughput_per_s);
     let state = if 2 * counted.len() < kept.len() || counted.is_empty() {
         StepState::Void
     } else if falls_short(&achieved, rate_per_s) {
@@ -116,14 +118,10 @@ fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
         arm: arm.id.clone(),
         rate_per_s,
         achieved_per_s: median(&achieved),
-        mean_us: median(&values(&counted, |s| s.latency_us.as_ref()?.mean)),
-        p99_us: median(&values(&counted, |s| s.latency_us.as_ref()?.p99)).or_else(|| pooled_p99(&counted)),
+        mean_us: trials.median(|s| s.latency_us.as_ref()?.mean),
+        p99_us: trials.median(|s| s.latency_us.as_ref()?.p99).or_else(|| pooled_p99(counted)),
         state,
     }
-}
-
-fn values(trials: &[&Trial], read: fn(&Trial) -> Option<f64>) -> Vec<f64> {
-    trials.iter().filter_map(|trial| read(trial)).filter(|value| value.is_finite()).collect()
 }
 
 /// The 99th percentile of all these trials' requests together, in microseconds. Only a description, as the knee is: no

@@ -169,7 +169,6 @@ const MOST_NAMED: usize = 3;
 /// right then (docs/method.md §10).
 const LEAST_SPAN_MS: f64 = 1000.0;
 
-/// The load of other programs, over one report or several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtherLoad {
     /// Percent of one CPU, the mean over all trials, or of the whole measurement where its programs used more.

@@ -81,20 +81,17 @@ fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
                 format_percent(client)
             ),
         ),
-        Some(server) => (
-            Invalidates::WorkRate,
-            format!(
-                "the client of {id} was busy {} of the time and its server used {server:.2} CPUs: throughput shows the client's limit; use fewer connections or a fixed --rate",
-                format_percent(client)
-            ),
-        ),
-        None => (
-            Invalidates::WorkRate,
-            format!(
-                "the client of {id} was busy {} of the time (the server's use is unknown): throughput shows the client's limit; use fewer connections or a fixed --rate",
-                format_percent(client)
-            ),
-        ),
+        _ => {
+            let busy = format_percent(client);
+            let used = match server {
+                Some(server) => format!("and its server used {server:.2} CPUs"),
+                None => "(the server's use is unknown)".to_owned(),
+            };
+            let message = format!(
+                "the client of {id} was busy {busy} of the time {used}: throughput shows the client's limit; use fewer connections or a fixed --rate"
+            );
+            (Invalidates::WorkRate, message)
+        }
     };
     Some(Issue::about(trials.arm, Code::ClientBound, invalidates, message))
 }
