@@ -10,7 +10,6 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts the text to at most `columns`, with an ellipsis.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -96,7 +95,6 @@ pub(crate) fn count(number: usize, one: &str) -> String {
     count_of(number, one, &format!("{one}s"))
 }
 
-/// Formats as `1 service gone`, `2 services gone`.
 pub(crate) fn count_of(number: usize, one: &str, several: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
 }
@@ -339,6 +337,10 @@ impl Grid {
         self.rows.push(row);
     }
 
+    pub(crate) fn push_texts(&mut self, texts: impl IntoIterator<Item = String>) {
+        self.push(texts.into_iter().map(Span::from).collect());
+    }
+
     pub(crate) fn heads(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.head.as_str())
     }
@@ -495,6 +497,14 @@ pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
     let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
     let texts = format_together(&known, unit);
     texts.into_iter().map(|text| if text == "–" { dash() } else { Span::from(text) }).collect()
+}
+
+/// A value with its interval: `1.13 (1.10–1.16)`.
+pub(crate) fn with_interval(value: String, ends: Option<(f64, f64)>, text: impl Fn(f64) -> String) -> String {
+    match ends {
+        Some((low, high)) => format!("{value} ({}–{})", text(low), text(high)),
+        None => value,
+    }
 }
 
 /// Two values with one unit: `12.3–17.9 µs`.

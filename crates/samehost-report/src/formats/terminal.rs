@@ -68,10 +68,7 @@ impl Page {
         let (figures, note) = figures::figures(view);
         let legend = figures::legend(view, &figures);
         for figure in figures.into_iter().filter(|figure| !figure.grid.rows.is_empty()) {
-            let mut lines = Vec::new();
-            if !figure.title.is_empty() {
-                lines.extend(wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns));
-            }
+            let mut lines = wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns);
             lines.extend(figure.grid.lines(self.columns));
             self.section(lines);
         }

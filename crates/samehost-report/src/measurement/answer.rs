@@ -7,9 +7,8 @@ use samehost_model::human::{
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
-use crate::layout::{Paragraph, Span, Tone, with_one_unit};
+use crate::layout::{Paragraph, Span, Tone, with_interval, with_one_unit};
 use crate::measurement::view::{self, Parameter, View};
-use crate::measurement::words::interval;
 use crate::measurement::{ladder, predictions, words};
 
 pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
@@ -99,7 +98,6 @@ fn spared(view: &View<'_>, name: &str) -> Paragraph {
     })
 }
 
-/// The values of both arms, for each metric that has such a pair of values.
 fn without_ratio(
     view: &View<'_>,
     name: &str,
@@ -147,14 +145,10 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 
 /// A ratio with its interval: `0.692 (0.675–0.709)`.
 fn ratio(comparison: &Comparison) -> String {
-    let ratio = format_ratio_aligned(comparison.ratio);
-    match interval(comparison.ci_low, comparison.ci_high) {
-        Some(interval) => format!("{ratio} ({interval})"),
-        None => ratio,
-    }
+    let ends = comparison.ci_low.zip(comparison.ci_high);
+    with_interval(format_ratio_aligned(comparison.ratio), ends, format_ratio_aligned)
 }
 
-/// Wording without a verdict: the grade, the estimate with its interval, and the reason.
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
     let direction = words::direction(Some(metric), comparison.ratio);
     let lead = words::graded_at_length(comparison.grade(), direction);

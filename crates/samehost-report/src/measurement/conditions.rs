@@ -18,7 +18,6 @@ pub(crate) struct Condition {
     pub(crate) text: String,
 }
 
-/// All conditions. A label is printed once for consecutive sentences.
 pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     let mut all = Vec::new();
     all.extend(noise(view).map(|text| Condition { label: "self-check", text }));

@@ -26,18 +26,14 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
             place if place.is_empty() => title.clone(),
             place => format!("{title}, {place}"),
         };
-        figures.push(Figure { title, grid: table(view, at.copied()) });
+        let mut grid = ratios(view, "factor");
+        for effect in at {
+            let Effect { ratio, ci_low, ci_high, blocks, .. } = effect;
+            grid.push(row(name(effect), *ratio, [*ci_low, *ci_high], *blocks));
+        }
+        figures.push(Figure { title, grid });
     }
     figures
-}
-
-fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {
-    let mut grid = ratios(view, "factor");
-    for effect in effects {
-        let Effect { ratio, ci_low, ci_high, blocks, .. } = effect;
-        grid.push(row(name(effect), *ratio, [*ci_low, *ci_high], *blocks));
-    }
-    grid
 }
 
 /// A table of the first metric for each set of combinations that are held against the same one.

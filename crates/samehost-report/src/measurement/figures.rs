@@ -17,7 +17,6 @@ const TAIL: &str = metric::LATENCY_P99_9.name;
 /// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
 
-/// All tables, and a sentence about what was left out.
 pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     if let Some(group) = view.single() {
         let grid = match group.candidates.len() {
@@ -28,8 +27,9 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         return (vec![Figure { title: String::new(), grid }], None);
     }
     let mut metrics: Vec<&MetricInfo> = view.metrics().iter().collect();
-    metrics
-        .retain(|metric| view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some()));
+    metrics.retain(|metric| {
+        view.groups.iter().any(|group| view::typical(view.report, &group.baseline.id, metric).is_some())
+    });
     let mut figures = ladder::tables(view);
     let most = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
     if view.candidates().is_empty() {
@@ -59,10 +59,6 @@ pub(crate) fn legend(view: &View<'_>, figures: &[Figure]) -> Option<String> {
     let cells: Vec<&str> =
         figures.iter().flat_map(|figure| figure.grid.rows.iter().flatten()).map(Span::text).collect();
     words::legend(&cells, view.report.head.plan.margin)
-}
-
-fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
-    view::typical(view.report, arm, metric)
 }
 
 fn confidence_head(view: &View<'_>) -> Column {
@@ -130,7 +126,8 @@ fn pair(view: &View<'_>) -> Grid {
         grid.push(row);
     }
     for own in own_measurements(view) {
-        let values = [median(view, &own, &base.id), median(view, &own, &candidate.id)];
+        let values =
+            [view::typical(view.report, &base.id, &own), view::typical(view.report, &candidate.id, &own)];
         let mut row = vec![Span::plain(words::title(&own.name))];
         row.extend(value_cells(&values, &own.unit));
         row.extend(verdict_cells(&own, None));
@@ -156,7 +153,7 @@ fn stacked(view: &View<'_>) -> Grid {
         for arm in &arms {
             values.push(match view.comparison(&metric.name, &arm.id) {
                 Some(comparison) => Some(comparison.candidate_value),
-                None => median(view, metric, &arm.id),
+                None => view::typical(view.report, &arm.id, metric),
             });
         }
         if values.iter().all(Option::is_none) {
@@ -185,7 +182,7 @@ fn parameter_column(parameter: &Parameter) -> Column {
 fn both_values(view: &View<'_>, metric: &MetricInfo, baseline: &str, candidate: &str) -> [Option<f64>; 2] {
     match view.comparison(&metric.name, candidate) {
         Some(found) => [Some(found.baseline_value), Some(found.candidate_value)],
-        None => [median(view, metric, baseline), median(view, metric, candidate)],
+        None => [view::typical(view.report, baseline, metric), view::typical(view.report, candidate, metric)],
     }
 }
 
@@ -253,7 +250,7 @@ fn sweep_alone(view: &View<'_>, metrics: &[&MetricInfo]) -> Grid {
     }
     for (i, metric) in metrics.iter().enumerate() {
         columns.push(Column::new(words::title(&metric.name), Align::Value).spare(i as u8));
-        let medians = view.groups.iter().map(|group| median(view, metric, &group.baseline.id));
+        let medians = view.groups.iter().map(|group| view::typical(view.report, &group.baseline.id, metric));
         let cells = value_cells(&medians.collect::<Vec<_>>(), &metric.unit);
         for (row, cell) in rows.iter_mut().zip(cells) {
             row.push(cell);

@@ -4,7 +4,7 @@ use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
 use crate::layout::Align::{Left, Right};
-use crate::layout::{Figure, Grid, Paragraph, Span, Tone};
+use crate::layout::{Figure, Grid, Paragraph, Span, Tone, with_interval};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -44,11 +44,7 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
 
 /// A fraction with its interval: `9.8 % (9.5 %–10 %)`.
 fn percent(bounds: &Bounds) -> String {
-    let value = format_percent(bounds.value);
-    match (bounds.ci_low, bounds.ci_high) {
-        (Some(low), Some(high)) => format!("{value} ({}–{})", format_percent(low), format_percent(high)),
-        _ => value,
-    }
+    with_interval(format_percent(bounds.value), bounds.ci_low.zip(bounds.ci_high), format_percent)
 }
 
 /// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.
@@ -77,15 +73,13 @@ fn word(ratio: f64) -> &'static str {
 pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for prediction in &view.report.analysis.predictions {
-        figures.push(Figure { title: title(view, prediction), grid: table(view, prediction) });
+        let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
+        let point = view.point(&prediction.point);
+        let place = if view.is_sweep() { format!(", {point}") } else { String::new() };
+        let title = format!("what the gain of {part} predicts for {whole}{place}");
+        figures.push(Figure { title, grid: table(view, prediction) });
     }
     figures
-}
-
-fn title(view: &View<'_>, prediction: &Prediction) -> String {
-    let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
-    let place = if view.is_sweep() { format!(", {}", view.point(&prediction.point)) } else { String::new() };
-    format!("what the gain of {part} predicts for {whole}{place}")
 }
 
 /// Row of a table: label, value, formatter, note.

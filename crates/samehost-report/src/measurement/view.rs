@@ -32,6 +32,14 @@ pub(crate) fn typical(report: &Report, arm: &str, metric: &MetricInfo) -> Option
     samehost_stats::median(&values)
 }
 
+/// The name of an arm without its point.
+pub(crate) fn arm_name(report: &Report, id: &str) -> String {
+    match report.arm(id) {
+        Some(arm) => clean(&arm.name),
+        None => clean(id),
+    }
+}
+
 /// Noise floor of a metric at a point, as a fraction.
 pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Option<f64> {
     let mut controls = report.analysis.controls.iter();
@@ -192,10 +200,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn name(&self, id: &str) -> String {
-        match self.report.arm(id) {
-            Some(arm) => clean(&arm.name),
-            None => clean(id),
-        }
+        arm_name(self.report, id)
     }
 
     pub(crate) fn arm_names(&self) -> Vec<String> {

@@ -9,7 +9,7 @@ use samehost_model::printable::clean;
 use samehost_model::{Code, Comparison, Grade, Host, Plan, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
-use crate::layout::{count, width, wrap};
+use crate::layout::{count, width, with_interval, wrap};
 use crate::measurement::view::ends;
 use crate::measurement::{conditions, head, words};
 
@@ -27,10 +27,8 @@ const NEGLIGIBLE: f64 = 0.01;
 /// Queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
 const PAGE_QUERIES: f64 = 54.0;
 
-/// A row of the checkup's table, which is a comparison of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Finding<'a> {
-    /// What was measured, in plain words, as the row begins.
     pub label: &'a str,
     pub report: &'a Report,
     pub metric: &'static str,
@@ -55,7 +53,6 @@ pub struct Around<'a> {
     pub worth: &'a [Running<'a>],
 }
 
-/// Which statement a finding supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     RoundTrip,
@@ -140,15 +137,8 @@ impl Saved {
 
     /// Formats as `15.1 µs (12.0–18.2 µs)`.
     fn in_words(self) -> String {
-        match (self.low, self.high) {
-            (Some(low), Some(high)) => format!("{} ({}–{})", text(self.us), text(low), text(high)),
-            _ => text(self.us),
-        }
+        with_interval(format_value(self.us, "us"), self.low.zip(self.high), |us| format_value(us, "us"))
     }
-}
-
-fn text(us: f64) -> String {
-    format_value(us, "us")
 }
 
 impl Terminal {
@@ -246,10 +236,6 @@ fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Fin
     findings.iter().find(|finding| finding.kind == kind)
 }
 
-fn comparison_of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Comparison> {
-    of_kind(findings, kind)?.comparison()
-}
-
 /// The checkup in a line: `Unix socket or TCP on this machine: time of a request 31 % less (30–32 %); …`.
 #[cfg(feature = "html")]
 pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
@@ -257,7 +243,7 @@ pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
     for (kind, what) in
         [(FindingKind::RoundTrip, "time of a request"), (FindingKind::Busy, "its CPU time, 64 at once,")]
     {
-        if let Some(comparison) = comparison_of_kind(findings, kind) {
+        if let Some(comparison) = of_kind(findings, kind).and_then(Finding::comparison) {
             rows.push(format!("{what} {}", difference(comparison)));
         }
     }
@@ -301,7 +287,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             saved.in_words()
         ));
     }
-    if let Some(comparison) = comparison_of_kind(findings, FindingKind::Busy) {
+    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
         match comparison.verdict {
             Verdict::Faster => sentences.push(format!(
                 "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
@@ -325,7 +311,6 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     sentences
 }
 
-/// That CPUs were kept awake, and what it costs where they are not.
 fn awake(findings: &[Finding<'_>]) -> String {
     let plan = of_kind(findings, FindingKind::RoundTrip).map(|finding| &finding.report.head.plan);
     let cost = match plan {

@@ -12,7 +12,7 @@ use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_span
 use crate::measurement::view::ends;
 
 /// Entries of a list that are shown; JSON has all.
-pub(crate) const MOST: usize = 20;
+const MOST: usize = 20;
 
 impl Terminal {
     pub fn render_hosts(&self, found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
@@ -92,53 +92,48 @@ pub(crate) fn ratio(difference: &Difference) -> String {
 }
 
 fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for host in found.differ.iter().take(MOST) {
+    let mut entries = Vec::new();
+    for host in &found.differ {
         let (tone, word) = standing(host.is_slower);
-        let spans = [
+        let (reports, peers) = (count(host.reports as usize, "report"), count(host.peers as usize, "host"));
+        entries.push(vec![
             Span::new(Tone::Bold, clean(&host.host)),
             Span::new(tone, word),
             Span::plain(ratio(&host.difference)),
-            Span::dim(format!(
-                "{}; {}, {} like it",
-                what(&host.cell),
-                count(host.reports as usize, "report"),
-                count(host.peers as usize, "host")
-            )),
-        ];
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+            Span::dim(format!("{}; {reports}, {peers} like it", what(&host.cell))),
+        ]);
     }
-    lines.extend(more(found.differ.len(), columns));
-    titled("Hosts that differ from those with the same environment", lines)
+    list("Hosts that differ from those with the same environment", &entries, columns)
 }
 
 fn factors(found: &HostsCompared, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for factor in found.factors.iter().take(MOST) {
-        let spans = [
+    let mut entries = Vec::new();
+    for factor in &found.factors {
+        entries.push(vec![
             Span::new(Tone::Bold, clean(&format!("{} {}", factor.factors.join(", "), named(&factor.level)))),
             Span::plain(ratio(&factor.difference)),
             Span::plain(clean(&format!("of {}", named(&factor.usual)))),
             Span::dim(format!("{}; {}", what(&factor.cell), count(factor.hosts as usize, "host"))),
-        ];
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+        ]);
     }
-    lines.extend(more(found.factors.len(), columns));
-    titled("Environments that differ from the usual one", lines)
+    list("Environments that differ from the usual one", &entries, columns)
 }
 
 pub(crate) fn named(level: &str) -> &str {
     if level.is_empty() { "none" } else { level }
 }
 
-pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
-    match beyond(number, MOST) {
-        Some(more) => {
-            let text = format!("and {more} more; --json has all");
-            labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns)
-        }
-        None => Vec::new(),
+/// Entries below a title, and how many there are beyond those that are shown.
+fn list(title: &str, entries: &[Vec<Span>], columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for spans in entries.iter().take(MOST) {
+        lines.extend(labelled(&Span::plain("  "), 4, spans, columns));
     }
+    if let Some(more) = beyond(entries.len(), MOST) {
+        let text = format!("and {more} more; --json has all");
+        lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns));
+    }
+    titled(title, lines)
 }
 
 fn called(found: &HostsHistory) -> impl Iterator<Item = (&HostHistory, &Newest)> {
@@ -161,8 +156,8 @@ fn history_head(found: &HostsHistory, columns: usize) -> Vec<Line> {
 }
 
 fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (history, newest) in called(found).take(MOST) {
+    let mut entries = Vec::new();
+    for (history, newest) in called(found) {
         let (tone, word) = standing(newest.is_slower);
         let mut spans = vec![
             Span::new(Tone::Bold, clean(&history.host)),
@@ -173,19 +168,16 @@ fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
         if !history.changed.is_empty() {
             spans.push(Span::new(Tone::Doubt, clean(&history.changed.join(", "))));
         }
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+        entries.push(spans);
     }
-    lines.extend(more(called(found).count(), columns));
-    titled("Hosts whose newest run differs from their earlier ones", lines)
+    list("Hosts whose newest run differs from their earlier ones", &entries, columns)
 }
 
 /// The ratios of arms. They are what hosts can be held against each other by, whatever their hardware; a time of one machine says
 /// little of another.
 fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
-    let all: Vec<&HostHistory> =
-        found.histories.iter().filter(|history| history.cell.arm.contains('÷')).collect();
-    let mut lines = Vec::new();
-    for history in all.iter().take(MOST) {
+    let mut entries = Vec::new();
+    for history in found.histories.iter().filter(|history| history.cell.arm.contains('÷')) {
         let Some((newest, earlier)) = history.runs.split_last() else { continue };
         let mut spans = vec![
             Span::new(Tone::Bold, clean(&history.host)),
@@ -196,10 +188,9 @@ fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
         if let Some((low, high)) = ends(&earlier) {
             spans.insert(2, Span::plain(format!("before: {low:.3}–{high:.3}")));
         }
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+        entries.push(spans);
     }
-    lines.extend(more(all.len(), columns));
-    titled("Ratios of the newest runs", lines)
+    list("Ratios of the newest runs", &entries, columns)
 }
 
 fn when(history: &HostHistory) -> String {

@@ -15,7 +15,7 @@ use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::Align::{Left, Right};
-use crate::layout::{Grid, Line, Span, Tone, count_of, labelled, or_dash, titled, wrap_spans};
+use crate::layout::{Grid, Line, Span, Tone, count_of, labelled, or_dash, titled, with_interval, wrap_spans};
 use crate::measurement::head;
 use crate::measurement::notes::sentence;
 
@@ -35,10 +35,7 @@ fn here(here: &Here) -> String {
     } else {
         (format_value(here.value, &here.unit), significant)
     };
-    match (here.low, here.high) {
-        (Some(low), Some(high)) => format!("{value} ({}–{})", text(low), text(high)),
-        _ => value,
-    }
+    with_interval(value, here.low.zip(here.high), text)
 }
 
 fn outcome(claim: &ClaimOutcome) -> Span {

@@ -249,19 +249,17 @@ fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
 fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
     let hidden = &scan.hidden;
     let mut parts = Vec::new();
-    if hidden.processes > 0 {
+    let unread = if hidden.processes > 0 {
         let processes = count_of(hidden.processes as usize, "process", "processes");
-        parts.push(format!(
-            "the descriptors of {processes} of other users, so {} without an owner{}",
-            count(hidden.sockets as usize, "socket"),
-            by_namespace(scan)
-        ));
+        Some(format!("the descriptors of {processes} of other users"))
     } else if hidden.sockets > 0 && hidden.in_pid_namespace {
-        parts.push(format!(
-            "processes outside of this PID namespace, so {} without an owner{}",
-            count(hidden.sockets as usize, "socket"),
-            by_namespace(scan)
-        ));
+        Some("processes outside of this PID namespace".to_owned())
+    } else {
+        None
+    };
+    if let Some(unread) = unread {
+        let sockets = count(hidden.sockets as usize, "socket");
+        parts.push(format!("{unread}, so {sockets} without an owner{}", by_namespace(scan)));
     }
     for space in &scan.network_namespaces {
         match &space.read_by {

@@ -200,7 +200,7 @@ fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "</div>")?;
     for flame in flames::flames(view) {
-        out.write_all(flames::section(&flame).as_bytes())?;
+        out.write_all(flame.as_bytes())?;
     }
     Ok(())
 }

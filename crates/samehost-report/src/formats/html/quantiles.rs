@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use crate::layout::Align::{Left, Right, Value};
-use crate::layout::{Grid, Span};
+use crate::layout::Grid;
 use crate::measurement::plots::label;
 use crate::measurement::view::{View, trials};
 
@@ -96,12 +96,8 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Chart {
                 marks.push(place(quantile), us, hover);
                 values.push(us);
                 quantiles.push(quantile);
-                table.push(vec![
-                    Span::plain(&level.label),
-                    Span::plain(&series.name),
-                    Span::plain(label(quantile)),
-                    Span::plain(format_value(us, "us")),
-                ]);
+                let at = [level.label.clone(), series.name.clone(), label(quantile)];
+                table.push_texts(at.into_iter().chain([format_value(us, "us")]));
             }
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);
@@ -159,12 +155,8 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Chart {
                 marks.push(place(shift.quantile), ratio, hover);
                 ratios.push(ratio);
                 quantiles.push(shift.quantile);
-                table.push(vec![
-                    Span::plain(&level.label),
-                    Span::plain(&series.name),
-                    Span::plain(label(shift.quantile)),
-                    Span::plain(format_ratio_aligned(ratio)),
-                ]);
+                let at = [level.label.clone(), series.name.clone(), label(shift.quantile)];
+                table.push_texts(at.into_iter().chain([format_ratio_aligned(ratio)]));
             }
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);

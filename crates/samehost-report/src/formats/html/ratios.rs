@@ -5,7 +5,7 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span, count, truncate};
+use crate::layout::{Align, Column, Grid, Span, count, truncate, with_interval};
 use crate::measurement::view::{self, View};
 use crate::measurement::words::{self, interval};
 
@@ -136,10 +136,8 @@ fn traces(view: &View<'_>, rows: &[Row<'_>]) -> Vec<Value> {
 fn hover(view: &View<'_>, row: &Row<'_>) -> String {
     let c = row.comparison;
     let unit = &row.metric.unit;
-    let mut ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
-    if let Some(interval) = interval(c.ci_low, c.ci_high) {
-        ratio.push_str(&format!(" ({interval})"));
-    }
+    let ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
+    let ratio = with_interval(ratio, c.ci_low.zip(c.ci_high), format_ratio_aligned);
     let values =
         format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit));
     let mut lines = vec![row.label.clone(), ratio, values];

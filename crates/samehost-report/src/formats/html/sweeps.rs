@@ -16,19 +16,11 @@ use crate::measurement::words;
 
 /// Metrics that share a chart: its title where there are several, and whether a metric belongs to it.
 type Kind = (&'static str, fn(&MetricInfo) -> bool);
-const KINDS: [Kind; 3] = [("Throughput", is_rate), ("Latency", is_time), ("Other metrics", is_other)];
-
-fn is_rate(metric: &MetricInfo) -> bool {
-    matches!(metric.family(), Family::Rate | Family::Bandwidth)
-}
-
-fn is_time(metric: &MetricInfo) -> bool {
-    metric.family() == Family::Time
-}
-
-fn is_other(metric: &MetricInfo) -> bool {
-    !is_rate(metric) && !is_time(metric)
-}
+const KINDS: [Kind; 3] = [
+    ("Throughput", |metric| matches!(metric.family(), Family::Rate | Family::Bandwidth)),
+    ("Latency", |metric| metric.family() == Family::Time),
+    ("Other metrics", |metric| matches!(metric.family(), Family::Cpu | Family::Other)),
+];
 
 struct Along<'a> {
     parameter: &'a Parameter,

@@ -66,9 +66,12 @@ pub struct Sample {
 }
 
 impl Metric {
-    fn gauge(name: &'static str, unit: MetricUnit, samples: Vec<Sample>) -> Self {
-        let kind = MetricKind::Gauge;
+    fn of(kind: MetricKind, name: &'static str, unit: MetricUnit, samples: Vec<Sample>) -> Self {
         Metric { name, help: "", kind, unit, samples, distributions: Vec::new() }
+    }
+
+    fn gauge(name: &'static str, unit: MetricUnit, samples: Vec<Sample>) -> Self {
+        Metric::of(MetricKind::Gauge, name, unit, samples)
     }
 
     fn help(self, help: &'static str) -> Self {
@@ -277,14 +280,9 @@ mod tests {
             sum: 2.5,
             seconds: 10.0,
         };
-        let metric = Metric {
-            name: "a.time",
-            help: "Some.",
-            kind: MetricKind::Histogram,
-            unit: MetricUnit::Seconds,
-            samples: Vec::new(),
-            distributions: vec![one],
-        };
+        let metric =
+            Metric::of(MetricKind::Histogram, "a.time", MetricUnit::Seconds, Vec::new()).help("Some.");
+        let metric = Metric { distributions: vec![one], ..metric };
         let expected = "# HELP a_time_seconds Some.\n# TYPE a_time_seconds histogram\n\
             a_time_seconds_bucket{network_transport=\"unix\",le=\"0.00001\"} 3\n\
             a_time_seconds_bucket{network_transport=\"unix\",le=\"0.5\"} 7\n\
@@ -298,14 +296,13 @@ mod tests {
         let labels = vec![("network.transport", "a\"b\\c\nd".to_owned())];
         let metrics = [
             Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("One\nline."),
-            Metric {
-                name: "lost",
-                help: "Lost.",
-                kind: MetricKind::Counter,
-                unit: MetricUnit::Of("thing"),
-                samples: vec![Sample { labels, value: 3.0 }],
-                distributions: Vec::new(),
-            },
+            Metric::of(
+                MetricKind::Counter,
+                "lost",
+                MetricUnit::Of("thing"),
+                vec![Sample { labels, value: 3.0 }],
+            )
+            .help("Lost."),
             Metric::gauge("empty", MetricUnit::None, Vec::new()).help("Nothing."),
         ];
         let expected = "# HELP a_b_seconds One\\nline.\n# TYPE a_b_seconds gauge\na_b_seconds 0.5\n\

@@ -37,7 +37,6 @@ pub fn metrics_of_report(report: &Report) -> Vec<Metric> {
     metrics
 }
 
-/// What is measured where: the same for all arms of a comparison.
 fn at(report: &Report, metric: &str, point: &Point) -> Vec<(&'static str, String)> {
     let mut labels = vec![
         (WORKLOAD, clean(&report.head.workload.name)),
@@ -84,8 +83,8 @@ fn blocks(comparison: &Comparison) -> Option<f64> {
 
 fn labels_of(report: &Report, comparison: &Comparison) -> Labels {
     let mut labels = at(report, &comparison.metric, &comparison.point);
-    labels.push(("samehost.baseline", name(report, &comparison.baseline)));
-    labels.push(("samehost.candidate", name(report, &comparison.candidate)));
+    labels.push(("samehost.baseline", view::arm_name(report, &comparison.baseline)));
+    labels.push(("samehost.candidate", view::arm_name(report, &comparison.candidate)));
     labels
 }
 
@@ -133,14 +132,6 @@ fn of_arm(report: &Report, arm: &Arm, metric: &MetricInfo, factor: f64) -> Optio
     let mut labels = at(report, &metric.name, &arm.point);
     labels.push(("samehost.arm", clean(&arm.name)));
     Some(Sample { labels, value })
-}
-
-/// The name of an arm without its point, which has labels of its own.
-fn name(report: &Report, id: &str) -> String {
-    match report.arm(id) {
-        Some(arm) => clean(&arm.name),
-        None => clean(id),
-    }
 }
 
 fn finite(value: Option<f64>) -> Option<f64> {

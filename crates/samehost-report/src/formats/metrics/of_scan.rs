@@ -112,7 +112,6 @@ fn hops(inventory: &Inventory) -> [Metric; 2] {
     ]
 }
 
-/// A sample for each service and each value of a second label.
 fn by_service_and(
     label: &'static str,
     values: impl IntoIterator<Item = ((String, &'static str), f64)>,
@@ -226,6 +225,9 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
         let transport = if pair.kind.is_unix() { "unix" } else { "tcp" };
         groups.entry((service_of(scan, pair.service), transport)).or_default().push(pair);
     }
+    let name = if is_whole { "samehost.exchange.time" } else { "samehost.exchange.time_since_arrival" };
+    let times = Metric::of(MetricKind::Histogram, name, Seconds, Vec::new())
+        .help("Time until the first piece of a reply is read, of the last observation alone.");
     vec![
         Metric::gauge("samehost.exchange.rate", PerSecond, samples_of(&groups, per_s))
             .help("Requests with their replies; several commands in one write are one."),
@@ -234,14 +236,7 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
         Metric::gauge(p99, Seconds, samples_of(&groups, longest_p99_s)).help("The longest p99 of a pair."),
         Metric::gauge("samehost.exchange.hop", Seconds, samples_of(&groups, hop_s))
             .help("Mean time of both ways, without waiting and work."),
-        Metric {
-            name: if is_whole { "samehost.exchange.time" } else { "samehost.exchange.time_since_arrival" },
-            help: "Time until the first piece of a reply is read, of the last observation alone.",
-            kind: MetricKind::Histogram,
-            unit: Seconds,
-            samples: Vec::new(),
-            distributions: distributions(&groups, exchanges.seconds),
-        },
+        Metric { distributions: distributions(&groups, exchanges.seconds), ..times },
     ]
 }
 
@@ -319,15 +314,9 @@ fn findings(scan: &Scan) -> Metric {
 }
 
 fn dropped(scan: &Scan) -> Metric {
-    let dropped = scan.dropped.iter();
-    Metric {
-        name: "samehost.datagrams.dropped",
-        help: "Datagrams that a service dropped since it began, because its receive buffer was full.",
-        kind: MetricKind::Counter,
-        unit: Of("datagram"),
-        samples: summed(dropped.map(|one| (service_of(scan, one.service), f64::from(one.datagrams)))),
-        distributions: Vec::new(),
-    }
+    let dropped = scan.dropped.iter().map(|one| (service_of(scan, one.service), f64::from(one.datagrams)));
+    Metric::of(MetricKind::Counter, "samehost.datagrams.dropped", Of("datagram"), summed(dropped))
+        .help("Datagrams that a service dropped since it began, because its receive buffer was full.")
 }
 
 /// TCP coming back is two metrics: files that no longer say what a switch wrote, and client programs over TCP at services whose clients
