@@ -18,7 +18,7 @@ impl Terminal {
     pub fn render_hosts(&self, found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
-        page.section(head(found, columns));
+        page.section(head(verdict(found), of_what(found), columns));
         page.section(hosts(found, columns));
         page.section(factors(found, columns));
         if let Some(text) = not_compared(found) {
@@ -37,9 +37,9 @@ impl Terminal {
     }
 }
 
-fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
-    let mut lines = wrap_spans(&[Span::new(Tone::Bold, verdict(found))], columns);
-    lines.extend(wrap_spans(&[Span::dim(of_what(found))], columns));
+fn head(verdict: String, of: String, columns: usize) -> Vec<Line> {
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, verdict)], columns);
+    lines.extend(wrap_spans(&[Span::dim(of)], columns));
     lines
 }
 
@@ -149,10 +149,8 @@ fn history_head(found: &HostsHistory, columns: usize) -> Vec<Line> {
         many => format!("{many} hosts' newest runs differ from their earlier ones beyond chance"),
     };
     let hosts = count(found.hosts as usize, "host");
-    let mut lines = wrap_spans(&[Span::new(Tone::Bold, format!("Of {hosts} {verdict}"))], columns);
     let of = format!("{} of {hosts}", count(found.reports as usize, "report"));
-    lines.extend(wrap_spans(&[Span::dim(of)], columns));
-    lines
+    head(format!("Of {hosts} {verdict}"), of, columns)
 }
 
 fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {

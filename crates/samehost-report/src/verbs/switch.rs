@@ -91,15 +91,13 @@ fn answer(report: &SwitchReport) -> Span {
         SwitchOutcome::Planned => (Tone::Bold, format!("{targets} → {to}: this would be done")),
         SwitchOutcome::Declined => (Tone::Bold, format!("{targets}: nothing was touched")),
         SwitchOutcome::Committed => committed(report, &targets, to),
-        SwitchOutcome::RolledBack => (Tone::Loud, put_back(report, &targets)),
+        SwitchOutcome::RolledBack => {
+            let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
+            let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
+            (Tone::Loud, format!("{targets} is not switched: {why}. All files were restored{but}."))
+        }
     };
     Span::new(tone, text)
-}
-
-fn put_back(report: &SwitchReport, targets: &str) -> String {
-    let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
-    let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
-    format!("{targets} is not switched: {why}. All files were restored{but}.")
 }
 
 /// The headline of a switch that is in force: the lowest of what holds for its connections. It says no more than what was seen: that

@@ -39,10 +39,7 @@ fn proofs(found: &Verification, columns: usize) -> Vec<Line> {
 
 fn answer(found: &Verification) -> Span {
     let target = &found.target;
-    let place = match found.transport {
-        Some("unix") => "the Unix socket",
-        _ => "TCP",
-    };
+    let place = if found.transport == Some("unix") { "the Unix socket" } else { "TCP" };
     if !found.seen_elsewhere.is_empty() {
         let who = found.seen_elsewhere.join(", ");
         let text = format!("{target} names {place}, and the application connects elsewhere: {who}");
