@@ -133,7 +133,6 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// Adjusts p-values over all questions of the report, with the first metric as the primary one.
 fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     let mut questions = Vec::new();
     for one in tried.iter() {

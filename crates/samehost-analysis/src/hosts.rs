@@ -74,12 +74,10 @@ impl Difference {
         Difference { ratio: difference.exp(), ci_low: low, ci_high: high, p_adjusted: p }
     }
 
-    /// A host or a run among its peers.
     fn of_standing(standing: &Standing) -> Self {
         Difference::of(standing.difference, standing.interval(CONFIDENCE), standing.p_inside)
     }
 
-    /// Whether that is more than chance and the margin.
     fn is_called(&self) -> bool {
         self.p_adjusted < ALPHA
     }
@@ -142,7 +140,6 @@ pub struct HostsCompared {
 }
 
 impl HostDiffers {
-    /// With a p-value that is not adjusted yet.
     fn of(host: &str, cell: &Cell, better: Option<Better>, standing: &Standing, reports: u32) -> Self {
         HostDiffers {
             host: host.to_owned(),

@@ -145,7 +145,6 @@ impl Pairs {
 }
 
 pub struct Index<'a> {
-    /// The arms that are compared, by point.
     pub groups: Vec<Group<'a>>,
     /// Every arm, in the report's order.
     pub arms: Vec<ArmTrials<'a>>,
