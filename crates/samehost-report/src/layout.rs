@@ -328,8 +328,10 @@ impl Grid {
         Grid { columns, rows: Vec::new() }
     }
 
-    pub(crate) fn of(columns: &[(&str, Align)]) -> Self {
-        Grid::new(columns.iter().map(|(head, align)| Column::new(head, *align)).collect())
+    /// With further columns, all aligned alike.
+    pub(crate) fn with(mut self, align: Align, heads: &[&str]) -> Self {
+        self.columns.extend(heads.iter().map(|head| Column::new(head, align)));
+        self
     }
 
     pub(crate) fn push(&mut self, row: Vec<Span>) {

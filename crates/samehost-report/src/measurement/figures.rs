@@ -54,7 +54,6 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     (figures, Some(format!("Also measured: {}; see --json or --csv.", rest.join(", "))))
 }
 
-/// What the words in the tables mean; `None` where none of them needs it.
 pub(crate) fn legend(view: &View<'_>, figures: &[Figure]) -> Option<String> {
     let cells: Vec<&str> =
         figures.iter().flat_map(|figure| figure.grid.rows.iter().flatten()).map(Span::text).collect();
@@ -78,12 +77,8 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
 }
 
 fn alone(view: &View<'_>) -> Grid {
-    let mut grid = Grid::of(&[
-        ("", Align::Left),
-        ("median", Align::Value),
-        ("min", Align::Value),
-        ("max", Align::Value),
-    ]);
+    let grid = Grid::default().with(Align::Left, &[""]);
+    let mut grid = grid.with(Align::Value, &["median", "min", "max"]);
     let Some(group) = view.single() else { return grid };
     for metric in view.metrics() {
         let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));

@@ -87,7 +87,7 @@ type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
 
 fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
     let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
-    let mut grid = Grid::of(&[("", Left), ("estimate", Right), (&interval, Right), ("", Left)]);
+    let mut grid = Grid::default().with(Left, &[""]).with(Right, &["estimate", &interval]).with(Left, &[""]);
     let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
     let (base, candidate) = (view.name(&prediction.baseline), view.name(&prediction.candidate));
     let ratio = format!("{candidate} ÷ {base}");

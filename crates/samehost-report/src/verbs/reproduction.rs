@@ -219,7 +219,7 @@ impl Terminal {
 }
 
 fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
-    let mut grid = Grid::of(&[("", Left), ("published", Right), ("here", Right), ("", Left)]);
+    let mut grid = Grid::default().with(Left, &[""]).with(Right, &["published", "here"]).with(Left, &[""]);
     let measured = reproduction.experiments.iter().filter(|one| unmeasured(one).is_none());
     for claim in measured.flat_map(|one| &one.claims) {
         grid.push(vec![
@@ -267,8 +267,8 @@ pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) ->
 
 #[cfg(feature = "html")]
 fn front(reproduction: &Reproduction) -> String {
-    let mut grid =
-        Grid::of(&[("", Left), ("claim", Left), ("published", Right), ("here", Right), ("holds?", Left)]);
+    let grid = Grid::default().with(Left, &["", "claim"]).with(Right, &["published", "here"]);
+    let mut grid = grid.with(Left, &["holds?"]);
     for experiment in &reproduction.experiments {
         let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {

@@ -4,7 +4,7 @@ use samehost_model::Trial;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::{Align, Grid, Span};
 use crate::measurement::view::{self, View};
 
 /// A segment of the bars. Kernel time is hatched and paler, so that it is told apart without colour as well.
@@ -96,8 +96,8 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     if used.is_empty() {
         return None;
     }
-    let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));
-    let mut table = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
+    let heads: Vec<&str> = used.iter().map(|(_, part)| part.name).collect();
+    let mut table = Grid::default().with(Align::Left, &[""]).with(Align::Value, &heads);
     for (label, medians) in &rows {
         let mut row = vec![Span::plain(label)];
         row.extend(used.iter().map(|(i, _)| Span::plain(chart::value_or_dash(medians[*i], "us"))));

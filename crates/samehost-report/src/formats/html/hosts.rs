@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
 use super::render_with;
-use crate::layout::{Align, Column, Grid, Span, count};
+use crate::layout::{Align, Grid, Span, count};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 
 const PREFIX: &str = "hosts";
@@ -59,9 +59,8 @@ fn look(is_slower: Option<bool>) -> (&'static str, &'static str) {
 }
 
 fn head(first: &[&str]) -> Grid {
-    let first = first.iter().map(|name| Column::new(*name, Align::Left));
     let rest = ["ratio", "95 % interval", "p, adjusted", "hosts"];
-    Grid::new(first.chain(rest.iter().map(|name| Column::new(*name, Align::Right))).collect())
+    Grid::default().with(Align::Left, first).with(Align::Right, &rest)
 }
 
 fn figures(difference: &Difference, hosts: u32) -> Vec<Span> {

@@ -83,7 +83,7 @@ fn axis(quantiles: &[f64]) -> serde_json::Value {
 }
 
 fn by_percentile(view: &View<'_>, levels: &[Level]) -> Chart {
-    let mut table = Grid::of(&[("at", Left), ("arm", Left), ("percentile", Left), ("latency", Value)]);
+    let mut table = Grid::default().with(Left, &["at", "arm", "percentile"]).with(Value, &["latency"]);
     let mut views = Vec::new();
     for level in levels {
         let mut traces = Vec::new();
@@ -91,13 +91,13 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Chart {
         for (series, latencies) in level.latencies() {
             let mut marks = Marks::default();
             for (quantile, us) in latencies.into_iter().filter(|(_, us)| *us > 0.0) {
-                let text = format!("{}: {}", label(quantile), format_value(us, "us"));
+                let value = format_value(us, "us");
+                let text = format!("{}: {value}", label(quantile));
                 let hover = chart::hover(&[series.name.clone(), level.label.clone(), text]);
                 marks.push(place(quantile), us, hover);
                 values.push(us);
                 quantiles.push(quantile);
-                let at = [level.label.clone(), series.name.clone(), label(quantile)];
-                table.push_texts(at.into_iter().chain([format_value(us, "us")]));
+                table.push_texts([level.label.clone(), series.name.clone(), label(quantile), value]);
             }
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);
@@ -141,7 +141,7 @@ fn margin_band(margin: f64) -> serde_json::Value {
 }
 
 fn shift(view: &View<'_>, levels: &[Level]) -> Chart {
-    let mut table = Grid::of(&[("at", Left), ("candidate", Left), ("percentile", Left), ("ratio", Right)]);
+    let mut table = Grid::default().with(Left, &["at", "candidate", "percentile"]).with(Right, &["ratio"]);
     let mut views = Vec::new();
     for level in levels.iter().filter(|level| !level.candidates.is_empty()) {
         let (baseline, _) = &level.baseline;
@@ -155,8 +155,8 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Chart {
                 marks.push(place(shift.quantile), ratio, hover);
                 ratios.push(ratio);
                 quantiles.push(shift.quantile);
-                let at = [level.label.clone(), series.name.clone(), label(shift.quantile)];
-                table.push_texts(at.into_iter().chain([format_ratio_aligned(ratio)]));
+                let value = format_ratio_aligned(ratio);
+                table.push_texts([level.label.clone(), series.name.clone(), label(shift.quantile), value]);
             }
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);

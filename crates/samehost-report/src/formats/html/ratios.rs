@@ -5,7 +5,7 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span, count, truncate, with_interval};
+use crate::layout::{Align, Grid, Span, count, truncate, with_interval};
 use crate::measurement::view::{self, View};
 use crate::measurement::words::{self, interval};
 
@@ -174,16 +174,12 @@ fn better(row: &Row<'_>) -> &'static str {
 }
 
 fn table_head(view: &View<'_>) -> Grid {
-    Grid::new(vec![
-        Column::new("comparison", Align::Left),
-        Column::new("metric", Align::Left),
-        Column::new("baseline", Align::Value),
-        Column::new("candidate", Align::Value),
-        Column::new("ratio", Align::Right),
-        Column::new(format!("{} interval", format_percent(view.report.head.plan.confidence)), Align::Right),
-        Column::new("self-check", Align::Right),
-        Column::new("verdict", Align::Left),
-    ])
+    let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
+    Grid::default()
+        .with(Align::Left, &["comparison", "metric"])
+        .with(Align::Value, &["baseline", "candidate"])
+        .with(Align::Right, &["ratio", &interval, "self-check"])
+        .with(Align::Left, &["verdict"])
 }
 
 fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {

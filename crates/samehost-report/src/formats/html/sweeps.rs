@@ -9,7 +9,8 @@ use samehost_stats::Interval;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::Align::{Left, Right, Value};
+use crate::layout::{Grid, Span};
 use crate::measurement::ladder::part;
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words;
@@ -189,16 +190,12 @@ fn sweep(view: &View<'_>, along: &Along<'_>, id: String, title: &str, metrics: &
     let points = view.groups.iter().map(|group| &group.baseline.point);
     let levels = distinct(points.map(|point| view.point_but(along.parameter, point)));
     let swept = along.parameter.title();
-    let mut table = Grid::new(vec![
-        Column::new("metric", Align::Left),
-        Column::new("at", Align::Left),
-        Column::new(&swept, Align::Value),
-        Column::new("arm", Align::Left),
-        Column::new("median", Align::Value),
-        Column::new("from", Align::Value),
-        Column::new("to", Align::Value),
-        Column::new("trials", Align::Right),
-    ]);
+    let mut table = Grid::default()
+        .with(Left, &["metric", "at"])
+        .with(Value, &[&swept])
+        .with(Left, &["arm"])
+        .with(Value, &["median", "from", "to"])
+        .with(Right, &["trials"]);
     let mut views = Vec::new();
     for metric in metrics {
         for level in &levels {
@@ -262,16 +259,12 @@ fn state(state: StepState) -> (&'static str, &'static str) {
 
 pub(crate) fn ladder_chart(view: &View<'_>) -> Chart {
     let ladders = find_ladders(view.report);
-    let mut table = Grid::new(vec![
-        Column::new("at", Align::Left),
-        Column::new("arm", Align::Left),
-        Column::new("offered", Align::Value),
-        Column::new("of capacity", Align::Right),
-        Column::new("achieved", Align::Value),
-        Column::new("mean latency", Align::Value),
-        Column::new("latency p99", Align::Value),
-        Column::new("", Align::Left),
-    ]);
+    let mut table = Grid::default()
+        .with(Left, &["at", "arm"])
+        .with(Value, &["offered"])
+        .with(Right, &["of capacity"])
+        .with(Value, &["achieved", "mean latency", "latency p99"])
+        .with(Left, &[""]);
     let mut views = Vec::new();
     for level in distinct(ladders.iter().map(|ladder| &ladder.level)) {
         let label = view.point_but(&Parameter::Rate, level);

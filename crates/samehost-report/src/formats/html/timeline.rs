@@ -7,7 +7,8 @@ use samehost_model::{MetricInfo, Trial};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::Align::{Left, Right, Value};
+use crate::layout::{Grid, Span};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -55,16 +56,13 @@ fn reason(trial: &Trial) -> String {
 }
 
 pub(crate) fn chart(view: &View<'_>) -> Chart {
-    let mut table = Grid::new(vec![
-        Column::new("trial", Align::Right),
-        Column::new("at", Align::Left),
-        Column::new("arm", Align::Left),
-        Column::new("block", Align::Right),
-        Column::new("metric", Align::Left),
-        Column::new("value", Align::Value),
-        Column::new("state", Align::Left),
-        Column::new("why", Align::Left),
-    ]);
+    let mut table = Grid::default()
+        .with(Right, &["trial"])
+        .with(Left, &["at", "arm"])
+        .with(Right, &["block"])
+        .with(Left, &["metric"])
+        .with(Value, &["value"])
+        .with(Left, &["state", "why"]);
     let shown = if view.is_sweep() { 1 } else { SHOWN };
     let mut metrics: Vec<&MetricInfo> = view.metrics().iter().collect();
     metrics.retain(|metric| view.report.trials.iter().any(|trial| metric.value(trial).is_some()));
