@@ -459,12 +459,6 @@ pub struct Newest {
     pub is_slower: Option<bool>,
 }
 
-impl HostRun {
-    fn of(run: &Run) -> Self {
-        HostRun { started_at: run.started_at.clone(), value: run.log.exp() }
-    }
-}
-
 impl Newest {
     /// The last of these runs by the others, with a p-value that is not adjusted yet; `None` where they are too few.
     fn of(runs: &[Run], better: Option<Better>) -> Option<Self> {
@@ -569,12 +563,15 @@ impl Histories {
                     }
                     _ => Vec::new(),
                 };
+                let values = runs
+                    .iter()
+                    .map(|run| HostRun { started_at: run.started_at.clone(), value: run.log.exp() });
                 histories.push(HostHistory {
                     host: host.clone(),
                     command: command.clone(),
                     cell: cell.clone(),
                     newest: Newest::of(runs, *better),
-                    runs: runs.iter().map(HostRun::of).collect(),
+                    runs: values.collect(),
                     changed,
                 });
             }

@@ -112,7 +112,12 @@ impl Finding<'_> {
         if comparison.verdict != Verdict::Faster || self.unit() != "us" {
             return None;
         }
-        Some(Saved::of(comparison))
+        let saving = |ratio: f64| comparison.baseline_value * (1.0 - ratio);
+        Some(Saved {
+            us: saving(comparison.ratio),
+            low: comparison.ci_high.map(saving),
+            high: comparison.ci_low.map(saving),
+        })
     }
 }
 
@@ -126,15 +131,6 @@ struct Saved {
 }
 
 impl Saved {
-    fn of(comparison: &Comparison) -> Self {
-        let saving = |ratio: f64| comparison.baseline_value * (1.0 - ratio);
-        Saved {
-            us: saving(comparison.ratio),
-            low: comparison.ci_high.map(saving),
-            high: comparison.ci_low.map(saving),
-        }
-    }
-
     /// Formats as `15.1 µs (12.0–18.2 µs)`.
     fn in_words(self) -> String {
         with_interval(format_value(self.us, "us"), self.low.zip(self.high), |us| format_value(us, "us"))

@@ -327,10 +327,6 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     html
 }
 
-fn colour(series: &Series) -> &str {
-    series.colour.trim_start_matches('$')
-}
-
 fn sign(series: &Series) -> &'static str {
     match series.symbol {
         "square" => "■",
@@ -368,7 +364,7 @@ pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
                 "<button type=\"button\" aria-pressed=\"true\" data-chart=\"{id}\" data-series=\"{}\">\
                  <span class=\"sign {}\" aria-hidden=\"true\">{}</span> {}</button>",
                 super::html(&series.key),
-                colour(series),
+                series.colour.trim_start_matches('$'),
                 sign(series),
                 super::html(&series.name)
             ));

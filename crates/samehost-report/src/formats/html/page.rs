@@ -50,17 +50,16 @@ pub(crate) fn render_with(
         Some((_, report)) if front.title.is_empty() => question(&View::of(report)),
         _ => front.title.to_owned(),
     };
-    let safe = super::html(&title);
+    let (safe, version) = (super::html(&title), env!("CARGO_PKG_VERSION"));
     writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"generator\" content=\"samehost {}\">\n\
+         <meta name=\"generator\" content=\"samehost {version}\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{safe} · samehost</title>\n<style>\n{STYLE}</style>\n\
-         </head>\n<body>\n<main>",
-        env!("CARGO_PKG_VERSION")
+         </head>\n<body>\n<main>"
     )?;
     let many = reports.len() > 1 || !front.html.is_empty();
     if many {
@@ -74,7 +73,6 @@ pub(crate) fn render_with(
         let heading = if many { None } else { Some(title.as_str()) };
         article(index, *labelled, heading, front.articles, out)?;
     }
-    let version = env!("CARGO_PKG_VERSION");
     let complete = "This file is complete: it loads nothing.";
     if front.articles == Articles::WithoutCharts {
         return writeln!(

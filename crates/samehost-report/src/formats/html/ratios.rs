@@ -36,7 +36,12 @@ pub(crate) fn chart(view: &View<'_>) -> Chart {
         drawings.push((String::new(), rows(view, view.metrics())));
     }
     let mut views = Vec::new();
-    let mut table = table_head(view);
+    let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
+    let mut table = Grid::default()
+        .with(Align::Left, &["comparison", "metric"])
+        .with(Align::Value, &["baseline", "candidate"])
+        .with(Align::Right, &["ratio", &interval, "self-check"])
+        .with(Align::Left, &["verdict"]);
     let mut has_floor = false;
     for (label, rows) in drawings {
         if rows.is_empty() {
@@ -171,15 +176,6 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
 
 fn better(row: &Row<'_>) -> &'static str {
     if row.metric.better == Better::Higher { "right" } else { "left" }
-}
-
-fn table_head(view: &View<'_>) -> Grid {
-    let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
-    Grid::default()
-        .with(Align::Left, &["comparison", "metric"])
-        .with(Align::Value, &["baseline", "candidate"])
-        .with(Align::Right, &["ratio", &interval, "self-check"])
-        .with(Align::Left, &["verdict"])
 }
 
 fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {
