@@ -215,8 +215,9 @@ impl<'a> Sides<'a> {
     }
 
     fn judge(&self, tried: &Tried<'a>, adjusted: Ps) -> Comparison {
-        let mut warnings = bars(&self.issues, &tried.ids, tried.metric);
-        let bar = warnings.first().cloned();
+        let bars = bars(&self.issues, &tried.ids, tried.metric);
+        let bar = bars.first().cloned();
+        let mut warnings = bars;
         let plan = &self.new.head.plan;
         let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
         warnings.extend(warn_of_few_blocks(tried.metric, tried.estimate.n));

@@ -80,8 +80,9 @@ impl<'a> Tried<'a> {
 
     fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
-        let mut warnings = self.bars(issues);
-        let bar = warnings.first().cloned();
+        let bars = self.bars(issues);
+        let bar = bars.first().cloned();
+        let mut warnings = bars;
         warnings.extend(warn_of_few_blocks(metric, self.estimate.n));
         warnings.extend(self.notes(issues));
         let mut comparison = Comparison {

@@ -501,23 +501,6 @@ pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
     texts.into_iter().map(|text| if text == "–" { dash() } else { Span::from(text) }).collect()
 }
 
-/// A value with its interval: `1.13 (1.10–1.16)`.
-pub(crate) fn with_interval(value: String, ends: Option<(f64, f64)>, text: impl Fn(f64) -> String) -> String {
-    match ends {
-        Some((low, high)) => format!("{value} ({}–{})", text(low), text(high)),
-        None => value,
-    }
-}
-
-/// Two values with one unit: `12.3–17.9 µs`.
-pub(crate) fn with_one_unit(values: [f64; 2], between: &str, unit: &str) -> String {
-    let texts = format_together(&values, unit);
-    match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number}{between}{}", texts[1]),
-        _ => format!("{}{between}{}", texts[0], texts[1]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use samehost_model::human::{
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
-use crate::layout::{Paragraph, Span, Tone, with_interval, with_one_unit};
+use crate::layout::{Paragraph, Span, Tone};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::{ladder, predictions, words};
 
@@ -146,7 +146,7 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 /// A ratio with its interval: `0.692 (0.675–0.709)`.
 fn ratio(comparison: &Comparison) -> String {
     let ends = comparison.ci_low.zip(comparison.ci_high);
-    with_interval(format_ratio_aligned(comparison.ratio), ends, format_ratio_aligned)
+    words::with_interval(format_ratio_aligned(comparison.ratio), ends, format_ratio_aligned)
 }
 
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
@@ -168,7 +168,7 @@ fn decided(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison, lead: 
     let open = comparison.point.rate_per_s.is_some();
     let (words, than) = words::statement(metric, comparison.ratio, open);
     let (candidate, baseline) = (comparison.candidate_value, comparison.baseline_value);
-    let values = with_one_unit([candidate, baseline], " against ", &metric.unit);
+    let values = words::with_one_unit([candidate, baseline], " against ", &metric.unit);
     let sure = match (comparison.ci_low, comparison.ci_high) {
         (Some(low), Some(high)) if (low > 1.0) == (high > 1.0) => {
             format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells, with_one_unit};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};
@@ -305,7 +305,7 @@ pub(crate) fn range(values: &[f64], unit: &str) -> Span {
     if from == to {
         return Span::from(from);
     }
-    Span::from(with_one_unit([low, high], "–", unit))
+    Span::from(words::with_one_unit([low, high], "–", unit))
 }
 
 #[cfg(test)]

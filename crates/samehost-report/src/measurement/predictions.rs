@@ -4,7 +4,7 @@ use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
 use crate::layout::Align::{Left, Right};
-use crate::layout::{Figure, Grid, Paragraph, Span, Tone, with_interval};
+use crate::layout::{Figure, Grid, Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -44,7 +44,7 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
 
 /// A fraction with its interval: `9.8 % (9.5 %–10 %)`.
 fn percent(bounds: &Bounds) -> String {
-    with_interval(format_percent(bounds.value), bounds.ci_low.zip(bounds.ci_high), format_percent)
+    words::with_interval(format_percent(bounds.value), bounds.ci_low.zip(bounds.ci_high), format_percent)
 }
 
 /// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.

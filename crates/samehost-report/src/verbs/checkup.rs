@@ -9,7 +9,7 @@ use samehost_model::printable::clean;
 use samehost_model::{Code, Comparison, Grade, Host, Plan, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
-use crate::layout::{count, width, with_interval, wrap};
+use crate::layout::{count, width, wrap};
 use crate::measurement::view::ends;
 use crate::measurement::{conditions, head, words};
 
@@ -133,7 +133,9 @@ struct Saved {
 impl Saved {
     /// Formats as `15.1 µs (12.0–18.2 µs)`.
     fn in_words(self) -> String {
-        with_interval(format_value(self.us, "us"), self.low.zip(self.high), |us| format_value(us, "us"))
+        words::with_interval(format_value(self.us, "us"), self.low.zip(self.high), |us| {
+            format_value(us, "us")
+        })
     }
 }
 

@@ -15,9 +15,9 @@ use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::Align::{Left, Right};
-use crate::layout::{Grid, Line, Span, Tone, count_of, labelled, or_dash, titled, with_interval, wrap_spans};
-use crate::measurement::head;
+use crate::layout::{Grid, Line, Span, Tone, count_of, labelled, or_dash, titled, wrap_spans};
 use crate::measurement::notes::sentence;
+use crate::measurement::{head, words};
 
 /// A ratio for a narrow column: two decimals, three below 0.1, and three digits from ten on.
 fn ratio(value: f64) -> String {
@@ -35,7 +35,7 @@ fn here(here: &Here) -> String {
     } else {
         (format_value(here.value, &here.unit), significant)
     };
-    with_interval(value, here.low.zip(here.high), text)
+    words::with_interval(value, here.low.zip(here.high), text)
 }
 
 fn outcome(claim: &ClaimOutcome) -> Span {

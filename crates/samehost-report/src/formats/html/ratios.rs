@@ -5,7 +5,7 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Grid, Span, count, truncate, with_interval};
+use crate::layout::{Align, Grid, Span, count, truncate};
 use crate::measurement::view::{self, View};
 use crate::measurement::words::{self, interval};
 
@@ -142,7 +142,7 @@ fn hover(view: &View<'_>, row: &Row<'_>) -> String {
     let c = row.comparison;
     let unit = &row.metric.unit;
     let ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
-    let ratio = with_interval(ratio, c.ci_low.zip(c.ci_high), format_ratio_aligned);
+    let ratio = words::with_interval(ratio, c.ci_low.zip(c.ci_high), format_ratio_aligned);
     let values =
         format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit));
     let mut lines = vec![row.label.clone(), ratio, values];
