@@ -339,6 +339,7 @@ impl Grid {
         self.rows.push(row);
     }
 
+    #[cfg(feature = "html")]
     pub(crate) fn push_texts(&mut self, texts: impl IntoIterator<Item = String>) {
         self.push(texts.into_iter().map(Span::from).collect());
     }
