@@ -55,7 +55,7 @@ pub fn analyse(report: &Report) -> Analysed {
         predictions,
         effects,
         combinations,
-        limits: limits(report, &index),
+        limits: index.arms.iter().filter_map(|trials| limit(report, trials)).collect(),
         profile_differences: profile_differences(report, &index),
         evidence: gather_evidence(&index),
     };
@@ -95,19 +95,10 @@ fn is_alike(one: Option<&ConnectionSettings>, other: Option<&ConnectionSettings>
     one.map(ConnectionSettings::congestion) == other.map(ConnectionSettings::congestion)
 }
 
-/// Bottleneck of each arm that has a proxy and a closed loop.
-pub(crate) fn limits(report: &Report, index: &Index<'_>) -> Vec<Limit> {
-    let mut limits = Vec::new();
-    for trials in index.arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
-        limits.extend(limit(report, trials));
-    }
-    limits
-}
-
-/// `None` for an open loop, and where the CPU time of client, proxy or server is unknown: so for each arm without a
-/// proxy.
+/// Bottleneck of an arm that has a proxy and a closed loop. `None` for an open loop, and where the CPU time of client, proxy or
+/// server is unknown: so for each arm without a proxy.
 fn limit(report: &Report, trials: &ArmTrials<'_>) -> Option<Limit> {
-    if trials.arm.point.rate_per_s.is_some() {
+    if trials.arm.transport == Transport::None || trials.arm.point.rate_per_s.is_some() {
         return None;
     }
     let threads = client_threads(report);

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use samehost_model::{Arm, Comparison, Grade, MetricInfo, Report, Verdict};
 
-use crate::index::group;
+use crate::index::{distinct, group};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Test {
@@ -109,18 +109,14 @@ fn spellings(candidate: &Arm, baseline: &Arm) -> [String; 3] {
 }
 
 fn pairs(arms: &[Arm]) -> Vec<String> {
-    let mut known: Vec<String> = Vec::new();
+    let mut known = Vec::new();
     for compared in group(arms) {
         for candidate in &compared.candidates {
             let [every, level, _] = spellings(candidate, compared.baseline);
-            for name in [every, level] {
-                if !known.contains(&name) {
-                    known.push(name);
-                }
-            }
+            known.extend([every, level]);
         }
     }
-    known
+    distinct(known)
 }
 
 impl Claim {

@@ -11,9 +11,9 @@ use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, 
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
 use crate::comparison::{compare_controls, noise_floor};
-use crate::family::adjust_by_metric;
+use crate::family::{Ps, adjust_by_metric};
 use crate::index::{Index, group};
-use crate::issues::{Issue, find_issues};
+use crate::issues::{Issue, bars, find_issues};
 use crate::judge::{Terms, judge, of_estimate, warn_of_few_blocks};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,15 +80,11 @@ pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
 }
 
 fn arm_ids(report: &Report) -> String {
-    join(report.head.arms.iter().map(|arm| arm.id.as_str()))
+    report.head.arms.iter().map(|arm| arm.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn metric_names(report: &Report) -> String {
-    join(report.head.workload.metrics.iter().map(|metric| metric.name.as_str()))
-}
-
-fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
+    report.head.workload.metrics.iter().map(|metric| metric.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Both reports with what every comparison of them needs; arrays have the old one first.
@@ -212,25 +208,14 @@ impl<'a> Sides<'a> {
     }
 
     fn conclude(&self, cases: &[Tried<'a>]) -> Vec<Comparison> {
-        let names: Vec<String> = cases.iter().map(|tried| tried.metric.name.clone()).collect();
-        let mut same: Vec<Option<f64>> = cases.iter().map(|tried| tried.estimate.p).collect();
-        let mut inside: Vec<Option<f64>> = cases.iter().map(|tried| tried.estimate.p_inside).collect();
-        adjust_by_metric(&names, &mut same);
-        adjust_by_metric(&names, &mut inside);
-        let mut comparisons = Vec::new();
-        for ((tried, same), inside) in cases.iter().zip(same).zip(inside) {
-            comparisons.push(self.judge(tried, same, inside));
-        }
-        comparisons
+        let names: Vec<&str> = cases.iter().map(|tried| tried.metric.name.as_str()).collect();
+        let questions: Vec<Ps> = cases.iter().map(|tried| Ps::of(&tried.estimate)).collect();
+        let adjusted = adjust_by_metric(&names, &questions);
+        cases.iter().zip(adjusted).map(|(tried, ps)| self.judge(tried, ps)).collect()
     }
 
-    fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
-        let mut bars = Vec::new();
-        for issue in &self.issues {
-            if tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)) {
-                bars.push(issue.warning.clone());
-            }
-        }
+    fn judge(&self, tried: &Tried<'a>, adjusted: Ps) -> Comparison {
+        let bars = bars(&self.issues, &tried.ids, tried.metric);
         let bar = bars.first().cloned();
         let mut warnings = bars;
         let plan = &self.new.head.plan;
@@ -250,8 +235,8 @@ impl<'a> Sides<'a> {
             candidate: tried.label.clone(),
             baseline_value: tried.old_value,
             candidate_value: tried.new_value,
-            p_adjusted: same,
-            p_margin_adjusted: inside,
+            p_adjusted: adjusted.same,
+            p_margin_adjusted: adjusted.inside,
             warnings,
             ..of_estimate(&tried.estimate, plan.confidence)
         };

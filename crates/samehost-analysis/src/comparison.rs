@@ -5,7 +5,7 @@ use samehost_stats::{Asked, Estimate, count_starts, estimate, estimate_pairs, es
 
 use crate::family::{Ps, Question, gate, multiplicity};
 use crate::index::{Index, Pairs};
-use crate::issues::{Invalidates, Issue, find_issues};
+use crate::issues::{Invalidates, Issue, bars, find_issues};
 use crate::judge::{Terms, block_seconds, judge, of_estimate, warn_of_few_blocks, warn_of_precision};
 
 /// Compares every candidate with its baseline in every metric: estimates first, then the p-values of all questions as
@@ -67,21 +67,11 @@ impl<'a> Tried<'a> {
             Stopping::Decision => estimate_sequential,
         };
         let estimate = estimate(&pairs.log_ratios(), &pairs.starts, &asked)?;
-        let adjusted = Ps { same: estimate.p, inside: estimate.p_inside };
-        Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted })
+        Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted: Ps::of(&estimate) })
     }
 
-    /// Warnings of the issues that bar its verdict.
     fn bars(&self, issues: &[Issue]) -> Vec<Warning> {
-        let mut bars = Vec::new();
-        for issue in issues {
-            if issue.invalidates(&self.baseline.id, self.metric)
-                || issue.invalidates(&self.candidate.id, self.metric)
-            {
-                bars.push(issue.warning.clone());
-            }
-        }
-        bars
+        bars(issues, &[&self.baseline.id, &self.candidate.id], self.metric)
     }
 
     fn is_of_the_answer(&self, report: &Report) -> bool {
@@ -117,7 +107,6 @@ impl<'a> Tried<'a> {
         comparison
     }
 
-    /// Remarks about a comparison, whatever its verdict.
     fn notes(&self, issues: &[Issue]) -> Vec<Warning> {
         let mut notes = Vec::new();
         let subject = &self.metric.name;
@@ -145,7 +134,6 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// Adjusts p-values over all questions of the report, with the first metric as the primary one.
 fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     let mut questions = Vec::new();
     for one in tried.iter() {
@@ -161,8 +149,6 @@ fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     }
 }
 
-/// Compares the baseline with its control, for each point and metric that has control trials.
-#[must_use]
 pub(crate) fn compare_controls(report: &Report, index: &Index<'_>) -> Vec<Control> {
     let mut controls = Vec::new();
     for group in &index.groups {

@@ -36,7 +36,6 @@ impl Along {
 /// display names, and `point` is without the swept quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crossover {
-    pub metric: String,
     pub baseline: String,
     pub candidate: String,
     pub along: Along,
@@ -84,7 +83,6 @@ fn find_along(along: &Along, report: &Report, metric: &str) -> Vec<Crossover> {
             let ((from, before), (to, after)) = (two[0], two[1]);
             if before != after {
                 found.push(Crossover {
-                    metric: metric.to_owned(),
                     baseline: sweep.baseline.to_owned(),
                     candidate: sweep.candidate.to_owned(),
                     along: along.clone(),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use samehost_model::{Arm, Combination, Effect, Factor, MetricInfo, Point, Report, Transport};
 use samehost_stats::estimate;
 
-use crate::index::Index;
+use crate::index::{Index, distinct};
 
 /// Most factors: tables with more are unreadable.
 /// In each block that has all 2^k arms a factor's effect is a contrast of logarithms over all others,
@@ -73,7 +73,6 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<C
     (effects, combinations)
 }
 
-/// The factors whose bits are set.
 fn in_set(factors: &[Factor], set: usize) -> Vec<Factor> {
     let chosen = factors.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
     chosen.map(|(_, factor)| factor.clone()).collect()
@@ -99,13 +98,7 @@ fn factors(arms: &[&Arm]) -> Vec<Factor> {
 
 /// `None` unless there are two different levels; the first one is `from`.
 fn factor(name: &str, levels: Vec<String>) -> Option<Factor> {
-    let mut distinct: Vec<String> = Vec::new();
-    for level in levels {
-        if !distinct.contains(&level) {
-            distinct.push(level);
-        }
-    }
-    let Ok([from, to]) = <[String; 2]>::try_from(distinct) else { return None };
+    let Ok([from, to]) = <[String; 2]>::try_from(distinct(levels)) else { return None };
     Some(Factor { name: name.into(), from, to })
 }
 

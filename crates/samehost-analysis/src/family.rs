@@ -1,9 +1,9 @@
 //! Multiple testing: at most 5 % of reports claim any difference that does not exist.
 
 use samehost_model::{Comparison, MetricInfo, Report};
-use samehost_stats::holm;
+use samehost_stats::{Estimate, holm};
 
-use crate::index::Index;
+use crate::index::{Index, distinct};
 use crate::judge::{Terms, block_seconds, judge_again};
 
 /// Share of the 5 % for the report's first metric; all other metrics together have the rest, 1 %.
@@ -22,6 +22,10 @@ pub(crate) struct Ps {
 }
 
 impl Ps {
+    pub(crate) fn of(estimate: &Estimate) -> Self {
+        Ps { same: estimate.p, inside: estimate.p_inside }
+    }
+
     /// Both as parts of their levels: a p-value at 4 % of the 5 % is divided by 0.8.
     fn scaled(self, same: f64, inside: f64) -> Self {
         Ps {
@@ -117,14 +121,19 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
     questions.extend(std::iter::repeat_n(Ps { same: Some(1.0), inside: Some(1.0) }, ahead as usize));
     for (&(report, row), ps) in rows.iter().zip(together(&questions)) {
         let report = &mut *reports[report];
-        let terms =
-            Terms::of(&report.head.plan, block_seconds(report, &report.analysis.comparisons[row].point));
-        let metrics = &report.head.workload.metrics;
-        let comparison = &mut report.analysis.comparisons[row];
-        let Some(metric) = metrics.iter().find(|metric| metric.name == comparison.metric) else { continue };
-        (comparison.p_adjusted, comparison.p_margin_adjusted) = (ps.same, ps.inside);
-        judge_again(comparison, metric, &terms);
+        report.analysis.comparisons[row] = judged_by(report, &report.analysis.comparisons[row], ps);
     }
+}
+
+/// The comparison judged by these p-values; as it is where the report does not know its metric.
+fn judged_by(report: &Report, comparison: &Comparison, ps: Ps) -> Comparison {
+    let mut judged = comparison.clone();
+    let metrics = &report.head.workload.metrics;
+    let Some(metric) = metrics.iter().find(|metric| metric.name == comparison.metric) else { return judged };
+    (judged.p_adjusted, judged.p_margin_adjusted) = (ps.same, ps.inside);
+    let terms = Terms::of(&report.head.plan, block_seconds(report, &comparison.point));
+    judge_again(&mut judged, metric, &terms);
+    judged
 }
 
 /// The comparison judged by unadjusted p-values, for a claim that several comparisons must all show.
@@ -133,34 +142,23 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
 /// looked for among all points, and needs the adjusted value (docs/method.md §4).
 #[must_use]
 pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
-    let mut alone = comparison.clone();
-    let metrics = &report.head.workload.metrics;
-    let Some(metric) = metrics.iter().find(|metric| metric.name == comparison.metric) else { return alone };
     if comparison.p_margin.is_none() {
-        return alone;
+        return comparison.clone();
     }
-    (alone.p_adjusted, alone.p_margin_adjusted) = (comparison.p, comparison.p_margin);
-    let terms = Terms::of(&report.head.plan, block_seconds(report, &comparison.point));
-    judge_again(&mut alone, metric, &terms);
-    alone
+    judged_by(report, comparison, Ps { same: comparison.p, inside: comparison.p_margin })
 }
 
-/// Holm's adjustment (Holm 1979) in place, with one family for each name; questions without a p-value are in none. `names`
-/// and `p_values` belong together by place.
-pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
-    let mut done: Vec<&str> = Vec::new();
-    for name in names {
-        if done.contains(&name.as_str()) {
-            continue;
-        }
-        done.push(name);
-        let family: Vec<usize> =
-            (0..names.len()).filter(|&i| names[i] == *name && p_values[i].is_some()).collect();
-        let raw: Vec<f64> = family.iter().filter_map(|&i| p_values[i]).collect();
-        for (&i, adjusted) in family.iter().zip(holm::adjust(&raw)) {
-            p_values[i] = Some(adjusted);
+/// Adjusts questions as [`together`] does, with one family for each name; `names` and `questions` belong together by place.
+pub(crate) fn adjust_by_metric(names: &[&str], questions: &[Ps]) -> Vec<Ps> {
+    let mut adjusted = questions.to_vec();
+    for name in distinct(names) {
+        let places: Vec<usize> = (0..names.len()).filter(|&place| names[place] == *name).collect();
+        let family: Vec<Ps> = places.iter().map(|&place| questions[place]).collect();
+        for (place, ps) in places.into_iter().zip(together(&family)) {
+            adjusted[place] = ps;
         }
     }
+    adjusted
 }
 
 #[cfg(test)]

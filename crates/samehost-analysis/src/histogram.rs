@@ -30,10 +30,6 @@ fn is_supported(count: u64, quantile: f64) -> bool {
     count as f64 * quantile.min(1.0 - quantile) >= BEYOND - 1e-6
 }
 
-fn microseconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1000.0
-}
-
 /// A percentile in microseconds, interpolated between two ranks (Hyndman and Fan 1996, type 8), so that it
 /// does not depend on the number of operations: rounding the rank up made the p99 of 1,000 operations 1 %
 /// higher than that of 2,000.
@@ -63,7 +59,7 @@ pub fn summarise(histogram: &Histogram<u64>) -> Latency {
         p95: percentile(histogram, 0.95),
         p99: percentile(histogram, 0.99),
         p99_9: percentile(histogram, 0.999),
-        max: Some(microseconds(histogram.max())),
+        max: Some(histogram.max() as f64 / 1000.0),
         histogram: encode(histogram),
     }
 }

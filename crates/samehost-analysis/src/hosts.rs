@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Better, Comparison, Host, MetricInfo};
 use samehost_stats::peers::{LEAST_PEERS, Member, Standing, against_peers};
-use samehost_stats::{distributions, holm, median};
+use samehost_stats::{Interval, distributions, holm, median};
 use serde::{Deserialize, Serialize};
 
-pub const HOSTS_SCHEMA: &str = "samehost.hosts/1";
+const HOSTS_SCHEMA: &str = "samehost.hosts/1";
 /// Differences between hosts inside ±2 % do not matter in practice, as in a report.
 /// Hosts differ by themselves: with reports as the unit and 100 of each host any two hosts would differ.
 /// So a host is tested against the spread of the others of its group, and for more than this margin. In
@@ -57,6 +57,41 @@ pub struct Cell {
     pub metric: String,
 }
 
+/// How far one side is from another, as a ratio with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    pub ratio: f64,
+    pub ci_low: f64,
+    pub ci_high: f64,
+    /// p-value of "inside the margin", adjusted over all that is asked at once.
+    pub p_adjusted: f64,
+}
+
+impl Difference {
+    /// With a p-value that is not adjusted yet; both others as logarithms.
+    fn of(difference: f64, interval: Interval, p: f64) -> Self {
+        let Interval { low, high } = interval.exp();
+        Difference { ratio: difference.exp(), ci_low: low, ci_high: high, p_adjusted: p }
+    }
+
+    fn of_standing(standing: &Standing) -> Self {
+        Difference::of(standing.difference, standing.interval(CONFIDENCE), standing.p_inside)
+    }
+
+    fn is_called(&self) -> bool {
+        self.p_adjusted < ALPHA
+    }
+}
+
+/// Adjusts the p-values of one family by Holm's method.
+fn adjust<'a>(family: impl Iterator<Item = &'a mut Difference>) {
+    let family: Vec<&mut Difference> = family.collect();
+    let p_values: Vec<f64> = family.iter().map(|difference| difference.p_adjusted).collect();
+    for (difference, p_adjusted) in family.into_iter().zip(holm::adjust(&p_values)) {
+        difference.p_adjusted = p_adjusted;
+    }
+}
+
 /// One host against the others with its environment, in one cell; [`HostDiffers::is_called`] says whether it differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostDiffers {
@@ -64,11 +99,8 @@ pub struct HostDiffers {
     #[serde(flatten)]
     pub cell: Cell,
     /// Host ÷ its peers.
-    pub ratio: f64,
-    pub ci_low: f64,
-    pub ci_high: f64,
-    /// p-value of "inside the margin", adjusted over all hosts and cells.
-    pub p_adjusted: f64,
+    #[serde(flatten)]
+    pub difference: Difference,
     /// Whether it is worse than its peers; none of a ratio of two arms.
     pub is_slower: Option<bool>,
     /// How many others have its environment.
@@ -86,11 +118,8 @@ pub struct FactorDiffers {
     #[serde(flatten)]
     pub cell: Cell,
     /// Hosts with the level ÷ hosts with the usual one.
-    pub ratio: f64,
-    pub ci_low: f64,
-    pub ci_high: f64,
-    /// p-value of "inside the margin", adjusted over all levels and cells.
-    pub p_adjusted: f64,
+    #[serde(flatten)]
+    pub difference: Difference,
     pub hosts: u32,
 }
 
@@ -111,16 +140,11 @@ pub struct HostsCompared {
 }
 
 impl HostDiffers {
-    /// With a p-value that is not adjusted yet.
     fn of(host: &str, cell: &Cell, better: Option<Better>, standing: &Standing, reports: u32) -> Self {
-        let interval = standing.interval(CONFIDENCE).exp();
         HostDiffers {
             host: host.to_owned(),
             cell: cell.clone(),
-            ratio: standing.difference.exp(),
-            ci_low: interval.low,
-            ci_high: interval.high,
-            p_adjusted: standing.p_inside,
+            difference: Difference::of_standing(standing),
             is_slower: better.map(|better| (better == Better::Lower) == (standing.difference > 0.0)),
             peers: standing.peers,
             reports,
@@ -130,7 +154,7 @@ impl HostDiffers {
     /// Whether that is more than chance and the margin.
     #[must_use]
     pub fn is_called(&self) -> bool {
-        self.p_adjusted < ALPHA
+        self.difference.is_called()
     }
 }
 
@@ -223,7 +247,6 @@ pub(crate) fn values(report: &HostReport) -> Vec<(Cell, Option<Better>, f64)> {
 }
 
 impl Hosts {
-    /// Adds a report of a host: the values of its first metric.
     pub fn add(&mut self, name: &str, report: &HostReport) {
         self.reports += 1;
         let cells = self.hosts.entry((name.to_owned(), environment(&report.host))).or_default();
@@ -306,10 +329,7 @@ impl Hosts {
                 }
             }
         }
-        let p_values: Vec<f64> = compared.iter().map(|host| host.p_adjusted).collect();
-        for (host, p_adjusted) in compared.iter_mut().zip(holm::adjust(&p_values)) {
-            host.p_adjusted = p_adjusted;
-        }
+        adjust(compared.iter_mut().map(|host| &mut host.difference));
         compared.sort_by(|one, other| (&one.host, &one.cell).cmp(&(&other.host, &other.cell)));
         compared
     }
@@ -371,11 +391,8 @@ impl Hosts {
                 tried.extend(FactorDiffers::of(&level, cell, &these, &those));
             }
         }
-        let p_values: Vec<f64> = tried.iter().map(|factor| factor.p_adjusted).collect();
-        for (factor, p_adjusted) in tried.iter_mut().zip(holm::adjust(&p_values)) {
-            factor.p_adjusted = p_adjusted;
-        }
-        tried.retain(|factor| factor.p_adjusted < ALPHA);
+        adjust(tried.iter_mut().map(|factor| &mut factor.difference));
+        tried.retain(|factor| factor.difference.is_called());
         tried
     }
 }
@@ -395,22 +412,18 @@ impl FactorDiffers {
             Some(moved) if found.estimate.abs() > limit.abs() => moved.p,
             _ => 1.0,
         };
-        let interval = found.interval.exp();
         Some(FactorDiffers {
             factors: level.factors.clone(),
             level: level.level.clone(),
             usual: level.usual.clone(),
             cell: cell.clone(),
-            ratio: found.estimate.exp(),
-            ci_low: interval.low,
-            ci_high: interval.high,
-            p_adjusted: p,
+            difference: Difference::of(found.estimate, found.interval, p),
             hosts: these.len() as u32,
         })
     }
 }
 
-pub const HOSTS_HISTORY_SCHEMA: &str = "samehost.hosts-history/1";
+const HOSTS_HISTORY_SCHEMA: &str = "samehost.hosts-history/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostHistory {
@@ -438,21 +451,12 @@ pub struct HostRun {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Newest {
     /// Newest ÷ earlier ones.
-    pub ratio: f64,
-    pub ci_low: f64,
-    pub ci_high: f64,
-    /// p-value of "inside the margin", adjusted over all hosts and cells.
-    pub p_adjusted: f64,
+    #[serde(flatten)]
+    pub difference: Difference,
     pub differs: bool,
     /// Whether it is worse, where it differs; none of a ratio of two arms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_slower: Option<bool>,
-}
-
-impl HostRun {
-    fn of(run: &Run) -> Self {
-        HostRun { started_at: run.started_at.clone(), value: run.log.exp() }
-    }
 }
 
 impl Newest {
@@ -461,28 +465,11 @@ impl Newest {
         let members: Vec<Member> =
             runs.iter().map(|run| Member { group: 0, values: 1, mean: run.log, squares: 0.0 }).collect();
         let standing = against_peers(&members, MARGIN.ln_1p()).pop()??;
-        let interval = standing.interval(CONFIDENCE).exp();
         Some(Newest {
-            ratio: standing.difference.exp(),
-            ci_low: interval.low,
-            ci_high: interval.high,
-            p_adjusted: standing.p_inside,
+            difference: Difference::of_standing(&standing),
             differs: false,
             is_slower: better.map(|better| (better == Better::Lower) == (standing.difference > 0.0)),
         })
-    }
-
-    fn adjust(histories: &mut [HostHistory]) {
-        let mut all: Vec<&mut Newest> =
-            histories.iter_mut().filter_map(|history| history.newest.as_mut()).collect();
-        let p_values: Vec<f64> = all.iter().map(|newest| newest.p_adjusted).collect();
-        for (newest, p_adjusted) in all.iter_mut().zip(holm::adjust(&p_values)) {
-            newest.p_adjusted = p_adjusted;
-            newest.differs = p_adjusted < ALPHA;
-            if !newest.differs {
-                newest.is_slower = None;
-            }
-        }
     }
 }
 
@@ -492,6 +479,10 @@ pub struct HostsHistory {
     pub reports: u32,
     pub hosts: u32,
     pub histories: Vec<HostHistory>,
+}
+
+fn newest_of(histories: &mut [HostHistory]) -> impl Iterator<Item = &mut Newest> {
+    histories.iter_mut().filter_map(|history| history.newest.as_mut())
 }
 
 #[derive(Debug)]
@@ -572,17 +563,24 @@ impl Histories {
                     }
                     _ => Vec::new(),
                 };
+                let values = runs
+                    .iter()
+                    .map(|run| HostRun { started_at: run.started_at.clone(), value: run.log.exp() });
                 histories.push(HostHistory {
                     host: host.clone(),
                     command: command.clone(),
                     cell: cell.clone(),
                     newest: Newest::of(runs, *better),
-                    runs: runs.iter().map(HostRun::of).collect(),
+                    runs: values.collect(),
                     changed,
                 });
             }
         }
-        Newest::adjust(&mut histories);
+        adjust(newest_of(&mut histories).map(|newest| &mut newest.difference));
+        for newest in newest_of(&mut histories) {
+            newest.differs = newest.difference.is_called();
+            newest.is_slower = newest.is_slower.filter(|_| newest.differs);
+        }
         let mut hosts: Vec<&String> = self.hosts.keys().map(|(host, _)| host).collect();
         hosts.dedup();
         HostsHistory {

@@ -12,6 +12,13 @@ pub struct Group<'a> {
     pub candidates: Vec<&'a Arm>,
 }
 
+impl<'a> Group<'a> {
+    /// The baseline first.
+    pub fn arms(&self) -> impl Iterator<Item = &'a Arm> {
+        std::iter::once(self.baseline).chain(self.candidates.iter().copied())
+    }
+}
+
 /// The arms grouped by point, in the report's order. The harness's own arm (no transport) is not compared.
 #[must_use]
 pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
@@ -23,6 +30,18 @@ pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
         }
     }
     groups
+}
+
+/// The values in their order, each once.
+#[must_use]
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
 }
 
 /// An arm with its trials, controls included: they are the same arm.
@@ -60,11 +79,13 @@ impl<'a> ArmTrials<'a> {
         }
     }
 
-    /// The median over counted trials, of those that have the value.
+    /// A value of each counted trial that has it.
+    pub(crate) fn read(&self, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
+        self.counted.iter().filter_map(|trial| read(trial)).filter(|value| value.is_finite()).collect()
+    }
+
     pub(crate) fn median(&self, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
-        let values: Vec<f64> =
-            self.counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect();
-        median(&values)
+        median(&self.read(read))
     }
 
     /// A metric's value in each block, where it is a positive number. A block without one is left out, never filled in.
@@ -124,7 +145,6 @@ impl Pairs {
 }
 
 pub struct Index<'a> {
-    /// The arms that are compared, by point.
     pub groups: Vec<Group<'a>>,
     /// Every arm, in the report's order.
     pub arms: Vec<ArmTrials<'a>>,

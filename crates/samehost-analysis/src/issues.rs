@@ -21,11 +21,9 @@ pub use requests::time_for_percentile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidates {
     Nothing,
-    /// Verdicts about work per time.
     WorkRate,
     /// Verdicts about time: rates and latencies, but not CPU time per operation.
     Time,
-    /// Verdicts about CPU time per operation.
     CpuTime,
     Everything,
 }
@@ -43,7 +41,10 @@ impl Issue {
         Issue { arm: Some(arm.id.clone()), warning: Warning::new(code, &arm.id, message), invalidates }
     }
 
-    /// Whether it invalidates the verdict about this metric of this arm.
+    pub(crate) fn of_report(code: Code, invalidates: Invalidates, message: impl Into<String>) -> Self {
+        Issue { arm: None, warning: Warning::new(code, "", message), invalidates }
+    }
+
     #[must_use]
     pub fn invalidates(&self, arm: &str, metric: &MetricInfo) -> bool {
         if self.arm.as_ref().is_some_and(|id| id != arm) {
@@ -57,6 +58,17 @@ impl Issue {
             Invalidates::Everything => true,
         }
     }
+}
+
+/// Warnings of the issues that bar a verdict about this metric of any of these arms.
+pub(crate) fn bars(issues: &[Issue], arms: &[&str], metric: &MetricInfo) -> Vec<Warning> {
+    let mut bars = Vec::new();
+    for issue in issues {
+        if arms.iter().any(|arm| issue.invalidates(arm, metric)) {
+            bars.push(issue.warning.clone());
+        }
+    }
+    bars
 }
 
 pub(crate) fn shares_core(arm: &Arm) -> bool {

@@ -20,20 +20,19 @@ const PROBABLY: f64 = 0.05;
 const LEANING: f64 = 0.20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// Differences inside ±margin do not matter in practice.
-    pub margin: f64,
+    pub(crate) margin: f64,
     /// Limit that a difference must exceed, at least the margin; the comparison's `p_margin` tests against it.
-    pub limit: f64,
+    pub(crate) limit: f64,
     /// Confidence of the intervals; p-values are compared with 1 − confidence.
-    pub confidence: f64,
+    pub(crate) confidence: f64,
     /// Seconds that one more block takes, for recommendations; `None` if unknown.
-    pub block_s: Option<f64>,
+    pub(crate) block_s: Option<f64>,
 }
 
 impl Terms {
-    #[must_use]
-    pub fn of(plan: &Plan, block_s: Option<f64>) -> Self {
+    pub(crate) fn of(plan: &Plan, block_s: Option<f64>) -> Self {
         Terms { margin: plan.margin, limit: plan.margin, confidence: plan.confidence, block_s }
     }
 
@@ -65,7 +64,7 @@ pub(crate) fn of_estimate(estimate: &Estimate, confidence: f64) -> Comparison {
 /// `faster` and `slower` require the p-value against the limit, adjusted for the family, below 5 %.
 /// `equivalent` requires two one-sided tests (Schuirmann 1987): the narrow interval inside the margin.
 /// An issue that invalidates the comparison, the `bar`, takes precedence.
-pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, bar: Option<&Warning>) {
+pub(crate) fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, bar: Option<&Warning>) {
     if let Some(issue) = bar {
         comparison.verdict = Verdict::Inconclusive;
         comparison.grade = Some(Grade::Barred);
@@ -80,7 +79,7 @@ pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, ba
 
 /// Judges a comparison again after its adjusted p-values changed. One that an issue bars stays barred, because
 /// the issue does not depend on the family that the p-values are adjusted over.
-pub fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms) {
+pub(crate) fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms) {
     if comparison.grade != Some(Grade::Barred) {
         judge(comparison, metric, terms, None);
     }

@@ -1,11 +1,13 @@
 //! Ladders: the same arms at one level of the matrix and several open-loop rates, and the rate at which the
 //! latency of each rises sharply.
 
-use samehost_model::{Arm, Point, Report, Trial};
+use samehost_model::{Point, Report, Trial};
 use samehost_stats::median;
 
+use crate::index::{ArmTrials, Index};
+
 /// Minimum number of rates at one level for a ladder.
-pub const LEAST_RATES: usize = 4;
+const LEAST_RATES: usize = 4;
 /// Latency takes off where p99 exceeds its smallest value on the ladder by this factor, there and at
 /// every higher rate. A server with spare capacity keeps its p99 within a small factor over many rates;
 /// near saturation the queue multiplies it. The smallest value is the reference and not the lowest
@@ -74,10 +76,11 @@ pub struct Ladder {
 #[must_use]
 pub fn find_ladders(report: &Report) -> Vec<Ladder> {
     let mut ladders: Vec<Ladder> = Vec::new();
-    for arm in &report.head.arms {
+    for trials in &Index::of_report(report).arms {
+        let arm = trials.arm;
         let Some(rate_per_s) = arm.point.rate_per_s else { continue };
         let level = Point { rate_per_s: None, ..arm.point.clone() };
-        let step = step(report, arm, rate_per_s);
+        let step = step(trials, rate_per_s);
         if let Some(known) = ladders.iter_mut().find(|l| l.name == arm.name && l.level == level) {
             known.steps.push(step);
             continue;
@@ -101,10 +104,9 @@ pub fn find_ladders(report: &Report) -> Vec<Ladder> {
     ladders
 }
 
-fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
-    let kept: Vec<&Trial> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
-    let counted: Vec<&Trial> = kept.iter().copied().filter(|s| s.counts()).collect();
-    let achieved = values(&counted, |s| s.throughput_per_s);
+fn step(trials: &ArmTrials<'_>, rate_per_s: f64) -> Step {
+    let ArmTrials { arm, kept, counted, .. } = trials;
+    let achieved = trials.read(|s| s.throughput_per_s);
     let state = if 2 * counted.len() < kept.len() || counted.is_empty() {
         StepState::Void
     } else if falls_short(&achieved, rate_per_s) {
@@ -116,14 +118,10 @@ fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
         arm: arm.id.clone(),
         rate_per_s,
         achieved_per_s: median(&achieved),
-        mean_us: median(&values(&counted, |s| s.latency_us.as_ref()?.mean)),
-        p99_us: median(&values(&counted, |s| s.latency_us.as_ref()?.p99)).or_else(|| pooled_p99(&counted)),
+        mean_us: trials.median(|s| s.latency_us.as_ref()?.mean),
+        p99_us: trials.median(|s| s.latency_us.as_ref()?.p99).or_else(|| pooled_p99(counted)),
         state,
     }
-}
-
-fn values(trials: &[&Trial], read: fn(&Trial) -> Option<f64>) -> Vec<f64> {
-    trials.iter().filter_map(|trial| read(trial)).filter(|value| value.is_finite()).collect()
 }
 
 /// The 99th percentile of all these trials' requests together, in microseconds. Only a description, as the knee is: no
@@ -138,8 +136,7 @@ fn pooled_p99(trials: &[&Trial]) -> Option<f64> {
 
 /// Whether trials, each with its requests completed per second, did fewer than the `rate_per_s` that were due: their
 /// mean lies below 99 % of it by more than three standard errors. `false` without trials; a single one has no error.
-#[must_use]
-pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
+pub(crate) fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
     let n = achieved_per_s.len() as f64;
     if achieved_per_s.is_empty() {
         return false;
@@ -152,8 +149,7 @@ pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
 
 /// The lowest rate from which on, at all higher rates too, p99 exceeds its smallest value by the factor
 /// [`TAKES_OFF`] or the rate was not reached. Void steps and steps without p99 are ignored.
-#[must_use]
-pub fn find_knee(steps: &[Step]) -> Knee {
+fn find_knee(steps: &[Step]) -> Knee {
     let mut known: Vec<(usize, f64)> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         if let (StepState::Held, Some(p99)) = (step.state, step.p99_us) {

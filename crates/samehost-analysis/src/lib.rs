@@ -29,16 +29,14 @@ pub use crossover::{Along, Crossover, find_crossovers};
 pub use family::{judge_alone, judge_rows};
 pub use histogram::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};
 pub use hosts::{
-    Cell, FactorDiffers, HOSTS_SCHEMA, Histories, HostDiffers, HostHistory, HostReport, HostRun, Hosts,
+    Cell, Difference, FactorDiffers, Histories, HostDiffers, HostHistory, HostReport, HostRun, Hosts,
     HostsCompared, HostsHistory, MARGIN, Measured, Newest,
 };
-pub use index::{ArmTrials, Group, Index, Pairs, group};
+pub use index::{ArmTrials, Group, Index, Pairs, distinct, group};
 pub use issues::machine::OtherLoad;
 pub use issues::time_for_percentile;
-pub use judge::{Terms, judge, judge_again, smallest_found};
-pub use ladder::{
-    Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
-};
+pub use judge::smallest_found;
+pub use ladder::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
 pub use stopping::{Row, decided, is_settled};

@@ -18,7 +18,6 @@ const MOST: usize = 10;
 /// What a profile lumps together beyond its limit of size; no function.
 const OTHER: &str = "[other]";
 
-/// Functions that differ most, for each profiled point and candidate.
 #[must_use]
 pub fn profile_differences(report: &Report, index: &Index<'_>) -> Vec<ProfileDifference> {
     let mut all = Vec::new();

@@ -13,7 +13,6 @@ use crate::judge::is_inside;
 /// hold where the whole 95 % interval lies outside (docs/method.md §6).
 pub const SAME: f64 = 0.05;
 
-/// What a machine's measurement says of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     pub judgement: Judgement,
@@ -39,11 +38,6 @@ fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
         Expected::Above => Some((Side::Above, None)),
         Expected::Same | Expected::Value { .. } | Expected::Works | Expected::ClientLimit => None,
     }
-}
-
-/// Whether an issue of the measurement, and not the width of the interval, prevented a verdict.
-fn is_barred(found: &Comparison) -> bool {
-    found.grade() == Grade::Barred
 }
 
 fn is_other(side: Side, found: &Comparison) -> bool {
@@ -84,19 +78,15 @@ fn reason(found: &Comparison) -> String {
 #[must_use]
 pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
     let Some((side, sizes)) = asked(expected) else {
-        let (judgement, why) = match expected {
+        return match expected {
             Expected::Same => same(found),
-            _ => (Judgement::CannotTell, "this claim is not about a ratio".to_owned()),
+            _ => plain(Judgement::CannotTell, "this claim is not about a ratio".to_owned()),
         };
-        return plain(judgement, why);
     };
-    if is_barred(found) {
+    if found.grade() == Grade::Barred {
         return plain(Judgement::CannotTell, reason(found));
     }
-    let size = match sizes {
-        Some(sizes) => size(side, sizes, found),
-        None => None,
-    };
+    let size = sizes.and_then(|sizes| size(side, sizes, found));
     let found_side = if found.ratio > 1.0 { Side::Above } else { Side::Below };
     match found.verdict {
         Verdict::Faster | Verdict::Slower if found_side != side => {
@@ -120,7 +110,6 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
     }
 }
 
-/// An undecided claim, with what the interval says of it nevertheless.
 fn undecided(side: Side, size: Option<EffectSize>, found: &Comparison) -> Judged {
     let besides = if is_other(side, found) {
         "; if anything, it goes the other way"
@@ -137,14 +126,13 @@ fn plain(judgement: Judgement, why: String) -> Judged {
 }
 
 /// A claim of no difference: two one-sided tests inside ±5 %, or the whole interval outside.
-fn same(found: &Comparison) -> (Judgement, String) {
+fn same(found: &Comparison) -> Judged {
     let within = format_percent(SAME);
-    if is_barred(found) {
-        return (Judgement::CannotTell, reason(found));
-    }
     let is_beyond = found.ci_low.is_some_and(|low| low > 1.0 + SAME)
         || found.ci_high.is_some_and(|high| high < 1.0 / (1.0 + SAME));
-    if is_inside(found, SAME) {
+    let (judgement, why) = if found.grade() == Grade::Barred {
+        (Judgement::CannotTell, reason(found))
+    } else if is_inside(found, SAME) {
         (Judgement::Holds, format!("no difference means within ±{within}"))
     } else if is_beyond {
         let why = format!("there is a difference of more than {within} here: {}", span(found));
@@ -152,7 +140,8 @@ fn same(found: &Comparison) -> (Judgement, String) {
     } else {
         let why = format!("{} here, and no difference means within ±{within}", span(found));
         (Judgement::CannotTell, why)
-    }
+    };
+    plain(judgement, why)
 }
 
 /// A claim of a minimum: holds if the whole interval reaches it, and is contradicted if the whole interval is

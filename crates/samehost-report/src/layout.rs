@@ -10,7 +10,6 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts the text to at most `columns`, with an ellipsis.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -93,12 +92,16 @@ fn cut(word: &str, columns: usize) -> Vec<String> {
 
 /// Formats as `1 service`, `2 services`.
 pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+    count_of(number, one, &format!("{one}s"))
+}
+
+pub(crate) fn count_of(number: usize, one: &str, several: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
 }
 
 /// How many entries of a list there are beyond those that are shown; `None` where all are.
 pub(crate) fn beyond(number: usize, shown: usize) -> Option<usize> {
-    if number > shown { Some(number - shown) } else { None }
+    number.checked_sub(shown).filter(|more| *more > 0)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +169,10 @@ impl From<String> for Span {
 pub(crate) struct Line(Vec<Span>);
 
 impl Line {
+    pub(crate) fn of(tone: Tone, text: impl AsRef<str>) -> Self {
+        Line(vec![Span::new(tone, text)])
+    }
+
     pub(crate) fn push(&mut self, span: Span) {
         if !span.text.is_empty() {
             self.0.push(span);
@@ -261,7 +268,7 @@ pub(crate) type Paragraph = Vec<Span>;
 
 pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
     if !lines.is_empty() {
-        lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
+        lines.insert(0, Line::of(Tone::Bold, title));
     }
     lines
 }
@@ -321,9 +328,20 @@ impl Grid {
         Grid { columns, rows: Vec::new() }
     }
 
+    /// With further columns, all aligned alike.
+    pub(crate) fn with(mut self, align: Align, heads: &[&str]) -> Self {
+        self.columns.extend(heads.iter().map(|head| Column::new(head, align)));
+        self
+    }
+
     pub(crate) fn push(&mut self, row: Vec<Span>) {
         debug_assert_eq!(row.len(), self.columns.len(), "a cell for each column");
         self.rows.push(row);
+    }
+
+    #[cfg(feature = "html")]
+    pub(crate) fn push_texts(&mut self, texts: impl IntoIterator<Item = String>) {
+        self.push(texts.into_iter().map(Span::from).collect());
     }
 
     pub(crate) fn heads(&self) -> impl Iterator<Item = &str> {
@@ -467,6 +485,14 @@ pub(crate) struct Figure {
 
 pub(crate) fn dash() -> Span {
     Span::dim("–")
+}
+
+/// The text, or a dash for `None`.
+pub(crate) fn or_dash(text: Option<String>) -> Span {
+    match text {
+        Some(text) => Span::from(text),
+        None => dash(),
+    }
 }
 
 /// Cells of values with one common unit; a dash for `None`.

@@ -43,12 +43,7 @@ pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
 /// silenced samehost on every server at work, although 77 of 84 such intervals were clear of the margin.
 fn find_others(report: &Report) -> Option<Issue> {
     let load = OtherLoad::of(&[report])?;
-    let message = load.as_condition();
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::ForeignLoad, "", message),
-        invalidates: Invalidates::Nothing,
-    })
+    Some(Issue::of_report(Code::ForeignLoad, Invalidates::Nothing, load.as_condition()))
 }
 
 /// CPU time that a measured server used for others, in percent of one CPU, from which on it is worth a sentence.
@@ -104,11 +99,7 @@ fn find_throttling(arms: &[ArmTrials<'_>]) -> Option<Issue> {
         "the cgroup's CPU quota ran out in {throttled} of {trials} trials, for {:.0} ms in all: the verdicts are about this machine with that quota",
         all_ms.max(1.0)
     );
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::Throttled, "", message),
-        invalidates: Invalidates::Nothing,
-    })
+    Some(Issue::of_report(Code::Throttled, Invalidates::Nothing, message))
 }
 
 /// Trials that were measured again, in reports of versions that did so.
@@ -123,11 +114,7 @@ pub(crate) fn find_repeats(report: &Report) -> Option<Issue> {
         if aside.len() == 1 { "trial was" } else { "trials were" },
         reasons(aside.iter().flat_map(|s| s.polluted.iter().map(String::as_str)))
     );
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::Remeasured, "", message),
-        invalidates: Invalidates::Nothing,
-    })
+    Some(Issue::of_report(Code::Remeasured, Invalidates::Nothing, message))
 }
 
 struct Worst {
@@ -182,7 +169,6 @@ const MOST_NAMED: usize = 3;
 /// right then (docs/method.md §10).
 const LEAST_SPAN_MS: f64 = 1000.0;
 
-/// The load of other programs, over one report or several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtherLoad {
     /// Percent of one CPU, the mean over all trials, or of the whole measurement where its programs used more.

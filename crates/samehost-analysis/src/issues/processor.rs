@@ -1,7 +1,7 @@
 //! Issues of the CPU: a saturated client, waiting for a CPU, or only one CPU.
 
 use samehost_model::human::format_percent;
-use samehost_model::{Code, Report, Transport, Warning};
+use samehost_model::{Code, Report, Transport};
 
 use crate::index::ArmTrials;
 use crate::issues::{Invalidates, Issue, shares_core};
@@ -50,11 +50,7 @@ fn find_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Issue> {
         return None;
     }
     let message = "client and server had one CPU between them: rates and latencies show the scheduler as much as the transport; give it two CPUs, or ask for --placement same-core if one is what you have";
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::SharedCpu, "", message),
-        invalidates: Invalidates::Time,
-    })
+    Some(Issue::of_report(Code::SharedCpu, Invalidates::Time, message))
 }
 
 /// Whether a server with this utilisation can have been saturated: one thread at about 1, or the machine when
@@ -85,20 +81,17 @@ fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
                 format_percent(client)
             ),
         ),
-        Some(server) => (
-            Invalidates::WorkRate,
-            format!(
-                "the client of {id} was busy {} of the time and its server used {server:.2} CPUs: throughput shows the client's limit; use fewer connections or a fixed --rate",
-                format_percent(client)
-            ),
-        ),
-        None => (
-            Invalidates::WorkRate,
-            format!(
-                "the client of {id} was busy {} of the time (the server's use is unknown): throughput shows the client's limit; use fewer connections or a fixed --rate",
-                format_percent(client)
-            ),
-        ),
+        _ => {
+            let busy = format_percent(client);
+            let used = match server {
+                Some(server) => format!("and its server used {server:.2} CPUs"),
+                None => "(the server's use is unknown)".to_owned(),
+            };
+            let message = format!(
+                "the client of {id} was busy {busy} of the time {used}: throughput shows the client's limit; use fewer connections or a fixed --rate"
+            );
+            (Invalidates::WorkRate, message)
+        }
     };
     Some(Issue::about(trials.arm, Code::ClientBound, invalidates, message))
 }
@@ -146,11 +139,7 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
         "client and server together used {used} of {} CPUs in {named}: those rates and latencies are what both can do on this machine at once; a server with CPUs of its own does more",
         report.head.host.cpus_allowed
     );
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::MachineFull, "", message),
-        invalidates: Invalidates::Nothing,
-    })
+    Some(Issue::of_report(Code::MachineFull, Invalidates::Nothing, message))
 }
 
 /// A client that was runnable and waited for a CPU, on a machine that it did not fill together with its server:

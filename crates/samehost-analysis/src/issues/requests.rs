@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use samehost_model::human::{count, format_percent};
 use samehost_model::{Arm, Code, DrawnConnections, Latency, MetricInfo, Point, Report, Warning, metric};
+use samehost_stats::median;
 
 use crate::index::{ArmTrials, Index};
 use crate::issues::{Invalidates, Issue, reasons};
@@ -192,8 +193,8 @@ pub(crate) fn find_lateness(index: &Index<'_>) -> Vec<Issue> {
 /// An open loop whose server completed fewer requests than were due.
 pub(crate) fn find_load(trials: &ArmTrials<'_>) -> Option<Issue> {
     let rate = trials.arm.point.rate_per_s?;
-    let done = trials.median(|s| s.throughput_per_s)?;
-    let achieved: Vec<f64> = trials.counted.iter().filter_map(|s| s.throughput_per_s).collect();
+    let achieved = trials.read(|s| s.throughput_per_s);
+    let done = median(&achieved)?;
     if !falls_short(&achieved, rate) {
         return None;
     }
@@ -219,7 +220,6 @@ const FELL_BACK: f64 = 0.01;
 /// setting with which a pool opens new ones (docs/decisions/0135).
 const FEWEST: u64 = 40;
 
-/// The issues of a report whose trials have drawn connections; none of other reports.
 pub(crate) fn find_drawn(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     let mut issues: Vec<Issue> = index.arms.iter().filter_map(find_fallen_back).collect();
     for group in &index.groups {

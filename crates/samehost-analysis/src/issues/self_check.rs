@@ -4,7 +4,7 @@
 //! difference inside trials and from block to block.
 
 use samehost_model::human::{change, count};
-use samehost_model::{Code, MetricInfo, Report, Trial, Warning};
+use samehost_model::{Code, MetricInfo, Report, Trial};
 use samehost_stats::{count_starts, distributions, serial};
 
 use crate::index::{ArmTrials, Index};
@@ -45,11 +45,7 @@ pub(crate) fn issue(report: &Report, index: &Index<'_>) -> Option<Issue> {
         count(points),
         if points == 1 { "" } else { "s" }
     );
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::SelfCheck, "", message),
-        invalidates: Invalidates::Everything,
-    })
+    Some(Issue::of_report(Code::SelfCheck, Invalidates::Everything, message))
 }
 
 struct AgainstItself {
@@ -89,7 +85,7 @@ pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Iss
     let mut blocks = 0;
     let mut starts: Vec<Option<u32>> = Vec::new();
     for group in &index.groups {
-        for arm in std::iter::once(&group.baseline).chain(&group.candidates) {
+        for arm in group.arms() {
             for trial in report.trials.iter().filter(|trial| trial.counts() && trial.arm == arm.id) {
                 blocks = blocks.max(trial.block as usize + 1);
                 starts.push(trial.server_start);
@@ -100,11 +96,7 @@ pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Iss
         return None;
     }
     let message = "one start of the server served all blocks, so the interval does not include how starts differ; repeat the measurement to see another start";
-    Some(Issue {
-        arm: None,
-        warning: Warning::new(Code::OneProcess, "", message),
-        invalidates: Invalidates::Nothing,
-    })
+    Some(Issue::of_report(Code::OneProcess, Invalidates::Nothing, message))
 }
 
 /// Relative change from the first to the second half of the trials that counts as drift.

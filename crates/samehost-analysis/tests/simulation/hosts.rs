@@ -101,8 +101,9 @@ fn one_host_that_is_ten_percent_slower_is_found_and_no_other() {
 #[test]
 fn a_slower_kernel_is_the_kernel_and_none_of_its_hosts() {
     let truth = Truth { slow_kernel: 1.10_f64.ln(), ..Truth::default() };
-    let found =
-        part(truth, |found| found.factors.iter().any(|factor| factor.level == "6.2" && factor.ratio > 1.0));
+    let found = part(truth, |found| {
+        found.factors.iter().any(|factor| factor.level == "6.2" && factor.difference.ratio > 1.0)
+    });
     let host = part(truth, |found| !found.differ.is_empty());
     let other = part(truth, |found| found.factors.iter().any(|factor| factor.level != "6.2"));
     println!(

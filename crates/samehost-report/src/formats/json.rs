@@ -40,10 +40,8 @@ fn only_numbers(report: &Report) -> Report {
     for trial in &mut report.trials {
         trial.measurements.retain(|_, value| value.is_finite());
     }
-    report
-        .analysis
-        .comparisons
-        .retain(|c| [c.ratio, c.baseline_value, c.candidate_value].iter().all(|v| v.is_finite()));
+    let comparisons = &mut report.analysis.comparisons;
+    comparisons.retain(|c| [c.ratio, c.baseline_value, c.candidate_value].iter().all(|v| v.is_finite()));
     report.analysis.controls.retain(|control| control.ratio.is_finite());
     report
 }

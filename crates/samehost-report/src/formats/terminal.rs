@@ -48,9 +48,7 @@ impl Page {
     fn head(&self, view: &View<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
         for (tone, parts) in [(Tone::Bold, head::what(view)), (Tone::Dim, head::how(view))] {
-            for text in head::flow(&parts, self.columns) {
-                lines.push(Line::from(vec![Span::new(tone, text)]));
-            }
+            lines.extend(head::flow(tone, &parts, self.columns));
         }
         if let Some(text) = head::outcome(view.report.head.outcome, &view.report.head.plan) {
             lines.extend(wrap_spans(&[Span::new(Tone::Doubt, text)], self.measure()));
@@ -70,10 +68,7 @@ impl Page {
         let (figures, note) = figures::figures(view);
         let legend = figures::legend(view, &figures);
         for figure in figures.into_iter().filter(|figure| !figure.grid.rows.is_empty()) {
-            let mut lines = Vec::new();
-            if !figure.title.is_empty() {
-                lines.extend(wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns));
-            }
+            let mut lines = wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns);
             lines.extend(figure.grid.lines(self.columns));
             self.section(lines);
         }
@@ -160,7 +155,7 @@ impl Page {
             return;
         }
         let indent = notes.iter().map(|group| width(words::code(group.code))).max().unwrap_or(0) + 2;
-        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, "Warnings")])];
+        let mut lines = vec![Line::of(Tone::Bold, "Warnings")];
         for group in notes {
             let mut label = Span::new(Tone::Doubt, words::code(group.code));
             for message in &group.messages {

@@ -3,13 +3,12 @@
 
 use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
-    capitalised, count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
+    capitalised, count, format_percent, format_ratio_aligned, format_size, format_value,
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
 use crate::layout::{Paragraph, Span, Tone};
 use crate::measurement::view::{self, Parameter, View};
-use crate::measurement::words::interval;
 use crate::measurement::{ladder, predictions, words};
 
 pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
@@ -47,10 +46,6 @@ fn alone(view: &View<'_>) -> Option<Paragraph> {
     Some(vec![Span::plain(text)])
 }
 
-fn is_decided(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Faster | Verdict::Slower)
-}
-
 /// Answer for one point: the first metric, then the most relevant other finding.
 fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     let mut all: Vec<(&MetricInfo, &Comparison)> = Vec::new();
@@ -65,8 +60,8 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
         text.extend(spared(view, name));
         return text;
     }
-    let mut rest = all[1..].iter().copied().filter(|(_, c)| is_decided(c.verdict));
-    if !is_decided(first.verdict) {
+    let mut rest = all[1..].iter().copied().filter(|(_, c)| words::is_difference(c.verdict));
+    if !words::is_difference(first.verdict) {
         // A metric that only shows queueing in the client does not count as an answer.
         let clear = rest.find(|(_, c)| c.warnings.iter().all(|warning| warning.code != Code::ClientBound));
         if let Some((metric, comparison)) = clear {
@@ -103,7 +98,6 @@ fn spared(view: &View<'_>, name: &str) -> Paragraph {
     })
 }
 
-/// The values of both arms, for each metric that has such a pair of values.
 fn without_ratio(
     view: &View<'_>,
     name: &str,
@@ -151,14 +145,10 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 
 /// A ratio with its interval: `0.692 (0.675–0.709)`.
 fn ratio(comparison: &Comparison) -> String {
-    let ratio = format_ratio_aligned(comparison.ratio);
-    match interval(comparison) {
-        Some(interval) => format!("{ratio} ({interval})"),
-        None => ratio,
-    }
+    let ends = comparison.ci_low.zip(comparison.ci_high);
+    words::with_interval(format_ratio_aligned(comparison.ratio), ends, format_ratio_aligned)
 }
 
-/// Wording without a verdict: the grade, the estimate with its interval, and the reason.
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
     let direction = words::direction(Some(metric), comparison.ratio);
     let lead = words::graded_at_length(comparison.grade(), direction);
@@ -177,7 +167,8 @@ fn decided(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison, lead: 
     let base = view.name(&comparison.baseline);
     let open = comparison.point.rate_per_s.is_some();
     let (words, than) = words::statement(metric, comparison.ratio, open);
-    let values = against(comparison.candidate_value, comparison.baseline_value, &metric.unit);
+    let (candidate, baseline) = (comparison.candidate_value, comparison.baseline_value);
+    let values = words::with_one_unit([candidate, baseline], " against ", &metric.unit);
     let sure = match (comparison.ci_low, comparison.ci_high) {
         (Some(low), Some(high)) if (low > 1.0) == (high > 1.0) => {
             format!(
@@ -193,15 +184,6 @@ fn decided(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison, lead: 
         Span::new(words::tone(comparison.verdict), format!("{lead}{words}")),
         Span::plain(format!("{than} {via} ({values}{sure}).")),
     ]
-}
-
-/// Two values with one unit: `12.3 against 17.9 µs`.
-fn against(candidate: f64, baseline: f64, unit: &str) -> String {
-    let texts = format_together(&[candidate, baseline], unit);
-    match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} against {}", texts[1]),
-        _ => format!("{} against {}", texts[0], texts[1]),
-    }
 }
 
 /// Answer for several points: counts of verdicts for the first metric, then what was lost, or a metric that has verdicts where the

@@ -2,6 +2,7 @@
 //! buffers of the sockets, as read from the connections. They stand below the answer, and none of them is a verdict: what bars one
 //! is an issue of the analysis.
 
+use samehost_analysis::distinct;
 use samehost_model::human::{count, format_percent, format_value, percent_number};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Code, Evidence, Metric, Report, Transport, Trial, Verdict, metric};
@@ -17,7 +18,6 @@ pub(crate) struct Condition {
     pub(crate) text: String,
 }
 
-/// All conditions. A label is printed once for consecutive sentences.
 pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     let mut all = Vec::new();
     all.extend(noise(view).map(|text| Condition { label: "self-check", text }));
@@ -89,7 +89,7 @@ fn us_per_op(trial: &Trial) -> Option<f64> {
 fn generator(view: &View<'_>) -> Option<String> {
     let (mut typical, mut tail): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     for group in &view.groups {
-        for arm in std::iter::once(&group.baseline).chain(&group.candidates) {
+        for arm in group.arms() {
             typical.extend(median(view.report, &arm.id, |trial| trial.lateness_us.as_ref()?.p50));
             tail.extend(median(view.report, &arm.id, |trial| trial.lateness_us.as_ref()?.p99));
         }
@@ -258,12 +258,7 @@ pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     let report = view.report;
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| is_tcp(arm.transport)).collect();
     let commands = report.head.arms.iter().any(|arm| arm.transport == Transport::Command);
-    let mut names: Vec<String> = Vec::new();
-    for name in arms.iter().flat_map(|arm| read(report, &arm.id)) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = distinct(arms.iter().flat_map(|arm| read(report, &arm.id)));
     if !names.is_empty() {
         return Some(format!("TCP with {}", names.join(", ")));
     }
@@ -283,14 +278,12 @@ fn is_tcp(transport: Transport) -> bool {
 /// Congestion controls of an arm's connections; `cubic and bbr` if the ends differ.
 fn read(report: &Report, arm: &str) -> Vec<String> {
     let evidence = report.analysis.evidence.iter().filter(|evidence| evidence.arm == arm);
-    let mut names: Vec<String> = Vec::new();
+    let mut names = Vec::new();
     for connection in evidence.filter_map(|evidence| evidence.connection.as_ref()) {
-        let both = connection.congestion().iter().map(|name| clean(name)).collect::<Vec<_>>().join(" and ");
-        if !both.is_empty() && !names.contains(&both) {
-            names.push(both);
-        }
+        names.push(connection.congestion().iter().map(|name| clean(name)).collect::<Vec<_>>().join(" and "));
     }
-    names
+    names.retain(|both| !both.is_empty());
+    distinct(names)
 }
 
 /// Congestion control of an arm as a cell; empty if there is none or it was not read.
@@ -299,17 +292,12 @@ pub(crate) fn of_arm(report: &Report, arm: &str) -> String {
 }
 
 pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for evidence in &view.report.analysis.evidence {
         let Some(connection) = &evidence.connection else { continue };
-        let both = (view.name(&evidence.arm), clean(&connection.to_string()));
-        if !found.contains(&both) {
-            found.push(both);
-        }
-    }
-    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, text) in found {
+        let (name, text) = (view.name(&evidence.arm), clean(&connection.to_string()));
         match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, texts)) if texts.contains(&text) => {}
             Some((_, texts)) => texts.push(text),
             None => lines.push((name, vec![text])),
         }

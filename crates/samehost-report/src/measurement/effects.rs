@@ -2,13 +2,14 @@
 //! their levels against the first, the bottleneck of each condition), and of CPU profiles: for each point and candidate the functions
 //! that differ most, and the basis of the data.
 
+use samehost_analysis::distinct;
 use samehost_model::human::{
     count, format_percent, format_ratio_aligned, format_seconds, format_value, significant,
 };
 use samehost_model::printable::clean;
 use samehost_model::{Combination, Effect, LimitedBy, ProfileDifference, Report, Trial};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, dash};
+use crate::layout::{Align, Column, Figure, Grid, Span, dash, or_dash};
 use crate::measurement::view::{View, median};
 use crate::measurement::words;
 
@@ -17,32 +18,22 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
     let of_metric: Vec<&Effect> =
         view.report.analysis.effects.iter().filter(|effect| effect.metric == metric.name).collect();
-    let mut points: Vec<&samehost_model::Point> = Vec::new();
-    for effect in &of_metric {
-        if !points.contains(&&effect.point) {
-            points.push(&effect.point);
-        }
-    }
     let title = format!("{}: what each factor does over all the others", words::title(&metric.name));
     let mut figures = Vec::new();
-    for point in points {
+    for point in distinct(of_metric.iter().map(|effect| &effect.point)) {
         let at = of_metric.iter().filter(|effect| effect.point == *point);
         let title = match view.point_of_factors(point) {
             place if place.is_empty() => title.clone(),
             place => format!("{title}, {place}"),
         };
-        figures.push(Figure { title, grid: table(view, at.copied()) });
+        let mut grid = ratios(view, "factor");
+        for effect in at {
+            let Effect { ratio, ci_low, ci_high, blocks, .. } = effect;
+            grid.push(row(name(effect), *ratio, [*ci_low, *ci_high], *blocks));
+        }
+        figures.push(Figure { title, grid });
     }
     figures
-}
-
-fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {
-    let mut grid = ratios(view, "factor");
-    for effect in effects {
-        let Effect { ratio, ci_low, ci_high, blocks, .. } = effect;
-        grid.push(row(name(effect), *ratio, [*ci_low, *ci_high], *blocks));
-    }
-    grid
 }
 
 /// A table of the first metric for each set of combinations that are held against the same one.
@@ -74,10 +65,7 @@ fn ratios(view: &View<'_>, of: &str) -> Grid {
 }
 
 fn row(name: String, ratio: f64, ends: [Option<f64>; 2], blocks: u32) -> Vec<Span> {
-    let interval = match ends {
-        [Some(low), Some(high)] => format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)),
-        _ => "–".into(),
-    };
+    let interval = words::interval(ends[0], ends[1]).unwrap_or_else(|| "–".into());
     vec![
         Span::plain(name),
         Span::from(format_ratio_aligned(ratio)),
@@ -116,10 +104,7 @@ pub(crate) fn limits(report: &Report) -> Grid {
             |trial| trial.server_cpu_us_per_op,
         ];
         for read in per_op {
-            row.push(match median(report, &limit.arm, read) {
-                Some(value) => Span::from(format_value(value, "us")),
-                None => dash(),
-            });
+            row.push(or_dash(median(report, &limit.arm, read).map(|value| format_value(value, "us"))));
         }
         grid.push(row);
     }

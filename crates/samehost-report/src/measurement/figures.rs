@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, value_cells};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};
@@ -17,7 +17,6 @@ const TAIL: &str = metric::LATENCY_P99_9.name;
 /// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
 
-/// All tables, and a sentence about what was left out.
 pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     if let Some(group) = view.single() {
         let grid = match group.candidates.len() {
@@ -28,8 +27,9 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         return (vec![Figure { title: String::new(), grid }], None);
     }
     let mut metrics: Vec<&MetricInfo> = view.metrics().iter().collect();
-    metrics
-        .retain(|metric| view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some()));
+    metrics.retain(|metric| {
+        view.groups.iter().any(|group| view::typical(view.report, &group.baseline.id, metric).is_some())
+    });
     let mut figures = ladder::tables(view);
     let most = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
     if view.candidates().is_empty() {
@@ -54,15 +54,10 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     (figures, Some(format!("Also measured: {}; see --json or --csv.", rest.join(", "))))
 }
 
-/// What the words in the tables mean; `None` where none of them needs it.
 pub(crate) fn legend(view: &View<'_>, figures: &[Figure]) -> Option<String> {
     let cells: Vec<&str> =
         figures.iter().flat_map(|figure| figure.grid.rows.iter().flatten()).map(Span::text).collect();
     words::legend(&cells, view.report.head.plan.margin)
-}
-
-fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
-    view::typical(view.report, arm, metric)
 }
 
 fn confidence_head(view: &View<'_>) -> Column {
@@ -74,24 +69,16 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
     let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
     let tone = words::tone(comparison.verdict);
     let weight = if comparison.verdict == Verdict::Inconclusive { Tone::Plain } else { Tone::Bold };
-    let interval = match interval(comparison) {
-        Some(interval) => Span::from(interval),
-        None => dash(),
-    };
     [
         Span::new(weight, format_ratio_aligned(comparison.ratio)),
-        interval,
+        or_dash(interval(comparison.ci_low, comparison.ci_high)),
         Span::new(tone, words::cell(Some(metric), comparison)),
     ]
 }
 
 fn alone(view: &View<'_>) -> Grid {
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("median", Align::Value),
-        Column::new("min", Align::Value),
-        Column::new("max", Align::Value),
-    ]);
+    let grid = Grid::default().with(Align::Left, &[""]);
+    let mut grid = grid.with(Align::Value, &["median", "min", "max"]);
     let Some(group) = view.single() else { return grid };
     for metric in view.metrics() {
         let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
@@ -134,7 +121,8 @@ fn pair(view: &View<'_>) -> Grid {
         grid.push(row);
     }
     for own in own_measurements(view) {
-        let values = [median(view, &own, &base.id), median(view, &own, &candidate.id)];
+        let values =
+            [view::typical(view.report, &base.id, &own), view::typical(view.report, &candidate.id, &own)];
         let mut row = vec![Span::plain(words::title(&own.name))];
         row.extend(value_cells(&values, &own.unit));
         row.extend(verdict_cells(&own, None));
@@ -155,12 +143,12 @@ fn stacked(view: &View<'_>) -> Grid {
         Column::new("verdict", Align::Left),
     ]);
     for metric in view.metrics() {
-        let arms: Vec<_> = std::iter::once(&group.baseline).chain(&group.candidates).collect();
+        let arms: Vec<_> = group.arms().collect();
         let mut values: Vec<Option<f64>> = Vec::new();
         for arm in &arms {
             values.push(match view.comparison(&metric.name, &arm.id) {
                 Some(comparison) => Some(comparison.candidate_value),
-                None => median(view, metric, &arm.id),
+                None => view::typical(view.report, &arm.id, metric),
             });
         }
         if values.iter().all(Option::is_none) {
@@ -189,7 +177,7 @@ fn parameter_column(parameter: &Parameter) -> Column {
 fn both_values(view: &View<'_>, metric: &MetricInfo, baseline: &str, candidate: &str) -> [Option<f64>; 2] {
     match view.comparison(&metric.name, candidate) {
         Some(found) => [Some(found.baseline_value), Some(found.candidate_value)],
-        None => [median(view, metric, baseline), median(view, metric, candidate)],
+        None => [view::typical(view.report, baseline, metric), view::typical(view.report, candidate, metric)],
     }
 }
 
@@ -227,10 +215,7 @@ fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
 }
 
 fn sweep_columns(view: &View<'_>, many: bool) -> Vec<Column> {
-    let base = match view.groups.first() {
-        Some(group) => view.name(&group.baseline.id),
-        None => String::new(),
-    };
+    let base = view.base_name();
     let mut columns: Vec<Column> = view.varying.iter().map(parameter_column).collect();
     columns.push(Column::new(&base, Align::Value));
     let (value, ratio) = if many {
@@ -260,7 +245,7 @@ fn sweep_alone(view: &View<'_>, metrics: &[&MetricInfo]) -> Grid {
     }
     for (i, metric) in metrics.iter().enumerate() {
         columns.push(Column::new(words::title(&metric.name), Align::Value).spare(i as u8));
-        let medians = view.groups.iter().map(|group| median(view, metric, &group.baseline.id));
+        let medians = view.groups.iter().map(|group| view::typical(view.report, &group.baseline.id, metric));
         let cells = value_cells(&medians.collect::<Vec<_>>(), &metric.unit);
         for (row, cell) in rows.iter_mut().zip(cells) {
             row.push(cell);
@@ -320,12 +305,7 @@ pub(crate) fn range(values: &[f64], unit: &str) -> Span {
     if from == to {
         return Span::from(from);
     }
-    let texts = format_together(&[low, high], unit);
-    let short = match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => number,
-        _ => texts[0].as_str(),
-    };
-    Span::from(format!("{short}–{}", texts[1]))
+    Span::from(words::with_one_unit([low, high], "–", unit))
 }
 
 #[cfg(test)]

@@ -2,27 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use samehost_analysis::distinct;
 use samehost_model::human::{count, format_seconds, format_value};
 use samehost_model::printable::clean;
 use samehost_model::{
-    AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
+    AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided, WorkloadInfo,
 };
 
-use crate::layout::{width, wrap};
+use crate::layout::{Line, Tone, width, wrap};
 use crate::measurement::conditions;
 use crate::measurement::view::{Parameter, View, ends};
 
 /// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.
 pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     let workload = &view.report.head.workload;
-    let (name, title) = (clean(&workload.name), clean(&workload.title));
-    let mut parts = vec![if title.is_empty() || title == name {
-        name
-    } else if title.starts_with(&name) {
-        title
-    } else {
-        format!("{name} {title}")
-    }];
+    let mut parts = vec![subject(workload)];
     let points: Vec<&Point> = view.groups.iter().map(|group| &group.baseline.point).collect();
     let Some(first) = points.first() else { return parts };
     if first.size_bytes.is_some() {
@@ -52,6 +46,18 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     parts
 }
 
+/// A workload by its name and its title: `redis GET`.
+pub(crate) fn subject(workload: &WorkloadInfo) -> String {
+    let (name, title) = (clean(&workload.name), clean(&workload.title));
+    if title.is_empty() {
+        name
+    } else if title.starts_with(&name) {
+        title
+    } else {
+        format!("{name} {title}")
+    }
+}
+
 /// A parameter in words: its range where points differ in it, else that of the first point.
 fn values(view: &View<'_>, parameter: &Parameter, points: &[&Point], first: &Point) -> String {
     if view.varying.contains(parameter) { range(parameter, points) } else { parameter.phrase(first) }
@@ -74,13 +80,8 @@ fn load(view: &View<'_>, points: &[&Point], first: &Point) -> Option<String> {
 
 /// Values of a swept parameter: all of them if there are few, else the first and the last.
 fn range(parameter: &Parameter, points: &[&Point]) -> String {
-    let mut values: Vec<String> = Vec::new();
-    for point in points {
-        let value = parameter.value(point);
-        if !value.is_empty() && !values.contains(&value) {
-            values.push(value);
-        }
-    }
+    let mut values = distinct(points.iter().map(|point| parameter.value(point)));
+    values.retain(|value| !value.is_empty());
     let text = match values.as_slice() {
         [first, .., last] if values.len() > 4 => format!("{first} to {last}"),
         _ => values.join(", "),
@@ -117,8 +118,7 @@ fn trials(view: &View<'_>) -> String {
     let report = view.report;
     let mut blocks: Vec<usize> = Vec::new();
     for group in &view.groups {
-        let arms = group.candidates.iter().chain([&group.baseline]);
-        let ids: Vec<&str> = arms.map(|arm| arm.id.as_str()).collect();
+        let ids: Vec<&str> = group.arms().map(|arm| arm.id.as_str()).collect();
         let counted = report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str()));
         blocks.push(counted.map(|s| s.block).collect::<BTreeSet<_>>().len());
     }
@@ -206,7 +206,7 @@ pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
 }
 
 /// Joins parts by dots into lines of at most `columns`. A part is broken only if it is longer than a line.
-pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
+pub(crate) fn flow(tone: Tone, parts: &[String], columns: usize) -> Vec<Line> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
@@ -217,7 +217,7 @@ pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
             _ => lines.extend(wrap(part, columns)),
         }
     }
-    lines
+    lines.into_iter().map(|text| Line::of(tone, text)).collect()
 }
 
 /// Formats as `slices of 3 ms` or `slices of 3 ms to 20 ms`; `None` unless everything was measured in slices.
@@ -307,7 +307,9 @@ mod tests {
     #[test]
     fn parts_stay_whole() {
         let parts = ["one two".to_owned(), "three".to_owned(), "four five".to_owned()];
-        assert_eq!(flow(&parts, 17), ["one two · three", "four five"]);
+        let lines = flow(Tone::Bold, &parts, 17);
+        let texts: Vec<String> = lines.iter().map(|line| line.print(false)).collect();
+        assert_eq!(texts, ["one two · three", "four five"]);
     }
 
     fn driven(connections: u32, slice_s: Option<f64>, cpus: &[u32]) -> Driven {

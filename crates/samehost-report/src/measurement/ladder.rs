@@ -2,8 +2,9 @@
 
 use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
+use samehost_model::printable::clean;
 
-use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone, dash, value_cells};
+use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone, dash, or_dash, value_cells};
 use crate::measurement::view::{Parameter, View};
 use crate::measurement::words;
 
@@ -22,7 +23,7 @@ fn via(view: &View<'_>, ladder: &Ladder) -> String {
         Some(step) => view.report.arm(&step.arm),
         None => None,
     };
-    let via = words::via(arm, &samehost_model::printable::clean(&ladder.name));
+    let via = words::via(arm, &clean(&ladder.name));
     let level = view.point_but(&Parameter::Rate, &ladder.level);
     if level.is_empty() { via } else { format!("{via}, {level}") }
 }
@@ -33,14 +34,10 @@ fn title(view: &View<'_>, ladder: &Ladder) -> String {
     let rate = format_rate(capacity);
     match part(ladder, capacity) {
         Some(part) if ladder.name != ladder.baseline => {
-            format!("rates {via}: capacity {rate} ({part} of {}'s)", base(ladder))
+            format!("rates {via}: capacity {rate} ({part} of {}'s)", clean(&ladder.baseline))
         }
         _ => format!("rates {via}: capacity {rate}"),
     }
-}
-
-fn base(ladder: &Ladder) -> String {
-    samehost_model::printable::clean(&ladder.baseline)
 }
 
 /// Rate as a percentage of the baseline's capacity, whatever transport the ladder is of, so that the same per cent is the same load.
@@ -73,10 +70,7 @@ fn table(ladder: &Ladder) -> Grid {
             (Some(p99), Some(smallest)) => Span::from(format_ratio(p99 / smallest)),
             _ => dash(),
         };
-        let part = match part(ladder, step.rate_per_s) {
-            Some(part) => Span::from(part),
-            None => dash(),
-        };
+        let part = or_dash(part(ladder, step.rate_per_s));
         grid.push(vec![rate, part, achieved, mean, p99, times, remark(ladder, index, step)]);
     }
     grid
@@ -100,7 +94,9 @@ fn remark(ladder: &Ladder, index: usize, step: &Step) -> Span {
 /// Where a step is: `60 % of tcp's capacity (42.0 k/s)`.
 fn place(ladder: &Ladder, step: &Step) -> String {
     match part(ladder, step.rate_per_s) {
-        Some(part) => format!("{part} of {}'s capacity ({})", base(ladder), format_rate(step.rate_per_s)),
+        Some(part) => {
+            format!("{part} of {}'s capacity ({})", clean(&ladder.baseline), format_rate(step.rate_per_s))
+        }
         None => format_rate(step.rate_per_s),
     }
 }

@@ -124,9 +124,10 @@ fn legend(names: &[String], columns: usize) -> Line {
     Line::from(spans)
 }
 
-fn label(quantile: f64) -> String {
-    let percent = format!("{:.1}", 100.0 * quantile);
-    format!("p{}", percent.trim_end_matches(".0"))
+/// Formats as `p50`, `p99.9`.
+pub(crate) fn label(quantile: f64) -> String {
+    let percent = format!("{:.2}", 100.0 * quantile);
+    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Labels from a nanosecond to hundreds of seconds, by precedence: powers of ten first.
@@ -275,10 +276,7 @@ pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
 }
 
 fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
-    let base = match view.groups.first() {
-        Some(group) => view.name(&group.baseline.id),
-        None => String::new(),
-    };
+    let base = view.base_name();
     let what = match view.candidates().as_slice() {
         [one] => format!("{} ÷ {base}", truncate(one, 16)),
         _ => format!("÷ {base}"),

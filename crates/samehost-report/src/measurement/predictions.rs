@@ -3,7 +3,8 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::layout::{Align, Column, Figure, Grid, Paragraph, Span, Tone};
+use crate::layout::Align::{Left, Right};
+use crate::layout::{Figure, Grid, Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -43,11 +44,7 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
 
 /// A fraction with its interval: `9.8 % (9.5 %–10 %)`.
 fn percent(bounds: &Bounds) -> String {
-    let value = format_percent(bounds.value);
-    match (bounds.ci_low, bounds.ci_high) {
-        (Some(low), Some(high)) => format!("{value} ({}–{})", format_percent(low), format_percent(high)),
-        _ => value,
-    }
+    words::with_interval(format_percent(bounds.value), bounds.ci_low.zip(bounds.ci_high), format_percent)
 }
 
 /// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.
@@ -76,28 +73,21 @@ fn word(ratio: f64) -> &'static str {
 pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for prediction in &view.report.analysis.predictions {
-        figures.push(Figure { title: title(view, prediction), grid: table(view, prediction) });
+        let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
+        let point = view.point(&prediction.point);
+        let place = if view.is_sweep() { format!(", {point}") } else { String::new() };
+        let title = format!("what the gain of {part} predicts for {whole}{place}");
+        figures.push(Figure { title, grid: table(view, prediction) });
     }
     figures
-}
-
-fn title(view: &View<'_>, prediction: &Prediction) -> String {
-    let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
-    let place = if view.is_sweep() { format!(", {}", view.point(&prediction.point)) } else { String::new() };
-    format!("what the gain of {part} predicts for {whole}{place}")
 }
 
 /// Row of a table: label, value, formatter, note.
 type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
 
 fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
-    let confidence = format_percent(view.report.head.plan.confidence);
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("estimate", Align::Right),
-        Column::new(format!("{confidence} interval"), Align::Right),
-        Column::new("", Align::Left),
-    ]);
+    let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
+    let mut grid = Grid::default().with(Left, &[""]).with(Right, &["estimate", &interval]).with(Left, &[""]);
     let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
     let (base, candidate) = (view.name(&prediction.baseline), view.name(&prediction.candidate));
     let ratio = format!("{candidate} ÷ {base}");

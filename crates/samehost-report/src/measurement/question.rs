@@ -5,14 +5,14 @@ use samehost_model::printable::clean;
 use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict};
 
 use crate::measurement::view::{self, View};
-use crate::measurement::words;
+use crate::measurement::{head, words};
 
 /// More candidates than this are a question without its answer.
 const MOST_ANSWERS: usize = 2;
 
 /// Formats as `Unix socket or TCP for redis GET: 49 % less CPU time (48–50 %)`.
 pub(crate) fn question(view: &View<'_>) -> String {
-    let subject = subject(view);
+    let subject = head::subject(&view.report.head.workload);
     let names: Vec<String> = view.arm_names().iter().rev().map(|name| arm_name(view, name)).collect();
     let candidates = view.candidates();
     if candidates.is_empty() {
@@ -29,15 +29,6 @@ pub(crate) fn question(view: &View<'_>) -> String {
         answers.push(format!("{lead}{found}"));
     }
     if answers.is_empty() { format!("{question}?") } else { format!("{question}: {}", answers.join("; ")) }
-}
-
-fn subject(view: &View<'_>) -> String {
-    let workload = &view.report.head.workload;
-    let (name, title) = (clean(&workload.name), clean(&workload.title));
-    if title.is_empty() || title.starts_with(&name) {
-        return if title.is_empty() { name } else { title };
-    }
-    format!("{name} {title}")
 }
 
 /// A transport's name for readers; commands and others have their own.
@@ -74,8 +65,8 @@ fn over(metric: &MetricInfo, all: &[&Comparison]) -> String {
     if let [only] = all {
         return one(metric, only);
     }
-    let decided: Vec<f64> =
-        all.iter().filter(|found| is_a_difference(found)).map(|found| found.ratio).collect();
+    let differ = all.iter().filter(|found| words::is_difference(found.verdict));
+    let decided: Vec<f64> = differ.map(|found| found.ratio).collect();
     let title = words::title(&metric.name);
     let Some((low, high)) = view::ends(&decided) else { return format!("no difference is shown in {title}") };
     match decided.len() {
@@ -86,10 +77,6 @@ fn over(metric: &MetricInfo, all: &[&Comparison]) -> String {
         number if number == all.len() => format!("{} {title}", words::span(metric, low, high)),
         number => format!("{} {title} at {number} of {} points", words::span(metric, low, high), all.len()),
     }
-}
-
-fn is_a_difference(found: &Comparison) -> bool {
-    matches!(found.verdict, Verdict::Faster | Verdict::Slower)
 }
 
 fn one(metric: &MetricInfo, found: &Comparison) -> String {

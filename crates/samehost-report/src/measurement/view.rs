@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use samehost_analysis::{Group, group};
+use samehost_analysis::{Group, distinct, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
 use serde::Serialize;
 
@@ -30,6 +30,14 @@ pub(crate) fn typical(report: &Report, arm: &str, metric: &MetricInfo) -> Option
         return Some(values.iter().sum::<f64>() / values.len() as f64);
     }
     samehost_stats::median(&values)
+}
+
+/// The name of an arm without its point.
+pub(crate) fn arm_name(report: &Report, id: &str) -> String {
+    match report.arm(id) {
+        Some(arm) => clean(&arm.name),
+        None => clean(id),
+    }
 }
 
 /// Noise floor of a metric at a point, as a fraction.
@@ -174,47 +182,34 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn candidates(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for arm in self.groups.iter().flat_map(|group| &group.candidates) {
-            let name = self.name(&arm.id);
-            if !names.contains(&name) {
-                names.push(name);
-            }
+        let candidates = self.groups.iter().flat_map(|group| &group.candidates);
+        distinct(candidates.map(|arm| self.name(&arm.id)))
+    }
+
+    /// The name of the first point's baseline; empty without one.
+    pub(crate) fn base_name(&self) -> String {
+        match self.groups.first() {
+            Some(group) => self.name(&group.baseline.id),
+            None => String::new(),
         }
-        names
     }
 
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
-        self.report
-            .analysis
-            .comparisons
-            .iter()
-            .filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
+        let all = self.report.analysis.comparisons.iter();
+        all.filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
     }
 
     pub(crate) fn name(&self, id: &str) -> String {
-        match self.report.arm(id) {
-            Some(arm) => clean(&arm.name),
-            None => clean(id),
-        }
+        arm_name(self.report, id)
     }
 
     pub(crate) fn arm_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
         let bases = self.groups.iter().map(|group| self.name(&group.baseline.id));
-        for name in bases.chain(self.candidates()) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        distinct(bases.chain(self.candidates()))
     }
 
     pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {
-        let arms = self
-            .groups
-            .iter()
-            .flat_map(|group| std::iter::once(group.baseline).chain(group.candidates.iter().copied()));
+        let arms = self.groups.iter().flat_map(Group::arms);
         arms.filter(move |arm| clean(&arm.name) == name)
     }
 

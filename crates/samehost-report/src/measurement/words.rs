@@ -1,6 +1,8 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
-use samehost_model::human::{capitalised, format_percent, format_ratio_aligned, percent_number};
+use samehost_model::human::{
+    capitalised, format_percent, format_ratio_aligned, format_together, percent_number,
+};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
 
@@ -72,6 +74,10 @@ pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) 
 pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (String, &'static str) {
     let (change, than) = change(metric, ratio);
     (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
+}
+
+pub(crate) fn is_difference(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
 }
 
 /// Whether a ratio is worded as a factor, and not in per cent: from twice as much on.
@@ -262,9 +268,25 @@ pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
     }
 }
 
-pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
-    let (low, high) = (comparison.ci_low?, comparison.ci_high?);
-    Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
+pub(crate) fn interval(low: Option<f64>, high: Option<f64>) -> Option<String> {
+    Some(format!("{}–{}", format_ratio_aligned(low?), format_ratio_aligned(high?)))
+}
+
+/// A value with its interval: `1.13 (1.10–1.16)`.
+pub(crate) fn with_interval(value: String, ends: Option<(f64, f64)>, text: impl Fn(f64) -> String) -> String {
+    match ends {
+        Some((low, high)) => format!("{value} ({}–{})", text(low), text(high)),
+        None => value,
+    }
+}
+
+/// Two values with one unit: `12.3–17.9 µs`.
+pub(crate) fn with_one_unit(values: [f64; 2], between: &str, unit: &str) -> String {
+    let texts = format_together(&values, unit);
+    match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number}{between}{}", texts[1]),
+        _ => format!("{}{between}{}", texts[0], texts[1]),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use samehost_analysis::OtherLoad;
 use samehost_model::human::{format_value, rough_time};
+use samehost_model::printable::clean;
 use samehost_model::{Code, Comparison, Grade, Host, Plan, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
@@ -26,10 +27,8 @@ const NEGLIGIBLE: f64 = 0.01;
 /// Queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
 const PAGE_QUERIES: f64 = 54.0;
 
-/// A row of the checkup's table, which is a comparison of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Finding<'a> {
-    /// What was measured, in plain words, as the row begins.
     pub label: &'a str,
     pub report: &'a Report,
     pub metric: &'static str,
@@ -54,7 +53,6 @@ pub struct Around<'a> {
     pub worth: &'a [Running<'a>],
 }
 
-/// Which statement a finding supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     RoundTrip,
@@ -114,7 +112,12 @@ impl Finding<'_> {
         if comparison.verdict != Verdict::Faster || self.unit() != "us" {
             return None;
         }
-        Some(Saved::of(comparison))
+        let saving = |ratio: f64| comparison.baseline_value * (1.0 - ratio);
+        Some(Saved {
+            us: saving(comparison.ratio),
+            low: comparison.ci_high.map(saving),
+            high: comparison.ci_low.map(saving),
+        })
     }
 }
 
@@ -128,26 +131,12 @@ struct Saved {
 }
 
 impl Saved {
-    fn of(comparison: &Comparison) -> Self {
-        let saving = |ratio: f64| comparison.baseline_value * (1.0 - ratio);
-        Saved {
-            us: saving(comparison.ratio),
-            low: comparison.ci_high.map(saving),
-            high: comparison.ci_low.map(saving),
-        }
-    }
-
     /// Formats as `15.1 µs (12.0–18.2 µs)`.
     fn in_words(self) -> String {
-        match (self.low, self.high) {
-            (Some(low), Some(high)) => format!("{} ({}–{})", text(self.us), text(low), text(high)),
-            _ => text(self.us),
-        }
+        words::with_interval(format_value(self.us, "us"), self.low.zip(self.high), |us| {
+            format_value(us, "us")
+        })
     }
-}
-
-fn text(us: f64) -> String {
-    format_value(us, "us")
 }
 
 impl Terminal {
@@ -169,15 +158,15 @@ impl Terminal {
             writeln!(out, "{line}")?;
         }
         writeln!(out)?;
-        self.wrapped(out, "What it means")?;
+        writeln!(out, "What it means")?;
         for sentence in meaning(findings, notes) {
             self.bullet(out, &sentence)?;
         }
         self.running(around.running, out)?;
         self.worth(around, out)?;
         writeln!(out)?;
-        self.wrapped(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
-        self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
+        writeln!(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
+        writeln!(out, "             samehost bench connect --pattern burst --backlog 16")
     }
 
     /// Lists running servers. They belong to users, so the checkup does not measure them: that would put load on a server at work.
@@ -186,10 +175,9 @@ impl Terminal {
             return Ok(());
         }
         writeln!(out)?;
-        self.wrapped(out, "Servers that run here (not touched; measuring one puts load on it)")?;
+        writeln!(out, "Servers that run here (not touched; measuring one puts load on it)")?;
         for server in running {
-            self.bullet(out, &samehost_model::printable::clean(server.about))?;
-            writeln!(out, "    {}", samehost_model::printable::clean(server.line))?;
+            self.with_command(server, out)?;
         }
         Ok(())
     }
@@ -199,17 +187,20 @@ impl Terminal {
             return Ok(());
         }
         writeln!(out)?;
-        self.wrapped(out, "Most worth doing here")?;
+        writeln!(out, "Most worth doing here")?;
         self.bullet(out, around.here)?;
         for one in around.worth {
-            self.bullet(out, &samehost_model::printable::clean(one.about))?;
-            writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
+            self.with_command(one, out)?;
         }
         if around.worth.is_empty() {
-            self.bullet(out, NOTHING_WORTH.about)?;
-            writeln!(out, "    {}", NOTHING_WORTH.line)?;
+            self.with_command(&NOTHING_WORTH, out)?;
         }
         Ok(())
+    }
+
+    fn with_command(&self, one: &Running<'_>, out: &mut dyn Write) -> io::Result<()> {
+        self.bullet(out, &clean(one.about))?;
+        writeln!(out, "    {}", clean(one.line))
     }
 
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -237,18 +228,10 @@ impl Terminal {
         }
         Ok(())
     }
-
-    fn wrapped(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
-        writeln!(out, "{text}")
-    }
 }
 
 fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Finding<'a>> {
     findings.iter().find(|finding| finding.kind == kind)
-}
-
-fn comparison_of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Comparison> {
-    of_kind(findings, kind)?.comparison()
 }
 
 /// The checkup in a line: `Unix socket or TCP on this machine: time of a request 31 % less (30–32 %); …`.
@@ -258,7 +241,7 @@ pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
     for (kind, what) in
         [(FindingKind::RoundTrip, "time of a request"), (FindingKind::Busy, "its CPU time, 64 at once,")]
     {
-        if let Some(comparison) = comparison_of_kind(findings, kind) {
+        if let Some(comparison) = of_kind(findings, kind).and_then(Finding::comparison) {
             rows.push(format!("{what} {}", difference(comparison)));
         }
     }
@@ -302,7 +285,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             saved.in_words()
         ));
     }
-    if let Some(comparison) = comparison_of_kind(findings, FindingKind::Busy) {
+    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
         match comparison.verdict {
             Verdict::Faster => sentences.push(format!(
                 "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
@@ -326,7 +309,6 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     sentences
 }
 
-/// That CPUs were kept awake, and what it costs where they are not.
 fn awake(findings: &[Finding<'_>]) -> String {
     let plan = of_kind(findings, FindingKind::RoundTrip).map(|finding| &finding.report.head.plan);
     let cost = match plan {

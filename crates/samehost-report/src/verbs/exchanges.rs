@@ -206,14 +206,10 @@ fn rate(pair: &PairExchanges, is_with_address: bool) -> String {
 
 fn duration(pair: &PairExchanges, mode: ExchangeMode) -> String {
     let Some(first) = &pair.first else { return no_time(pair) };
-    let mut text = match mode {
-        ExchangeMode::Arrivals => {
-            format!("reply {} after the request arrived{}", mean(first), quantiles(first))
-        }
-        ExchangeMode::Entries
-        | ExchangeMode::Functions
-        | ExchangeMode::FunctionsByCookie
-        | ExchangeMode::SystemCalls => format!("reply after {}{}", mean(first), quantiles(first)),
+    let mut text = if mode == ExchangeMode::Arrivals {
+        format!("reply {} after the request arrived{}", mean(first), quantiles(first))
+    } else {
+        format!("reply after {}{}", mean(first), quantiles(first))
     };
     if let Some(parts) = &pair.parts {
         text.push_str(&in_parts(parts));

@@ -98,7 +98,7 @@ fn cure(scan: &Scan, columns: usize) -> Vec<Line> {
 fn commands(commands: &[String]) -> Vec<Line> {
     let mut lines = Vec::new();
     for command in commands {
-        lines.push(Line::from(vec![Span::new(Tone::Bold, format!("    {}", clean(command)))]));
+        lines.push(Line::of(Tone::Bold, format!("    {}", clean(command))));
     }
     lines
 }

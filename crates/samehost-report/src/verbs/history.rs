@@ -8,7 +8,7 @@ use samehost_model::printable::clean;
 use samehost_model::{Comparison, Report, Transport, Verdict};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Align, Column, Grid, Line, Span, Tone, dash, labelled, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, or_dash, wrap_spans};
 use crate::measurement::notes::{self, Note, Notes};
 use crate::measurement::view::View;
 use crate::measurement::words::{self, interval};
@@ -29,31 +29,61 @@ pub enum Change {
 const INDENT: usize = 2;
 
 impl Terminal {
+    /// Renders stored runs. The newest comes last, next to the prompt. Each says when and what; `samehost report` of its file says how.
     pub fn render_history(&self, runs: &[Run<'_>], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
-        compose(&mut page, runs);
+        for run in runs {
+            let view = View::of(run.report);
+            let mut what: Vec<String> = head::started(&run.report.head.started_at).into_iter().collect();
+            what.extend(head::what(&view));
+            let mut lines = head::flow(Tone::Bold, &what, page.columns);
+            for paragraph in answer::answer(&view) {
+                lines.extend(wrap_spans(&paragraph, page.measure()));
+            }
+            for paragraph in changes_since(run) {
+                lines.extend(labelled(&Span::dim("→"), INDENT, &paragraph, page.measure()));
+            }
+            lines.push(Line::of(Tone::Dim, run.file));
+            page.section(lines);
+        }
         self.print(&page, out)
     }
-}
 
-/// The newest run comes last, next to the prompt. Each says when and what; `samehost report` of its file says how.
-fn compose(page: &mut Page, runs: &[Run<'_>]) {
-    for run in runs {
-        let view = View::of(run.report);
-        let mut lines = Vec::new();
-        let mut what: Vec<String> = head::started(&run.report.head.started_at).into_iter().collect();
-        what.extend(head::what(&view));
-        for line in head::flow(&what, page.columns) {
-            lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
+    /// Renders the changes between two reports: each arm compared with itself, and the old ratio with the new one. The latter is the
+    /// safer list: pairs remove the drift inside of each report (docs/method.md §11).
+    pub fn render_changes(
+        &self,
+        changes: &Changes,
+        old: &Report,
+        new: &Report,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let mut lines = head::flow(Tone::Bold, &head::what(&View::of(new)), page.columns);
+        for (name, report) in [("old", old), ("new", new)] {
+            let mut parts = head::how(&View::of(report));
+            if let Some(first) = parts.first_mut() {
+                *first = format!("{name}: {first}");
+            }
+            lines.extend(head::flow(Tone::Dim, &parts, page.columns));
         }
-        for paragraph in answer::answer(&view) {
-            lines.extend(wrap_spans(&paragraph, page.measure()));
-        }
-        for paragraph in changes_since(run) {
-            lines.extend(labelled(&Span::dim("→"), INDENT, &paragraph, page.measure()));
-        }
-        lines.push(Line::from(vec![Span::dim(clean(run.file))]));
         page.section(lines);
+        for (name, report) in [("old", old), ("new", new)] {
+            for headline in notes::headlines(&report.warnings) {
+                page.loud(words::code(headline.code), &format!("in the {name} report: {}", headline.message));
+            }
+        }
+        let mut changes = changes.clone();
+        changes.arms.retain(|change| match new.arm(&change.baseline) {
+            Some(arm) => arm.transport != Transport::None,
+            None => true,
+        });
+        let sentences = summary(&changes, new);
+        page.section(sentences.iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
+        table(&mut page, "new ÷ old, each arm against itself", new, &changes.arms);
+        table(&mut page, "new ÷ old, of the ratio", new, &changes.ratios);
+        page.notes(&doubts(&changes));
+        self.print(&page, out)
     }
 }
 
@@ -76,53 +106,6 @@ fn changes_since(run: &Run<'_>) -> Vec<Vec<Span>> {
     }
 }
 
-impl Terminal {
-    /// Renders the changes between two reports: each arm compared with itself, and the old ratio with the new one. The latter is the
-    /// safer list: pairs remove the drift inside of each report (docs/method.md §11).
-    pub fn render_changes(
-        &self,
-        changes: &Changes,
-        old: &Report,
-        new: &Report,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        compose_changes(&mut page, changes, old, new);
-        self.print(&page, out)
-    }
-}
-
-fn compose_changes(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
-    let mut lines = Vec::new();
-    for line in head::flow(&head::what(&View::of(new)), page.columns) {
-        lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
-    }
-    for (name, report) in [("old", old), ("new", new)] {
-        let mut parts = head::how(&View::of(report));
-        if let Some(first) = parts.first_mut() {
-            *first = format!("{name}: {first}");
-        }
-        for line in head::flow(&parts, page.columns) {
-            lines.push(Line::from(vec![Span::dim(line)]));
-        }
-    }
-    page.section(lines);
-    for (name, report) in [("old", old), ("new", new)] {
-        for headline in notes::headlines(&report.warnings) {
-            page.loud(words::code(headline.code), &format!("in the {name} report: {}", headline.message));
-        }
-    }
-    let mut changes = changes.clone();
-    changes.arms.retain(|change| match new.arm(&change.baseline) {
-        Some(arm) => arm.transport != Transport::None,
-        None => true,
-    });
-    page.section(summary(&changes, new).iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
-    table(page, "new ÷ old, each arm against itself", new, &changes.arms);
-    table(page, "new ÷ old, of the ratio", new, &changes.ratios);
-    page.notes(&doubts(&changes));
-}
-
 /// Sentences about the changes: counts for arms and for ratios, then each arm whose first metric changed.
 pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     let mut rows = Vec::new();
@@ -130,7 +113,7 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     rows.extend(counted("Ratios", &changes.ratios));
     let Some(first) = new.head.workload.metrics.first() else { return rows };
     for c in &changes.arms {
-        if c.metric != first.name || !matches!(c.verdict, Verdict::Faster | Verdict::Slower) {
+        if c.metric != first.name || !words::is_difference(c.verdict) {
             continue;
         }
         let (words, than) = words::statement(first, c.ratio, c.point.rate_per_s.is_some());
@@ -169,15 +152,12 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
             let mut row = vec![Span::from(std::mem::take(&mut title)), Span::plain(&comparison.baseline)];
             row.extend(texts.into_iter().map(Span::from));
             row.push(Span::new(Tone::Bold, format_ratio_aligned(comparison.ratio)));
-            row.push(match interval(comparison) {
-                Some(interval) => Span::from(interval),
-                None => dash(),
-            });
+            row.push(or_dash(interval(comparison.ci_low, comparison.ci_high)));
             row.push(Span::new(words::tone(comparison.verdict), words::cell(Some(wanted), comparison)));
             grid.push(row);
         }
     }
-    let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
+    let mut lines = vec![Line::of(Tone::Bold, title)];
     lines.extend(grid.lines(page.columns));
     page.section(lines);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use samehost_analysis::{Cell, HostHistory, HostsCompared, HostsHistory, Newest};
+use samehost_analysis::{Cell, Difference, HostHistory, HostsCompared, HostsHistory, Newest};
 use samehost_model::metric_title;
 use samehost_model::printable::clean;
 
@@ -12,13 +12,13 @@ use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_span
 use crate::measurement::view::ends;
 
 /// Entries of a list that are shown; JSON has all.
-pub(crate) const MOST: usize = 20;
+const MOST: usize = 20;
 
 impl Terminal {
     pub fn render_hosts(&self, found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
-        page.section(head(found, columns));
+        page.section(head(verdict(found), of_what(found), columns));
         page.section(hosts(found, columns));
         page.section(factors(found, columns));
         if let Some(text) = not_compared(found) {
@@ -26,11 +26,20 @@ impl Terminal {
         }
         self.print(&page, out)
     }
+
+    pub fn render_hosts_history(&self, found: &HostsHistory, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(history_head(found, columns));
+        page.section(differ(found, columns));
+        page.section(ratios(found, columns));
+        self.print(&page, out)
+    }
 }
 
-fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
-    let mut lines = wrap_spans(&[Span::new(Tone::Bold, verdict(found))], columns);
-    lines.extend(wrap_spans(&[Span::dim(of_what(found))], columns));
+fn head(verdict: String, of: String, columns: usize) -> Vec<Line> {
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, verdict)], columns);
+    lines.extend(wrap_spans(&[Span::dim(of)], columns));
     lines
 }
 
@@ -77,69 +86,54 @@ pub(crate) fn what(cell: &Cell) -> String {
     clean(&format!("{}, {}, {}", cell.workload, cell.arm, metric_title(&cell.metric)))
 }
 
-pub(crate) fn ratio(ratio: f64, low: f64, high: f64) -> String {
-    format!("{ratio:.3} × ({low:.3}–{high:.3})")
+pub(crate) fn ratio(difference: &Difference) -> String {
+    let Difference { ratio, ci_low, ci_high, .. } = difference;
+    format!("{ratio:.3} × ({ci_low:.3}–{ci_high:.3})")
 }
 
 fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for host in found.differ.iter().take(MOST) {
+    let mut entries = Vec::new();
+    for host in &found.differ {
         let (tone, word) = standing(host.is_slower);
-        let spans = [
+        let (reports, peers) = (count(host.reports as usize, "report"), count(host.peers as usize, "host"));
+        entries.push(vec![
             Span::new(Tone::Bold, clean(&host.host)),
             Span::new(tone, word),
-            Span::plain(ratio(host.ratio, host.ci_low, host.ci_high)),
-            Span::dim(format!(
-                "{}; {}, {} like it",
-                what(&host.cell),
-                count(host.reports as usize, "report"),
-                count(host.peers as usize, "host")
-            )),
-        ];
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+            Span::plain(ratio(&host.difference)),
+            Span::dim(format!("{}; {reports}, {peers} like it", what(&host.cell))),
+        ]);
     }
-    lines.extend(more(found.differ.len(), columns));
-    titled("Hosts that differ from those with the same environment", lines)
+    list("Hosts that differ from those with the same environment", &entries, columns)
 }
 
 fn factors(found: &HostsCompared, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for factor in found.factors.iter().take(MOST) {
-        let spans = [
+    let mut entries = Vec::new();
+    for factor in &found.factors {
+        entries.push(vec![
             Span::new(Tone::Bold, clean(&format!("{} {}", factor.factors.join(", "), named(&factor.level)))),
-            Span::plain(ratio(factor.ratio, factor.ci_low, factor.ci_high)),
+            Span::plain(ratio(&factor.difference)),
             Span::plain(clean(&format!("of {}", named(&factor.usual)))),
             Span::dim(format!("{}; {}", what(&factor.cell), count(factor.hosts as usize, "host"))),
-        ];
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+        ]);
     }
-    lines.extend(more(found.factors.len(), columns));
-    titled("Environments that differ from the usual one", lines)
+    list("Environments that differ from the usual one", &entries, columns)
 }
 
 pub(crate) fn named(level: &str) -> &str {
     if level.is_empty() { "none" } else { level }
 }
 
-pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
-    match beyond(number, MOST) {
-        Some(more) => {
-            let text = format!("and {more} more; --json has all");
-            labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns)
-        }
-        None => Vec::new(),
+/// Entries below a title, and how many there are beyond those that are shown.
+fn list(title: &str, entries: &[Vec<Span>], columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for spans in entries.iter().take(MOST) {
+        lines.extend(labelled(&Span::plain("  "), 4, spans, columns));
     }
-}
-
-impl Terminal {
-    pub fn render_hosts_history(&self, found: &HostsHistory, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        let columns = page.measure();
-        page.section(history_head(found, columns));
-        page.section(differ(found, columns));
-        page.section(ratios(found, columns));
-        self.print(&page, out)
+    if let Some(more) = beyond(entries.len(), MOST) {
+        let text = format!("and {more} more; --json has all");
+        lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns));
     }
+    titled(title, lines)
 }
 
 fn called(found: &HostsHistory) -> impl Iterator<Item = (&HostHistory, &Newest)> {
@@ -155,38 +149,33 @@ fn history_head(found: &HostsHistory, columns: usize) -> Vec<Line> {
         many => format!("{many} hosts' newest runs differ from their earlier ones beyond chance"),
     };
     let hosts = count(found.hosts as usize, "host");
-    let mut lines = wrap_spans(&[Span::new(Tone::Bold, format!("Of {hosts} {verdict}"))], columns);
     let of = format!("{} of {hosts}", count(found.reports as usize, "report"));
-    lines.extend(wrap_spans(&[Span::dim(of)], columns));
-    lines
+    head(format!("Of {hosts} {verdict}"), of, columns)
 }
 
 fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (history, newest) in called(found).take(MOST) {
+    let mut entries = Vec::new();
+    for (history, newest) in called(found) {
         let (tone, word) = standing(newest.is_slower);
         let mut spans = vec![
             Span::new(Tone::Bold, clean(&history.host)),
             Span::new(tone, word),
-            Span::plain(ratio(newest.ratio, newest.ci_low, newest.ci_high)),
+            Span::plain(ratio(&newest.difference)),
             Span::dim(format!("{}; {}", what(&history.cell), when(history))),
         ];
         if !history.changed.is_empty() {
             spans.push(Span::new(Tone::Doubt, clean(&history.changed.join(", "))));
         }
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+        entries.push(spans);
     }
-    lines.extend(more(called(found).count(), columns));
-    titled("Hosts whose newest run differs from their earlier ones", lines)
+    list("Hosts whose newest run differs from their earlier ones", &entries, columns)
 }
 
 /// The ratios of arms. They are what hosts can be held against each other by, whatever their hardware; a time of one machine says
 /// little of another.
 fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
-    let all: Vec<&HostHistory> =
-        found.histories.iter().filter(|history| history.cell.arm.contains('÷')).collect();
-    let mut lines = Vec::new();
-    for history in all.iter().take(MOST) {
+    let mut entries = Vec::new();
+    for history in found.histories.iter().filter(|history| history.cell.arm.contains('÷')) {
         let Some((newest, earlier)) = history.runs.split_last() else { continue };
         let mut spans = vec![
             Span::new(Tone::Bold, clean(&history.host)),
@@ -197,10 +186,9 @@ fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
         if let Some((low, high)) = ends(&earlier) {
             spans.insert(2, Span::plain(format!("before: {low:.3}–{high:.3}")));
         }
-        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+        entries.push(spans);
     }
-    lines.extend(more(all.len(), columns));
-    titled("Ratios of the newest runs", lines)
+    list("Ratios of the newest runs", &entries, columns)
 }
 
 fn when(history: &HostHistory) -> String {

@@ -14,9 +14,10 @@ use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here
 use crate::formats::html;
 use crate::formats::markdown::escape;
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Align, Column, Grid, Line, Span, Tone, dash, labelled, titled, wrap_spans};
-use crate::measurement::head;
+use crate::layout::Align::{Left, Right};
+use crate::layout::{Grid, Line, Span, Tone, count_of, labelled, or_dash, titled, wrap_spans};
 use crate::measurement::notes::sentence;
+use crate::measurement::{head, words};
 
 /// A ratio for a narrow column: two decimals, three below 0.1, and three digits from ten on.
 fn ratio(value: f64) -> String {
@@ -27,13 +28,6 @@ fn ratio(value: f64) -> String {
     }
 }
 
-fn here_or_dash(claim: &ClaimOutcome) -> Span {
-    match &claim.here {
-        Some(found) => Span::plain(here(found)),
-        None => dash(),
-    }
-}
-
 /// The measured value with its interval: `1.13 (1.10–1.16)`.
 fn here(here: &Here) -> String {
     let (value, text): (String, fn(f64) -> String) = if here.unit.is_empty() {
@@ -41,10 +35,7 @@ fn here(here: &Here) -> String {
     } else {
         (format_value(here.value, &here.unit), significant)
     };
-    match (here.low, here.high) {
-        (Some(low), Some(high)) => format!("{value} ({}–{})", text(low), text(high)),
-        _ => value,
-    }
+    words::with_interval(value, here.low.zip(here.high), text)
 }
 
 fn outcome(claim: &ClaimOutcome) -> Span {
@@ -133,10 +124,9 @@ fn summary(reproduction: &Reproduction) -> String {
         (Judgement::CannotTell, "cannot be told", "cannot be told"),
         (Judgement::NotMeasured, "was not measured", "were not measured"),
     ] {
-        match number_of(&claims, judgement) {
-            0 => {}
-            1 => parts.push(format!("1 {one}")),
-            some => parts.push(format!("{some} {many}")),
+        let number = number_of(&claims, judgement);
+        if number > 0 {
+            parts.push(count_of(number, one, many));
         }
     }
     let other = claims.iter().filter(|c| c.judgement == Judgement::Holds && c.is_of_other_size()).count();
@@ -153,11 +143,12 @@ fn number_of(claims: &[&ClaimOutcome], judgement: Judgement) -> usize {
 }
 
 fn how(reproduction: &Reproduction) -> Vec<String> {
-    let mut parts = vec![head::machine(&reproduction.host)];
-    parts.push(format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())));
-    parts.push(format!("samehost {}", reproduction.samehost_version));
-    parts.push(format!("seed {}", reproduction.seed));
-    parts
+    vec![
+        head::machine(&reproduction.host),
+        format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())),
+        format!("samehost {}", reproduction.samehost_version),
+        format!("seed {}", reproduction.seed),
+    ]
 }
 
 const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
@@ -177,7 +168,7 @@ pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write
         }
         for claim in &experiment.claims {
             let (text, published) = (escape(&claim.claim), escape(&claim.published));
-            let found = escape(here_or_dash(claim).text());
+            let found = escape(or_dash(claim.here.as_ref().map(here)).text());
             let outcome = escape(outcome(claim).text());
             writeln!(out, "| {name} | {text} | {published} | {found} | {outcome} |")?;
             name.clear();
@@ -202,13 +193,11 @@ const INDENT: usize = 4;
 impl Terminal {
     pub fn render_reproduction(&self, reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
-        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, TITLE)])];
-        for line in head::flow(&how(reproduction), page.columns) {
-            lines.push(Line::from(vec![Span::dim(line)]));
-        }
+        let mut lines = vec![Line::of(Tone::Bold, TITLE)];
+        lines.extend(head::flow(Tone::Dim, &how(reproduction), page.columns));
         if reproduction.interrupted {
             let text = "Interrupted: run the same command again to continue.";
-            lines.push(Line::from(vec![Span::new(Tone::Doubt, text)]));
+            lines.push(Line::of(Tone::Doubt, text));
         }
         page.section(lines);
         let measure = page.measure();
@@ -230,18 +219,13 @@ impl Terminal {
 }
 
 fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("published", Align::Right),
-        Column::new("here", Align::Right),
-        Column::new("", Align::Left),
-    ]);
+    let mut grid = Grid::default().with(Left, &[""]).with(Right, &["published", "here"]).with(Left, &[""]);
     let measured = reproduction.experiments.iter().filter(|one| unmeasured(one).is_none());
     for claim in measured.flat_map(|one| &one.claims) {
         grid.push(vec![
             Span::plain(format!("{}{}", " ".repeat(INDENT), claim.claim)),
             Span::plain(&claim.published),
-            here_or_dash(claim),
+            or_dash(claim.here.as_ref().map(here)),
             outcome(claim),
         ]);
     }
@@ -283,13 +267,8 @@ pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) ->
 
 #[cfg(feature = "html")]
 fn front(reproduction: &Reproduction) -> String {
-    let mut grid = Grid::new(vec![
-        Column::new("", Align::Left),
-        Column::new("claim", Align::Left),
-        Column::new("published", Align::Right),
-        Column::new("here", Align::Right),
-        Column::new("holds?", Align::Left),
-    ]);
+    let grid = Grid::default().with(Left, &["", "claim"]).with(Right, &["published", "here"]);
+    let mut grid = grid.with(Left, &["holds?"]);
     for experiment in &reproduction.experiments {
         let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {
@@ -306,7 +285,7 @@ fn front(reproduction: &Reproduction) -> String {
                 if index == 0 { name.clone() } else { Span::default() },
                 Span::plain(&claim.claim),
                 Span::plain(&claim.published),
-                here_or_dash(claim),
+                or_dash(claim.here.as_ref().map(here)),
                 outcome(claim),
             ]);
         }

@@ -74,13 +74,9 @@ pub fn undecided_in_words(saving: &Saving) -> String {
 
 /// The most that would be saved: `0.2 % of one CPU and 0.4 % of a busy connection's time`.
 fn at_most(saving: &Saving) -> String {
-    let percent_of_a_cpu = 100.0 * saving.cpu_s_per_day.high.max(0.0) / SECONDS_A_DAY;
-    let percent_of_waiting = 100.0 * saving.waiting_part.high.max(0.0);
-    format!(
-        "{} % of one CPU and {} % of a busy connection's time",
-        text(percent_of_a_cpu),
-        text(percent_of_waiting)
-    )
+    let cpu = text(100.0 * saving.cpu_s_per_day.high.max(0.0) / SECONDS_A_DAY);
+    let waiting = text(100.0 * saving.waiting_part.high.max(0.0));
+    format!("{cpu} % of one CPU and {waiting} % of a busy connection's time")
 }
 
 fn text(percent: f64) -> String {

@@ -10,7 +10,7 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, beyond, count, count_of, labelled, titled, wrap_spans};
 use crate::verbs::exchanges::{exchanges, name_of_service, of_a_request, unix_openers};
 use crate::verbs::explanation::BBR;
 use crate::verbs::savings::saving_in_words;
@@ -36,7 +36,7 @@ impl Terminal {
         let mut page = Page::new(self.width);
         page.section(head(scan, page.measure()));
         if notes == Notes::Whole && scan.services.is_empty() && scan.connections.is_empty() {
-            page.section(vec![Line::from(vec![Span::plain("Nothing of that name or port is here.")])]);
+            page.section(vec![Line::of(Tone::Plain, "Nothing of that name or port is here.")]);
         }
         page.section(advice(scan, notes, page.measure()));
         page.section(exchanges(scan, page.measure()));
@@ -46,6 +46,12 @@ impl Terminal {
         page.section(pairs(scan, page.measure()));
         page.section(services(scan, page.measure()));
         page.section(hidden(scan, page.measure()));
+        self.print(&page, out)
+    }
+
+    pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        page.section(pair(scan, advice, Notes::Whole, page.measure()));
         self.print(&page, out)
     }
 }
@@ -72,9 +78,8 @@ fn head(scan: &Scan, columns: usize) -> Vec<Line> {
     );
     let mut lines = wrap_spans(&[Span::new(Tone::Bold, text)], columns);
     let others = scan.network_namespaces.len().saturating_sub(1);
-    let mut seen =
-        vec![count(scan.sockets.len(), "socket"), count(scan.processes.len(), "process that holds any")];
-    seen[1] = seen[1].replace("process that holds anys", "processes that hold any");
+    let mut seen = vec![count(scan.sockets.len(), "socket")];
+    seen.push(count_of(scan.processes.len(), "process that holds any", "processes that hold any"));
     if others > 0 {
         seen.push(count(others, "other network namespace"));
     }
@@ -244,23 +249,17 @@ fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
 fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
     let hidden = &scan.hidden;
     let mut parts = Vec::new();
-    if hidden.processes > 0 {
-        let processes = if hidden.processes == 1 {
-            "1 process".to_owned()
-        } else {
-            format!("{} processes", hidden.processes)
-        };
-        parts.push(format!(
-            "the descriptors of {processes} of other users, so {} without an owner{}",
-            count(hidden.sockets as usize, "socket"),
-            by_namespace(scan)
-        ));
+    let unread = if hidden.processes > 0 {
+        let processes = count_of(hidden.processes as usize, "process", "processes");
+        Some(format!("the descriptors of {processes} of other users"))
     } else if hidden.sockets > 0 && hidden.in_pid_namespace {
-        parts.push(format!(
-            "processes outside of this PID namespace, so {} without an owner{}",
-            count(hidden.sockets as usize, "socket"),
-            by_namespace(scan)
-        ));
+        Some("processes outside of this PID namespace".to_owned())
+    } else {
+        None
+    };
+    if let Some(unread) = unread {
+        let sockets = count(hidden.sockets as usize, "socket");
+        parts.push(format!("{unread}, so {sockets} without an owner{}", by_namespace(scan)));
     }
     for space in &scan.network_namespaces {
         match &space.read_by {
@@ -303,14 +302,6 @@ fn by_namespace(scan: &Scan) -> String {
     format!(" ({})", parts.join(", "))
 }
 
-impl Terminal {
-    pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        page.section(pair(scan, advice, Notes::Whole, page.measure()));
-        self.print(&page, out)
-    }
-}
-
 /// All pairs over TCP in the order of the scan, which has those that could switch now first.
 pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
@@ -328,13 +319,9 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
         all if all == advice.connections => String::new(),
         part => format!(", {part} of them of no visible process"),
     };
-    let to = format!("{}, {connections}{unseen}", advice.now);
-    let mut lines = labelled(
-        &Span::plain("  "),
-        2,
-        &[Span::new(Tone::Bold, format!("{} → {service}", client(scan, advice))), Span::dim(to)],
-        columns,
-    );
+    let to = Span::dim(format!("{}, {connections}{unseen}", advice.now));
+    let who = Span::new(Tone::Bold, format!("{} → {service}", client(scan, advice)));
+    let mut lines = labelled(&Span::plain("  "), 2, &[who, to], columns);
     lines.extend(labelled(&Span::plain(""), 6, &[verdict(advice)], columns));
     for obstacle in &advice.obstacles {
         let tone = match obstacle.weight {
@@ -378,17 +365,17 @@ fn client(scan: &Scan, advice: &Advice) -> String {
 }
 
 fn verdict(advice: &Advice) -> Span {
-    match (advice.possible, &advice.socket) {
-        (Possible::Now, Some(socket)) => Span::new(Tone::Good, format!("could switch now: {socket}")),
-        (Possible::Now, None) => Span::new(Tone::Good, "could switch now"),
-        (Possible::AfterSetting, Some(socket)) => {
-            Span::new(Tone::Doubt, format!("could switch after a setting: {socket}"))
-        }
-        (Possible::AfterSetting, None) => Span::new(Tone::Doubt, "could switch after a setting"),
-        (Possible::Unknown, _) => Span::dim(
+    let place = match &advice.socket {
+        Some(socket) => format!(": {socket}"),
+        None => String::new(),
+    };
+    match advice.possible {
+        Possible::Now => Span::new(Tone::Good, format!("could switch now{place}")),
+        Possible::AfterSetting => Span::new(Tone::Doubt, format!("could switch after a setting{place}")),
+        Possible::Unknown => Span::dim(
             "it has no Unix socket; samehost does not know this program and cannot say whether it supports one",
         ),
-        (Possible::Cannot, _) => Span::new(Tone::Bad, "cannot switch as things stand"),
+        Possible::Cannot => Span::new(Tone::Bad, "cannot switch as things stand"),
     }
 }
 

@@ -7,7 +7,7 @@ use samehost_model::scan::{
 };
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
+use crate::layout::{Line, Span, Tone, beyond, count, count_of, labelled, titled, wrap_spans};
 
 /// Lines of a list that are shown; JSON has all.
 const MOST: usize = 20;
@@ -35,8 +35,9 @@ impl Terminal {
         let columns = page.measure();
         let (tone, text) = match unexpected.len() {
             0 => (Tone::Good, "Every client that was seen is as expected.".to_owned()),
-            1 => (Tone::Loud, "1 client is not as expected".to_owned()),
-            number => (Tone::Loud, format!("{number} clients are not as expected")),
+            number => {
+                (Tone::Loud, format!("{} not as expected", count_of(number, "client is", "clients are")))
+            }
         };
         page.section(wrap_spans(&[Span::new(tone, text)], columns));
         let mut lines = Vec::new();
@@ -111,10 +112,8 @@ fn head(changes: &ScanChanges, when: When<'_>) -> Span {
         (changes.gone_services.len(), "service gone", "services gone"),
         (changes.new_findings.len(), "new finding", "new findings"),
     ] {
-        match number {
-            0 => {}
-            1 => parts.push(format!("1 {one}")),
-            _ => parts.push(format!("{number} {several}")),
+        if number > 0 {
+            parts.push(count_of(number, one, several));
         }
     }
     Span::new(Tone::Bold, format!("{} since {since}", parts.join(", ")))
@@ -142,7 +141,7 @@ fn lists(page: &mut Page, changes: &ScanChanges, when: When<'_>) {
 fn list<T>(page: &mut Page, title: &str, entries: &[T], lines_of: impl Fn(&T) -> Vec<Line>) {
     let mut lines: Vec<Line> = entries.iter().take(MOST).flat_map(lines_of).collect();
     if let Some(more) = beyond(entries.len(), MOST) {
-        lines.push(vec![Span::dim(format!("  and {more} more"))].into());
+        lines.push(Line::of(Tone::Dim, format!("  and {more} more")));
     }
     page.section(titled(title, lines));
 }

@@ -22,13 +22,11 @@ impl Terminal {
         page.section(wrap_spans(&[answer(report)], columns));
         page.section(wrap_spans(&what_brings_more(report), columns));
         page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
-        if matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined) {
+        let is_plan = matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined);
+        if is_plan {
             steps(&mut page, &report.steps);
         }
-        if matches!(
-            report.outcome,
-            SwitchOutcome::Planned | SwitchOutcome::Declined | SwitchOutcome::Committed
-        ) {
+        if is_plan || report.outcome == SwitchOutcome::Committed {
             for step in &report.later {
                 page.section(change(format!("Later: {}", step.title), step, columns));
             }
@@ -81,59 +79,52 @@ fn steps(page: &mut Page, steps: &[SwitchStep]) {
 fn answer(report: &SwitchReport) -> Span {
     let targets = report.targets.join(", ");
     let to = if report.to == "unix" { "the Unix socket" } else { "TCP" };
-    match report.outcome {
-        SwitchOutcome::Nothing => Span::new(Tone::Bold, format!("{targets}: nothing to do")),
-        SwitchOutcome::Left => Span::new(
+    let (tone, text) = match report.outcome {
+        SwitchOutcome::Nothing => (Tone::Bold, format!("{targets}: nothing to do")),
+        SwitchOutcome::Left => (
             Tone::Bold,
             format!(
                 "{targets}: what is understood goes to {to} already, and other values that lead here stay"
             ),
         ),
-        SwitchOutcome::Refused => {
-            Span::new(Tone::Loud, format!("{targets} is not switched: nothing was touched"))
-        }
-        SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
-        SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
+        SwitchOutcome::Refused => (Tone::Loud, format!("{targets} is not switched: nothing was touched")),
+        SwitchOutcome::Planned => (Tone::Bold, format!("{targets} → {to}: this would be done")),
+        SwitchOutcome::Declined => (Tone::Bold, format!("{targets}: nothing was touched")),
         SwitchOutcome::Committed => committed(report, &targets, to),
-        SwitchOutcome::RolledBack => Span::new(Tone::Loud, put_back(report, &targets)),
-    }
-}
-
-fn put_back(report: &SwitchReport, targets: &str) -> String {
-    let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
-    let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
-    format!("{targets} is not switched: {why}. All files were restored{but}.")
+        SwitchOutcome::RolledBack => {
+            let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
+            let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
+            (Tone::Loud, format!("{targets} is not switched: {why}. All files were restored{but}."))
+        }
+    };
+    Span::new(tone, text)
 }
 
 /// The headline of a switch that is in force: the lowest of what holds for its connections. It says no more than what was seen: that
 /// a file is written, that a login over the new way works, or that the application itself connected there.
-fn committed(report: &SwitchReport, targets: &str, to: &str) -> Span {
+fn committed(report: &SwitchReport, targets: &str, to: &str) -> (Tone, String) {
     let mut old: Vec<&str> = Vec::new();
     for hop in &report.hops {
         old.extend(hop.seen_old.iter().map(String::as_str));
     }
     if !old.is_empty() {
-        return Span::new(
-            Tone::Loud,
-            format!(
-                "{targets} is written for {to}, and the application still connects at the old address: {}",
-                old.join(", ")
-            ),
+        let old = old.join(", ");
+        let text = format!(
+            "{targets} is written for {to}, and the application still connects at the old address: {old}"
         );
+        return (Tone::Loud, text);
     }
     if report.hops.iter().all(|hop| hop.standing.is_none()) {
-        return Span::new(
-            Tone::Good,
-            format!("{targets}: the server listens at the new place now, and answers there"),
-        );
+        let text = format!("{targets}: the server listens at the new place now, and answers there");
+        return (Tone::Good, text);
     }
     match report.standing {
-        Some(Standing::InUse) => Span::new(Tone::Good, format!("{targets}: the application uses {to} now")),
-        Some(Standing::Tried) => Span::new(
+        Some(Standing::InUse) => (Tone::Good, format!("{targets}: the application uses {to} now")),
+        Some(Standing::Tried) => (
             Tone::Bold,
             format!("{targets} is switched to {to} and tried; the application was not seen to use it yet"),
         ),
-        Some(Standing::Written) | None => Span::new(Tone::Bold, format!("{targets} is written for {to}")),
+        Some(Standing::Written) | None => (Tone::Bold, format!("{targets} is written for {to}")),
     }
 }
 
@@ -159,12 +150,9 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
 }
 
 fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
-    let mut lines = labelled(
-        &Span::new(Tone::Bold, format!("  {}  ", hop.name)),
-        4,
-        &[Span::plain(format!("{} → {}", hop.from, hop.to)), Span::dim(hop.place.clone())],
-        columns,
-    );
+    let name = Span::new(Tone::Bold, format!("  {}  ", hop.name));
+    let way = [Span::plain(format!("{} → {}", hop.from, hop.to)), Span::dim(&hop.place)];
+    let mut lines = labelled(&name, 4, &way, columns);
     let clients = hop.clients.join(", ");
     let who = match (&hop.service, clients.is_empty()) {
         (Some(service), false) => format!("{clients} → {service}"),
@@ -184,7 +172,7 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
 }
 
 fn change(title: String, step: &SwitchStep, columns: usize) -> Vec<Line> {
-    let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
+    let mut lines = vec![Line::of(Tone::Bold, title)];
     for file in &step.files {
         lines.extend(diff(file, columns));
     }
@@ -198,23 +186,17 @@ fn change(title: String, step: &SwitchStep, columns: usize) -> Vec<Line> {
 }
 
 fn diff(file: &FileDiff, columns: usize) -> Vec<Line> {
-    let what = if file.made {
-        " (made)"
-    } else if file.removed {
-        " (removed)"
-    } else {
-        ""
+    let what = match (file.made, file.removed) {
+        (true, _) => " (made)",
+        (false, true) => " (removed)",
+        (false, false) => "",
     };
     let mut lines = labelled(&Span::plain("  "), 4, &[Span::plain(format!("{}{what}", file.path))], columns);
     for line in &file.lines {
         let tone = if line.sign == '-' { Tone::Bad } else { Tone::Good };
         let label = Span::dim(format!("  {:>5} ", line.line));
-        lines.extend(labelled(
-            &label,
-            8,
-            &[Span::new(tone, format!("{} {}", line.sign, line.text))],
-            columns,
-        ));
+        let text = Span::new(tone, format!("{} {}", line.sign, line.text));
+        lines.extend(labelled(&label, 8, &[text], columns));
     }
     lines
 }
@@ -224,12 +206,8 @@ fn in_the_way(obstacle: &SwitchObstacle, columns: usize) -> Vec<Line> {
     let label = Span::new(tone, format!("  • {}:", obstacle.code));
     let mut lines = labelled(&Span::plain("  "), 4, &[label, Span::plain(&obstacle.found)], columns);
     if !obstacle.remedy.is_empty() {
-        lines.extend(labelled(
-            &Span::plain("    "),
-            6,
-            &[Span::plain(format!("→ {}", obstacle.remedy))],
-            columns,
-        ));
+        let remedy = Span::plain(format!("→ {}", obstacle.remedy));
+        lines.extend(labelled(&Span::plain("    "), 6, &[remedy], columns));
     }
     lines
 }

@@ -39,16 +39,11 @@ fn proofs(found: &Verification, columns: usize) -> Vec<Line> {
 
 fn answer(found: &Verification) -> Span {
     let target = &found.target;
-    let place = match found.transport {
-        Some("unix") => "the Unix socket",
-        _ => "TCP",
-    };
+    let place = if found.transport == Some("unix") { "the Unix socket" } else { "TCP" };
     if !found.seen_elsewhere.is_empty() {
         let who = found.seen_elsewhere.join(", ");
-        return Span::new(
-            Tone::Loud,
-            format!("{target} names {place}, and the application connects elsewhere: {who}"),
-        );
+        let text = format!("{target} names {place}, and the application connects elsewhere: {who}");
+        return Span::new(Tone::Loud, text);
     }
     if let Some(standing) = found.standing {
         let (tone, text) = match standing {
@@ -103,7 +98,7 @@ fn connections(found: &Verification, columns: usize) -> Vec<Line> {
     }
     if found.remote > 0 {
         let text = format!("  and {} to other machines", count(found.remote as usize, "connection"));
-        lines.push(Line::from(vec![Span::dim(text)]));
+        lines.push(Line::of(Tone::Dim, text));
     }
     lines
 }

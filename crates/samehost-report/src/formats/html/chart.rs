@@ -4,7 +4,7 @@
 use samehost_model::human::format_value;
 use serde_json::{Value, json};
 
-use crate::layout::{Grid, Span, Tone};
+use crate::layout::{Grid, Span, Tone, truncate};
 use crate::measurement::view::{self, View};
 
 /// Symbols and dashes, so that series can be distinguished without colour.
@@ -12,6 +12,8 @@ const SYMBOLS: [&str; 8] =
     ["circle", "square", "diamond", "triangle-up", "star", "pentagon", "hexagon", "hourglass"];
 const DASHES: [&str; 4] = ["solid", "dash", "dot", "dashdot"];
 const COLOURS: usize = 8; // `$series0` to `$series7` in the style sheet
+/// Characters of a row's label at most; the hover text and the table have all.
+const LABEL: usize = 30;
 
 pub(crate) struct Chart {
     /// Unique in a report.
@@ -19,7 +21,7 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) about: String,
     pub(crate) series: Vec<Series>,
-    /// One or more; with several, the reader chooses from a list.
+    /// With several the reader chooses from a list; a chart without any is left out.
     pub(crate) views: Vec<ChartView>,
     pub(crate) table: Grid,
 }
@@ -262,6 +264,22 @@ pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Val
     })
 }
 
+/// An axis of rows, from the top down, each with its label.
+pub(crate) fn rows_axis<'a>(labels: impl Iterator<Item = &'a str>) -> Value {
+    let texts: Vec<String> = labels.map(|label| super::chart(&truncate(label, LABEL))).collect();
+    json!({
+        "type": "linear", "range": [texts.len() as f64 - 0.5, -0.5], "ticktext": texts,
+        "tickvals": (0..texts.len()).collect::<Vec<_>>(), "showgrid": false,
+    })
+}
+
+pub(crate) fn value_or_dash(value: Option<f64>, unit: &str) -> String {
+    match value {
+        Some(value) => format_value(value, unit),
+        None => "–".to_owned(),
+    }
+}
+
 pub(crate) fn class(tone: Tone) -> Option<&'static str> {
     match tone {
         Tone::Plain => None,
@@ -309,10 +327,6 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     html
 }
 
-fn colour(series: &Series) -> &str {
-    series.colour.trim_start_matches('$')
-}
-
 fn sign(series: &Series) -> &'static str {
     match series.symbol {
         "square" => "■",
@@ -350,7 +364,7 @@ pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
                 "<button type=\"button\" aria-pressed=\"true\" data-chart=\"{id}\" data-series=\"{}\">\
                  <span class=\"sign {}\" aria-hidden=\"true\">{}</span> {}</button>",
                 super::html(&series.key),
-                colour(series),
+                series.colour.trim_start_matches('$'),
                 sign(series),
                 super::html(&series.name)
             ));

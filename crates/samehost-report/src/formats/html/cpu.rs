@@ -1,11 +1,10 @@
 //! CPU time per operation as stacked bars: client, proxy and server, each in user and kernel mode.
 
 use samehost_model::Trial;
-use samehost_model::human::format_value;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
-use crate::layout::{Align, Column, Grid, Span, truncate};
+use crate::layout::{Align, Grid, Span};
 use crate::measurement::view::{self, View};
 
 /// A segment of the bars. Kernel time is hatched and paler, so that it is told apart without colour as well.
@@ -53,16 +52,13 @@ fn parts() -> [Part; 9] {
     ]
 }
 
-/// Characters of an axis label at most.
-const LABEL: usize = 30;
-
 /// Label of an arm, and the median of each segment over its trials.
 type Row = (String, [Option<f64>; 9]);
 
 fn rows(view: &View<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for group in &view.groups {
-        for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+        for arm in group.arms() {
             let medians = parts().map(|part| view::median(view.report, &arm.id, part.read));
             if medians.iter().any(Option::is_some) {
                 let at = view.point(&arm.point);
@@ -74,17 +70,10 @@ fn rows(view: &View<'_>) -> Vec<Row> {
     rows
 }
 
-fn cell(median: Option<f64>) -> String {
-    match median {
-        Some(value) => format_value(value, "us"),
-        None => "–".to_owned(),
-    }
-}
-
 fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
     let (mut widths, mut hovers) = (Vec::new(), Vec::new());
     for (label, medians) in rows {
-        let text = format!("{}: {} per operation", part.name, cell(medians[index]));
+        let text = format!("{}: {} per operation", part.name, chart::value_or_dash(medians[index], "us"));
         widths.push(medians[index]);
         hovers.push(chart::hover(&[label.clone(), text]));
     }
@@ -107,21 +96,17 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     if used.is_empty() {
         return None;
     }
-    let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));
-    let mut table = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
+    let heads: Vec<&str> = used.iter().map(|(_, part)| part.name).collect();
+    let mut table = Grid::default().with(Align::Left, &[""]).with(Align::Value, &heads);
     for (label, medians) in &rows {
         let mut row = vec![Span::plain(label)];
-        row.extend(used.iter().map(|(i, _)| Span::plain(cell(medians[*i]))));
+        row.extend(used.iter().map(|(i, _)| Span::plain(chart::value_or_dash(medians[*i], "us"))));
         table.push(row);
     }
     let traces = used.iter().map(|(i, part)| bar(*i, part, &rows)).collect();
     let totals = rows.iter().map(|(_, medians)| medians.iter().flatten().sum::<f64>());
     let x = chart::linear_axis("CPU time per operation", "us", true, totals.chain([0.0]));
-    let texts: Vec<String> = rows.iter().map(|(label, _)| super::chart(&truncate(label, LABEL))).collect();
-    let y = json!({
-        "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
-        "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
-    });
+    let y = chart::rows_axis(rows.iter().map(|(label, _)| label.as_str()));
     let mut layout = chart::layout(&x, &y, 90 + 28 * rows.len());
     layout["barmode"] = json!("stack");
     layout["bargap"] = json!(0.25);

@@ -14,13 +14,8 @@ use crate::measurement::view::View;
 /// How the stack ends in which a profile lumps those with few samples.
 const OTHER: &str = ";[other]";
 
-pub(crate) struct Flame {
-    pub(crate) title: String,
-    pub(crate) about: String,
-    pub(crate) drawing: String,
-}
-
-pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
+/// Each flame graph as a section of the page.
+pub(crate) fn flames(view: &View<'_>) -> Vec<String> {
     let mut all = Vec::new();
     for group in &view.groups {
         let point = view.point(&group.baseline.point);
@@ -73,18 +68,18 @@ fn shown(stack: &str) -> String {
     frames.join(";")
 }
 
-fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stacks)>) -> Option<Flame> {
+fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stacks)>) -> Option<String> {
     let mut about =
         "Width is CPU time per operation; each function stands on what called it, the kernel's end in [k]."
             .to_owned();
     let Some((other, before)) = against else {
-        return Some(Flame { title: format!("{name}{place}"), about, drawing: draw(stacks, None)? });
+        return Some(section(&format!("{name}{place}"), &about, &draw(stacks, None)?));
     };
     about.push_str(&format!(
         " Red functions themselves take longer there than in {other}, blue ones less long; the paler, the more alike."
     ));
     let drawing = draw(stacks, Some(&comparable(stacks, before)))?;
-    Some(Flame { title: format!("{name} (coloured against {other}){place}"), about, drawing })
+    Some(section(&format!("{name} (coloured against {other}){place}"), &about, &drawing))
 }
 
 /// The other arm's stacks, with the rare ones of this arm in place of its own. What is lumped together as rare differs between arms, so
@@ -98,13 +93,11 @@ fn comparable(stacks: &Stacks, other: &Stacks) -> Stacks {
     comparable
 }
 
-pub(crate) fn section(flame: &Flame) -> String {
-    let title = super::html(&flame.title);
+fn section(title: &str, about: &str, drawing: &str) -> String {
+    let (title, about) = (super::html(title), super::html(about));
     format!(
-        "<section><h3>{title}</h3><p class=\"about\">{}</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Flame graph of {title}; the functions that differ most stand in the table above\">{}</div></section>\n",
-        super::html(&flame.about),
-        flame.drawing
+        "<section><h3>{title}</h3><p class=\"about\">{about}</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Flame graph of {title}; the functions that differ most stand in the table above\">{drawing}</div></section>\n"
     )
 }
 

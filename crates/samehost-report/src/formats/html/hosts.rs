@@ -4,19 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use samehost_analysis::{Cell, FactorDiffers, HostDiffers, HostsCompared, MARGIN};
+use samehost_analysis::{Cell, Difference, FactorDiffers, HostDiffers, HostsCompared, MARGIN};
 use samehost_model::human::format_percent;
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
 use super::render_with;
-use crate::layout::{Align, Column, Grid, Span, count, truncate};
+use crate::layout::{Align, Grid, Span, count};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 
 const PREFIX: &str = "hosts";
-/// Characters of an axis label at most.
-const LABEL: usize = 30;
 const ALIKE: &str = "circle-open";
 /// Most rows with a name of their own that a chart has; the table has all.
 const MOST_ROWS: usize = 60;
@@ -45,9 +43,7 @@ pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<(
 
 struct Row {
     label: String,
-    ratio: f64,
-    low: f64,
-    high: f64,
+    difference: Difference,
     colour: &'static str,
     symbol: &'static str,
     hover: String,
@@ -63,36 +59,38 @@ fn look(is_slower: Option<bool>) -> (&'static str, &'static str) {
 }
 
 fn head(first: &[&str]) -> Grid {
-    let first = first.iter().map(|name| Column::new(*name, Align::Left));
     let rest = ["ratio", "95 % interval", "p, adjusted", "hosts"];
-    Grid::new(first.chain(rest.iter().map(|name| Column::new(*name, Align::Right))).collect())
+    Grid::default().with(Align::Left, first).with(Align::Right, &rest)
 }
 
-fn figures(value: f64, ends: (f64, f64), p: f64, hosts: u32) -> Vec<Span> {
+fn figures(difference: &Difference, hosts: u32) -> Vec<Span> {
+    let Difference { ratio, ci_low, ci_high, p_adjusted: p } = difference;
     vec![
-        Span::plain(format!("{value:.3}")),
-        Span::plain(format!("{:.3}–{:.3}", ends.0, ends.1)),
-        Span::plain(if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
+        Span::plain(format!("{ratio:.3}")),
+        Span::plain(format!("{ci_low:.3}–{ci_high:.3}")),
+        Span::plain(if *p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
         Span::plain(hosts.to_string()),
     ]
+}
+
+fn ends_of(difference: &Difference) -> [f64; 2] {
+    [difference.ci_low, difference.ci_high]
 }
 
 fn of_host(host: &HostDiffers) -> Row {
     let (colour, symbol) = look(host.is_slower);
     let (tone, word) = standing(host.is_slower);
     let mut cells = vec![Span::plain(&host.host), Span::plain(what(&host.cell)), Span::new(tone, word)];
-    cells.extend(figures(host.ratio, (host.ci_low, host.ci_high), host.p_adjusted, host.peers));
+    cells.extend(figures(&host.difference, host.peers));
     Row {
         label: format!("{}, {}", host.host, host.cell.arm),
-        ratio: host.ratio,
-        low: host.ci_low,
-        high: host.ci_high,
+        difference: host.difference,
         colour,
         symbol,
         hover: chart::hover(&[
             host.host.clone(),
             what(&host.cell),
-            format!("{word} {}", ratio(host.ratio, host.ci_low, host.ci_high)),
+            format!("{word} {}", ratio(&host.difference)),
             format!(
                 "{}, {} like it",
                 count(host.reports as usize, "report"),
@@ -118,18 +116,14 @@ fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Gri
         let mut ends = Vec::new();
         let mut marks = Marks::default();
         for (at, row) in shown.iter().enumerate().filter(|(_, row)| row.colour == colour) {
-            ends.push(([row.low, row.high], [at as f64; 2]));
-            marks.push(row.ratio, at as f64, row.hover.clone());
+            ends.push((ends_of(&row.difference), [at as f64; 2]));
+            marks.push(row.difference.ratio, at as f64, row.hover.clone());
         }
         traces.push(chart::segments(colour, colour, 2, &ends));
         traces.push(dots(colour, first.symbol, 10, &marks));
     }
-    let texts: Vec<String> = shown.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
-    let y = json!({
-        "type": "linear", "range": [shown.len() as f64 - 0.5, -0.5], "ticktext": texts,
-        "tickvals": (0..shown.len()).collect::<Vec<_>>(), "showgrid": false,
-    });
-    let ends = shown.iter().flat_map(|row| [row.low, row.high]);
+    let y = chart::rows_axis(shown.iter().map(|row| row.label.as_str()));
+    let ends = shown.iter().flat_map(|row| ends_of(&row.difference));
     let layout = layout(ends, &y, 110 + 30 * shown.len());
     for row in rows {
         table.push(row.cells.clone());
@@ -160,21 +154,18 @@ fn factors(found: &HostsCompared) -> Option<Chart> {
 
 fn of_factor(factor: &FactorDiffers) -> Row {
     let level = format!("{} {}", factor.factors.join(", "), named(&factor.level));
-    let ends = (factor.ci_low, factor.ci_high);
     let mut cells =
         vec![Span::plain(&level), Span::plain(named(&factor.usual)), Span::plain(what(&factor.cell))];
-    cells.extend(figures(factor.ratio, ends, factor.p_adjusted, factor.hosts));
+    cells.extend(figures(&factor.difference, factor.hosts));
     Row {
         label: format!("{}, {}", factor.cell.arm, level),
-        ratio: factor.ratio,
-        low: factor.ci_low,
-        high: factor.ci_high,
+        difference: factor.difference,
         colour: "$doubt",
         symbol: "diamond",
         hover: chart::hover(&[
             level,
             what(&factor.cell),
-            format!("{} of {}", ratio(factor.ratio, ends.0, ends.1), named(&factor.usual)),
+            format!("{} of {}", ratio(&factor.difference), named(&factor.usual)),
             format!("{} hosts", factor.hosts),
         ]),
         cells,
@@ -188,14 +179,14 @@ fn all(found: &HostsCompared) -> Option<Chart> {
     let mut views = Vec::new();
     for cell in cells {
         let mut hosts: Vec<&HostDiffers> = found.compared.iter().filter(|host| host.cell == *cell).collect();
-        hosts.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
+        hosts.sort_by(|one, other| one.difference.ratio.total_cmp(&other.difference.ratio));
         let mut lines = Vec::new();
         let mut marks: BTreeMap<(&str, &'static str), Marks> = BTreeMap::new();
         for (at, host) in hosts.iter().enumerate() {
-            lines.push(([host.ci_low, host.ci_high], [at as f64; 2]));
+            lines.push((ends_of(&host.difference), [at as f64; 2]));
             let mut row = of_host(host);
             let look = if host.is_called() { (row.colour, row.symbol) } else { ("$plain", ALIKE) };
-            marks.entry(look).or_default().push(host.ratio, at as f64, row.hover);
+            marks.entry(look).or_default().push(host.difference.ratio, at as f64, row.hover);
             if !host.is_called() {
                 row.cells[2] = Span::plain("alike");
             }
@@ -209,7 +200,7 @@ fn all(found: &HostsCompared) -> Option<Chart> {
             "type": "linear", "range": [hosts.len() as f64 - 0.5, -0.5], "tickvals": [], "ticktext": [],
             "showgrid": false, "title": { "text": "hosts, in order" },
         });
-        let ends = hosts.iter().flat_map(|host| [host.ci_low, host.ci_high]);
+        let ends = hosts.iter().flat_map(|host| ends_of(&host.difference));
         let layout = layout(ends, &y, (140 + ROW * hosts.len()).min(TALLEST));
         views.push(ChartView { label: what(cell), traces, layout });
     }

@@ -24,7 +24,7 @@ use chart::Chart;
 pub(crate) use chart::table;
 pub use checkup::{CheckupPage, checkup_as_html};
 pub use hosts::hosts_as_html;
-pub(crate) use page::{Articles, Front};
+pub(crate) use page::{Articles, Front, render_with};
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     render_page("", &[("", report)], out)
@@ -39,28 +39,18 @@ pub fn render_page(title: &str, reports: &[(&str, &Report)], out: &mut dyn Write
     render_with(&Front { title, html: "", articles: Articles::Whole }, reports, out)
 }
 
-pub(crate) fn render_with(
-    front: &Front<'_>,
-    reports: &[(&str, &Report)],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let bodies: Vec<page::Body<'_>> =
-        reports.iter().map(|(label, report)| page::Body { label, report }).collect();
-    page::write(front, &bodies, out)
-}
-
 /// All charts for which the report has data, and a sentence about any that could not be drawn.
 fn charts(view: &View<'_>) -> (Vec<Chart>, Option<String>) {
     let (quantiles, failure) = match quantiles::charts(view) {
         Ok(charts) => (charts, None),
         Err(error) => (Vec::new(), Some(format!("No picture of the latencies by percentile: {error}."))),
     };
-    let mut charts: Vec<Chart> = ratios::chart(view).into_iter().collect();
-    charts.extend(sweeps::ladder_chart(view));
+    let mut charts = vec![ratios::chart(view), sweeps::ladder_chart(view)];
     charts.extend(sweeps::charts(view));
     charts.extend(quantiles);
     charts.extend(cpu::chart(view));
-    charts.extend(timeline::chart(view));
+    charts.push(timeline::chart(view));
+    charts.retain(|chart| !chart.views.is_empty());
     (charts, failure)
 }
 

@@ -24,10 +24,8 @@ const PLOTLY: &[u8] = include_bytes!("plotly-basic.min.js.gz");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
                       img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
 
-pub(crate) struct Body<'a> {
-    pub(crate) label: &'a str,
-    pub(crate) report: &'a Report,
-}
+/// A report with its label; without one it is called by what was measured.
+type Labelled<'a> = (&'a str, &'a Report);
 
 pub(crate) struct Front<'a> {
     /// Title of the page; when empty, the first report's question and answer.
@@ -43,36 +41,38 @@ pub(crate) enum Articles {
     WithoutCharts,
 }
 
-pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
-    let title = match bodies.first() {
-        Some(body) if front.title.is_empty() => question(&View::of(body.report)),
+pub(crate) fn render_with(
+    front: &Front<'_>,
+    reports: &[Labelled<'_>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let title = match reports.first() {
+        Some((_, report)) if front.title.is_empty() => question(&View::of(report)),
         _ => front.title.to_owned(),
     };
-    let safe = super::html(&title);
+    let (safe, version) = (super::html(&title), env!("CARGO_PKG_VERSION"));
     writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"generator\" content=\"samehost {}\">\n\
+         <meta name=\"generator\" content=\"samehost {version}\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{safe} · samehost</title>\n<style>\n{STYLE}</style>\n\
-         </head>\n<body>\n<main>",
-        env!("CARGO_PKG_VERSION")
+         </head>\n<body>\n<main>"
     )?;
-    let many = bodies.len() > 1 || !front.html.is_empty();
+    let many = reports.len() > 1 || !front.html.is_empty();
     if many {
         writeln!(out, "<h1>{}</h1>", super::sentence(&title))?;
         out.write_all(front.html.as_bytes())?;
-        if !bodies.is_empty() {
-            contents(bodies, out)?;
+        if !reports.is_empty() {
+            contents(reports, out)?;
         }
     }
-    for (index, body) in bodies.iter().enumerate() {
+    for (index, labelled) in reports.iter().enumerate() {
         let heading = if many { None } else { Some(title.as_str()) };
-        article(index, body, heading, front.articles, out)?;
+        article(index, *labelled, heading, front.articles, out)?;
     }
-    let version = env!("CARGO_PKG_VERSION");
     let complete = "This file is complete: it loads nothing.";
     if front.articles == Articles::WithoutCharts {
         return writeln!(
@@ -90,14 +90,14 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     )
 }
 
-fn called(body: &Body<'_>) -> String {
-    if body.label.is_empty() { head::what(&View::of(body.report)).join(", ") } else { body.label.to_owned() }
+fn called((label, report): Labelled<'_>) -> String {
+    if label.is_empty() { head::what(&View::of(report)).join(", ") } else { label.to_owned() }
 }
 
-fn contents(bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
+fn contents(reports: &[Labelled<'_>], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<nav aria-label=\"Reports\"><ul>")?;
-    for (index, body) in bodies.iter().enumerate() {
-        writeln!(out, "<li><a href=\"#r{index}\">{}</a></li>", super::html(&called(body)))?;
+    for (index, labelled) in reports.iter().enumerate() {
+        writeln!(out, "<li><a href=\"#r{index}\">{}</a></li>", super::html(&called(*labelled)))?;
     }
     writeln!(out, "</ul></nav>")
 }
@@ -105,12 +105,12 @@ fn contents(bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
 /// One report; `heading` is that of a page which has no other.
 fn article(
     index: usize,
-    body: &Body<'_>,
+    labelled: Labelled<'_>,
     heading: Option<&str>,
     articles: Articles,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let report = body.report;
+    let (_, report) = labelled;
     let view = View::of(report);
     let prefix = format!("r{index}");
     writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
@@ -119,7 +119,7 @@ fn article(
             writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", super::sentence(heading))?;
         }
         None => {
-            let title = super::html(&called(body));
+            let title = super::html(&called(labelled));
             writeln!(out, "<h2 class=\"top\" id=\"{prefix}-title\">{title}</h2>")?;
         }
     }
@@ -198,7 +198,7 @@ fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "</div>")?;
     for flame in flames::flames(view) {
-        out.write_all(flames::section(&flame).as_bytes())?;
+        out.write_all(flame.as_bytes())?;
     }
     Ok(())
 }

@@ -7,7 +7,9 @@ use samehost_model::human::{format_ratio_aligned, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::Align::{Left, Right, Value};
+use crate::layout::Grid;
+use crate::measurement::plots::label;
 use crate::measurement::view::{View, trials};
 
 const QUANTILES: [f64; 25] = [
@@ -20,11 +22,6 @@ const TICKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 /// Position of a quantile on the axis: the number of nines.
 fn place(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
-}
-
-fn label(quantile: f64) -> String {
-    let percent = format!("{:.2}", 100.0 * quantile);
-    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
 struct Level {
@@ -72,10 +69,7 @@ fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
 /// Both charts, where there are histograms. Fails when a stored histogram is corrupt.
 pub(crate) fn charts(view: &View<'_>) -> Result<Vec<Chart>, HistogramError> {
     let levels = levels(view)?;
-    let mut charts = Vec::new();
-    charts.extend(by_percentile(view, &levels));
-    charts.extend(shift(view, &levels));
-    Ok(charts)
+    Ok(vec![by_percentile(view, &levels), shift(view, &levels)])
 }
 
 fn axis(quantiles: &[f64]) -> serde_json::Value {
@@ -88,13 +82,8 @@ fn axis(quantiles: &[f64]) -> serde_json::Value {
     axis
 }
 
-fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
-    let mut table = Grid::new(vec![
-        Column::new("at", Align::Left),
-        Column::new("arm", Align::Left),
-        Column::new("percentile", Align::Left),
-        Column::new("latency", Align::Value),
-    ]);
+fn by_percentile(view: &View<'_>, levels: &[Level]) -> Chart {
+    let mut table = Grid::default().with(Left, &["at", "arm", "percentile"]).with(Value, &["latency"]);
     let mut views = Vec::new();
     for level in levels {
         let mut traces = Vec::new();
@@ -102,17 +91,13 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         for (series, latencies) in level.latencies() {
             let mut marks = Marks::default();
             for (quantile, us) in latencies.into_iter().filter(|(_, us)| *us > 0.0) {
-                let text = format!("{}: {}", label(quantile), format_value(us, "us"));
+                let value = format_value(us, "us");
+                let text = format!("{}: {value}", label(quantile));
                 let hover = chart::hover(&[series.name.clone(), level.label.clone(), text]);
                 marks.push(place(quantile), us, hover);
                 values.push(us);
                 quantiles.push(quantile);
-                table.push(vec![
-                    Span::plain(&level.label),
-                    Span::plain(&series.name),
-                    Span::plain(label(quantile)),
-                    Span::plain(format_value(us, "us")),
-                ]);
+                table.push_texts([level.label.clone(), series.name.clone(), label(quantile), value]);
             }
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);
@@ -123,10 +108,7 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
             views.push(ChartView { label: level.label.clone(), traces, layout });
         }
     }
-    if views.is_empty() {
-        return None;
-    }
-    Some(Chart {
+    Chart {
         id: "percentiles".into(),
         title: "Latency by percentile".into(),
         about:
@@ -136,7 +118,7 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         series: Series::all(view),
         views,
         table,
-    })
+    }
 }
 
 fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> String {
@@ -158,13 +140,8 @@ fn margin_band(margin: f64) -> serde_json::Value {
     ])
 }
 
-fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
-    let mut table = Grid::new(vec![
-        Column::new("at", Align::Left),
-        Column::new("candidate", Align::Left),
-        Column::new("percentile", Align::Left),
-        Column::new("ratio", Align::Right),
-    ]);
+fn shift(view: &View<'_>, levels: &[Level]) -> Chart {
+    let mut table = Grid::default().with(Left, &["at", "candidate", "percentile"]).with(Right, &["ratio"]);
     let mut views = Vec::new();
     for level in levels.iter().filter(|level| !level.candidates.is_empty()) {
         let (baseline, _) = &level.baseline;
@@ -178,12 +155,8 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
                 marks.push(place(shift.quantile), ratio, hover);
                 ratios.push(ratio);
                 quantiles.push(shift.quantile);
-                table.push(vec![
-                    Span::plain(&level.label),
-                    Span::plain(&series.name),
-                    Span::plain(label(shift.quantile)),
-                    Span::plain(format_ratio_aligned(ratio)),
-                ]);
+                let value = format_ratio_aligned(ratio);
+                table.push_texts([level.label.clone(), series.name.clone(), label(shift.quantile), value]);
             }
             let mut trace = chart::points(series, "lines+markers", &marks);
             trace["marker"]["size"] = json!(6);
@@ -197,10 +170,7 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         layout["shapes"] = margin_band(view.report.head.plan.margin);
         views.push(ChartView { label: level.label.clone(), traces, layout });
     }
-    if views.is_empty() {
-        return None;
-    }
-    Some(Chart {
+    Chart {
         id: "shift".into(),
         title: "Shift by percentile".into(),
         about:
@@ -210,5 +180,5 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         series: view.candidates().iter().map(|name| Series::of(view, name)).collect(),
         views,
         table,
-    })
+    }
 }

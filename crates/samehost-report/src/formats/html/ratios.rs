@@ -5,10 +5,9 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span, count, truncate};
+use crate::layout::{Align, Grid, Span, count, truncate};
 use crate::measurement::view::{self, View};
-use crate::measurement::words;
-use crate::measurement::words::interval;
+use crate::measurement::words::{self, interval};
 
 /// How each verdict looks: its colour, and a symbol for readers who do not tell colours apart.
 const LOOKS: [(Verdict, &str, &str); 4] = [
@@ -19,9 +18,6 @@ const LOOKS: [(Verdict, &str, &str); 4] = [
 ];
 /// Key of the series that shows how far the baseline may differ from itself.
 const FLOOR: &str = "floor";
-/// Characters of an axis label at most; more are cut, and the hover text and the table have all.
-const LABEL: usize = 30;
-
 struct Row<'a> {
     label: String,
     metric: &'a MetricInfo,
@@ -30,7 +26,7 @@ struct Row<'a> {
     floor: Option<f64>,
 }
 
-pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+pub(crate) fn chart(view: &View<'_>) -> Chart {
     let mut drawings: Vec<(String, Vec<Row<'_>>)> = Vec::new();
     if view.is_sweep() {
         for metric in view.metrics() {
@@ -40,7 +36,12 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         drawings.push((String::new(), rows(view, view.metrics())));
     }
     let mut views = Vec::new();
-    let mut table = table_head(view);
+    let interval = format!("{} interval", format_percent(view.report.head.plan.confidence));
+    let mut table = Grid::default()
+        .with(Align::Left, &["comparison", "metric"])
+        .with(Align::Value, &["baseline", "candidate"])
+        .with(Align::Right, &["ratio", &interval, "self-check"])
+        .with(Align::Left, &["verdict"]);
     let mut has_floor = false;
     for (label, rows) in drawings {
         if rows.is_empty() {
@@ -51,9 +52,6 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
             has_floor |= row.floor.is_some();
             table.push(cells(view, row));
         }
-    }
-    if views.is_empty() {
-        return None;
     }
     let mut series: Vec<Series> = view.candidates().iter().map(|name| Series::of(view, name)).collect();
     if series.len() == 1 {
@@ -70,7 +68,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         format_percent(plan.confidence),
         format_percent(plan.margin)
     );
-    Some(Chart { id: "ratios".into(), title: "Ratios".into(), about, series, views, table })
+    Chart { id: "ratios".into(), title: "Ratios".into(), about, series, views, table }
 }
 
 fn rows<'a>(view: &View<'a>, metrics: &'a [MetricInfo]) -> Vec<Row<'a>> {
@@ -143,10 +141,8 @@ fn traces(view: &View<'_>, rows: &[Row<'_>]) -> Vec<Value> {
 fn hover(view: &View<'_>, row: &Row<'_>) -> String {
     let c = row.comparison;
     let unit = &row.metric.unit;
-    let mut ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
-    if let Some(interval) = interval(c) {
-        ratio.push_str(&format!(" ({interval})"));
-    }
+    let ratio = format!("{} ÷ {} = {}", row.name, view.name(&c.baseline), format_ratio_aligned(c.ratio));
+    let ratio = words::with_interval(ratio, c.ci_low.zip(c.ci_high), format_ratio_aligned);
     let values =
         format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit));
     let mut lines = vec![row.label.clone(), ratio, values];
@@ -165,22 +161,14 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
         ends.extend(both(row.comparison).unwrap_or([row.comparison.ratio; 2]));
         ends.extend([floor, 1.0 / floor]);
     }
-    let base = match view.groups.first() {
-        Some(group) => view.name(&group.baseline.id),
-        None => String::new(),
-    };
-    let mut title = truncate(&format!("{} ÷ {base}", view.candidates().join(", ")), 40);
+    let mut title = truncate(&format!("{} ÷ {}", view.candidates().join(", "), view.base_name()), 40);
     if let Some(first) = rows.first()
         && rows.iter().all(|row| better(row) == better(first))
     {
         title.push_str(&format!(" ({} is better)", better(first)));
     }
     let x = chart::log_axis(&title, "", ends);
-    let texts: Vec<String> = rows.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
-    let y = json!({
-        "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
-        "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
-    });
+    let y = chart::rows_axis(rows.iter().map(|row| row.label.as_str()));
     let mut layout = chart::layout(&x, &y, 90 + 30 * rows.len());
     layout["shapes"] = chart::no_difference(margin);
     layout
@@ -188,19 +176,6 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
 
 fn better(row: &Row<'_>) -> &'static str {
     if row.metric.better == Better::Higher { "right" } else { "left" }
-}
-
-fn table_head(view: &View<'_>) -> Grid {
-    Grid::new(vec![
-        Column::new("comparison", Align::Left),
-        Column::new("metric", Align::Left),
-        Column::new("baseline", Align::Value),
-        Column::new("candidate", Align::Value),
-        Column::new("ratio", Align::Right),
-        Column::new(format!("{} interval", format_percent(view.report.head.plan.confidence)), Align::Right),
-        Column::new("self-check", Align::Right),
-        Column::new("verdict", Align::Left),
-    ])
 }
 
 fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {
@@ -213,7 +188,7 @@ fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {
         Span::plain(format_value(c.baseline_value, &row.metric.unit)),
         Span::plain(format_value(c.candidate_value, &row.metric.unit)),
         Span::plain(format_ratio_aligned(c.ratio)),
-        Span::plain(interval(c).as_deref().unwrap_or("–")),
+        Span::plain(interval(c.ci_low, c.ci_high).as_deref().unwrap_or("–")),
         Span::plain(row.floor.map(format_percent).as_deref().unwrap_or("–")),
         Span::new(words::tone(c.verdict), words::cell(Some(row.metric), c)),
     ]

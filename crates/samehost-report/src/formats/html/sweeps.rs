@@ -1,7 +1,7 @@
 //! Charts of lines: each metric against connections, size or another swept parameter, with the interval of each arm's
 //! typical trial as a band; and ladders, the latency against the offered rate, with the rate at which it rises sharply.
 
-use samehost_analysis::{Knee, Ladder, Step, StepState, find_ladders};
+use samehost_analysis::{Knee, Ladder, Step, StepState, distinct, find_ladders};
 use samehost_model::human::{capitalised, format_percent, format_rate, format_value};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Family, MetricInfo, Point};
@@ -9,26 +9,19 @@ use samehost_stats::Interval;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::Align::{Left, Right, Value};
+use crate::layout::{Grid, Span};
 use crate::measurement::ladder::part;
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words;
 
 /// Metrics that share a chart: its title where there are several, and whether a metric belongs to it.
 type Kind = (&'static str, fn(&MetricInfo) -> bool);
-const KINDS: [Kind; 3] = [("Throughput", is_rate), ("Latency", is_time), ("Other metrics", is_other)];
-
-fn is_rate(metric: &MetricInfo) -> bool {
-    matches!(metric.family(), Family::Rate | Family::Bandwidth)
-}
-
-fn is_time(metric: &MetricInfo) -> bool {
-    metric.family() == Family::Time
-}
-
-fn is_other(metric: &MetricInfo) -> bool {
-    !is_rate(metric) && !is_time(metric)
-}
+const KINDS: [Kind; 3] = [
+    ("Throughput", |metric| matches!(metric.family(), Family::Rate | Family::Bandwidth)),
+    ("Latency", |metric| metric.family() == Family::Time),
+    ("Other metrics", |metric| matches!(metric.family(), Family::Cpu | Family::Other)),
+];
 
 struct Along<'a> {
     parameter: &'a Parameter,
@@ -57,7 +50,7 @@ pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
         for (kind, (title, belongs)) in KINDS.into_iter().enumerate() {
             let metrics = view.metrics().iter().filter(|metric| belongs(metric));
             let id = format!("sweep-{number}-{kind}");
-            charts.extend(sweep(view, &along, id, title, &metrics.collect::<Vec<_>>()));
+            charts.push(sweep(view, &along, id, title, &metrics.collect::<Vec<_>>()));
         }
     }
     charts
@@ -193,39 +186,21 @@ fn name(metrics: &[&MetricInfo], in_common: &str) -> String {
     capitalised(&words::title(&one.name))
 }
 
-fn sweep(
-    view: &View<'_>,
-    along: &Along<'_>,
-    id: String,
-    title: &str,
-    metrics: &[&MetricInfo],
-) -> Option<Chart> {
-    let mut levels: Vec<String> = Vec::new();
-    for group in &view.groups {
-        let level = view.point_but(along.parameter, &group.baseline.point);
-        if !levels.contains(&level) {
-            levels.push(level);
-        }
-    }
+fn sweep(view: &View<'_>, along: &Along<'_>, id: String, title: &str, metrics: &[&MetricInfo]) -> Chart {
+    let points = view.groups.iter().map(|group| &group.baseline.point);
+    let levels = distinct(points.map(|point| view.point_but(along.parameter, point)));
     let swept = along.parameter.title();
-    let mut table = Grid::new(vec![
-        Column::new("metric", Align::Left),
-        Column::new("at", Align::Left),
-        Column::new(&swept, Align::Value),
-        Column::new("arm", Align::Left),
-        Column::new("median", Align::Value),
-        Column::new("from", Align::Value),
-        Column::new("to", Align::Value),
-        Column::new("trials", Align::Right),
-    ]);
+    let mut table = Grid::default()
+        .with(Left, &["metric", "at"])
+        .with(Value, &[&swept])
+        .with(Left, &["arm"])
+        .with(Value, &["median", "from", "to"])
+        .with(Right, &["trials"]);
     let mut views = Vec::new();
     for metric in metrics {
         for level in &levels {
             views.extend(Panel { view, along, metric, level, swept: &swept }.draw(&mut table));
         }
-    }
-    if views.is_empty() {
-        return None;
     }
     let about = format!(
         "Medians over trials; a band is the {} interval of the typical trial, from {} trials on. Both axes \
@@ -234,7 +209,7 @@ fn sweep(
         samehost_stats::SIGNED_RANK_FROM
     );
     let title = format!("{} against {swept}", name(metrics, title));
-    Some(Chart { id, title, about, series: Series::all(view), views, table })
+    Chart { id, title, about, series: Series::all(view), views, table }
 }
 
 fn hover(series: &Series, metric: &MetricInfo, level: &str, swept: &str, at: &str, spot: &Spot) -> String {
@@ -253,27 +228,17 @@ fn hover(series: &Series, metric: &MetricInfo, level: &str, swept: &str, at: &st
 }
 
 fn cells(metric: &MetricInfo, level: &str, at: &str, series: &Series, spot: &Spot) -> Vec<Span> {
-    let (low, high) = match spot.interval {
-        Some((low, high)) => (Some(low), Some(high)),
-        None => (None, None),
-    };
+    let (low, high) = spot.interval.unzip();
     vec![
         Span::plain(words::title(&metric.name)),
         Span::plain(level),
         Span::plain(at),
         Span::plain(&series.name),
         Span::plain(format_value(spot.value, &metric.unit)),
-        Span::plain(value_or_dash(low, &metric.unit)),
-        Span::plain(value_or_dash(high, &metric.unit)),
+        Span::plain(chart::value_or_dash(low, &metric.unit)),
+        Span::plain(chart::value_or_dash(high, &metric.unit)),
         Span::plain(spot.trials.to_string()),
     ]
-}
-
-fn value_or_dash(value: Option<f64>, unit: &str) -> String {
-    match value {
-        Some(value) => format_value(value, unit),
-        None => "–".to_owned(),
-    }
 }
 
 /// What a picture of ladders shows of each step: its title, its unit, and where it is read.
@@ -292,26 +257,16 @@ fn state(state: StepState) -> (&'static str, &'static str) {
     }
 }
 
-pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
+pub(crate) fn ladder_chart(view: &View<'_>) -> Chart {
     let ladders = find_ladders(view.report);
-    let mut levels: Vec<&Point> = Vec::new();
-    for ladder in &ladders {
-        if !levels.contains(&&ladder.level) {
-            levels.push(&ladder.level);
-        }
-    }
-    let mut table = Grid::new(vec![
-        Column::new("at", Align::Left),
-        Column::new("arm", Align::Left),
-        Column::new("offered", Align::Value),
-        Column::new("of capacity", Align::Right),
-        Column::new("achieved", Align::Value),
-        Column::new("mean latency", Align::Value),
-        Column::new("latency p99", Align::Value),
-        Column::new("", Align::Left),
-    ]);
+    let mut table = Grid::default()
+        .with(Left, &["at", "arm"])
+        .with(Value, &["offered"])
+        .with(Right, &["of capacity"])
+        .with(Value, &["achieved", "mean latency", "latency p99"])
+        .with(Left, &[""]);
     let mut views = Vec::new();
-    for level in levels {
+    for level in distinct(ladders.iter().map(|ladder| &ladder.level)) {
         let label = view.point_but(&Parameter::Rate, level);
         let these: Vec<&Ladder> = ladders.iter().filter(|ladder| ladder.level == *level).collect();
         for ladder in &these {
@@ -323,27 +278,17 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Option<Chart> {
             views.extend(picture(view, &these, &label, read));
         }
     }
-    if views.is_empty() {
-        return None;
-    }
-    let mut unique: Vec<Series> = Vec::new();
-    for ladder in &ladders {
-        let series = Series::of(view, &clean(&ladder.name));
-        if !unique.contains(&series) {
-            unique.push(series);
-        }
-    }
-    Some(Chart {
+    Chart {
         id: "rates".into(),
         title: "Latency against offered rate".into(),
         about:
             "Latency counts from when a request was due, so that waiting is in it. An upright line is the \
                 knee: the rate from which on latency takes off. ● rate held, △ saturated, ✕ void."
                 .into(),
-        series: unique,
+        series: distinct(ladders.iter().map(|ladder| Series::of(view, &clean(&ladder.name)))),
         views,
         table,
-    })
+    }
 }
 
 fn upright(series: &Series, rate: f64, heights: [f64; 2]) -> serde_json::Value {
@@ -403,9 +348,9 @@ fn ladder_cells(label: &str, ladder: &Ladder, step: &Step) -> Vec<Span> {
         Span::plain(&ladder.name),
         Span::plain(format_rate(step.rate_per_s)),
         Span::plain(part(ladder, step.rate_per_s).unwrap_or_else(|| "–".into())),
-        Span::plain(value_or_dash(step.achieved_per_s, "per_s")),
-        Span::plain(value_or_dash(step.mean_us, "us")),
-        Span::plain(value_or_dash(step.p99_us, "us")),
+        Span::plain(chart::value_or_dash(step.achieved_per_s, "per_s")),
+        Span::plain(chart::value_or_dash(step.mean_us, "us")),
+        Span::plain(chart::value_or_dash(step.p99_us, "us")),
         Span::plain(state(step.state).1),
     ]
 }

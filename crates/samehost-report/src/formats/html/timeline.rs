@@ -7,7 +7,8 @@ use samehost_model::{MetricInfo, Trial};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use crate::layout::{Align, Column, Grid, Span};
+use crate::layout::Align::{Left, Right, Value};
+use crate::layout::{Grid, Span};
 use crate::measurement::view::View;
 use crate::measurement::words;
 
@@ -48,30 +49,20 @@ fn state(trial: &Trial) -> State {
     }
 }
 
-fn called(state: State) -> &'static str {
-    match STATES.iter().find(|(known, ..)| *known == state) {
-        Some((.., name)) => name,
-        None => "",
-    }
-}
-
 fn reason(trial: &Trial) -> String {
     let mut reasons: Vec<String> = trial.polluted.iter().map(|reason| clean(reason)).collect();
     reasons.extend(trial.invalid.as_deref().map(clean));
     reasons.join("; ")
 }
 
-pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
-    let mut table = Grid::new(vec![
-        Column::new("trial", Align::Right),
-        Column::new("at", Align::Left),
-        Column::new("arm", Align::Left),
-        Column::new("block", Align::Right),
-        Column::new("metric", Align::Left),
-        Column::new("value", Align::Value),
-        Column::new("state", Align::Left),
-        Column::new("why", Align::Left),
-    ]);
+pub(crate) fn chart(view: &View<'_>) -> Chart {
+    let mut table = Grid::default()
+        .with(Right, &["trial"])
+        .with(Left, &["at", "arm"])
+        .with(Right, &["block"])
+        .with(Left, &["metric"])
+        .with(Value, &["value"])
+        .with(Left, &["state", "why"]);
     let shown = if view.is_sweep() { 1 } else { SHOWN };
     let mut metrics: Vec<&MetricInfo> = view.metrics().iter().collect();
     metrics.retain(|metric| view.report.trials.iter().any(|trial| metric.value(trial).is_some()));
@@ -81,10 +72,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
             views.extend(picture(view, group, metric, index == 0, &mut table));
         }
     }
-    if views.is_empty() {
-        return None;
-    }
-    Some(Chart {
+    Chart {
         id: "trials".into(),
         title: "Trials over time".into(),
         about: "Every trial in the order in which it was made; a slope is drift. Filled: good. ○ control, \
@@ -93,7 +81,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         series: Series::all(view),
         views,
         table,
-    })
+    }
 }
 
 fn picture(
@@ -106,9 +94,9 @@ fn picture(
     let at = view.point(&group.baseline.point);
     let (mut traces, mut values, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     let title = words::title(&metric.name);
-    for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+    for arm in group.arms() {
         let series = Series::of(view, &view.name(&arm.id));
-        for (wanted, symbol, called_so) in STATES {
+        for (wanted, symbol, called) in STATES {
             let mut marks = Marks::default();
             for (index, trial) in view.report.trials.iter().enumerate() {
                 if trial.arm != arm.id || state(trial) != wanted {
@@ -116,7 +104,9 @@ fn picture(
                 }
                 let Some(value) = metric.value(trial).filter(|value| value.is_finite()) else { continue };
                 let number = index + 1;
-                marks.push(number as f64, value, hover(&series, &at, &title, metric, trial, (number, value)));
+                let what = format!("{title}: {}", format_value(value, &metric.unit));
+                let hover = hover(&series, &at, trial, number, [what, called.to_owned()]);
+                marks.push(number as f64, value, hover);
                 values.push(value);
                 numbers.push(number as f64);
                 if in_table && (wanted != State::Good || view.groups.len() <= FEW_POINTS) {
@@ -127,7 +117,7 @@ fn picture(
                         Span::plain((trial.block + 1).to_string()),
                         Span::plain(&title),
                         Span::plain(format_value(value, &metric.unit)),
-                        Span::plain(called(state(trial))),
+                        Span::plain(called),
                         Span::plain(reason(trial)),
                     ]);
                 }
@@ -140,7 +130,7 @@ fn picture(
             trace["line"]["width"] = json!(1);
             if !symbol.is_empty() {
                 trace["marker"]["symbol"] = json!(symbol);
-                trace["name"] = json!(format!("{}, {called_so}", trace["name"].as_str().unwrap_or("")));
+                trace["name"] = json!(format!("{}, {called}", trace["name"].as_str().unwrap_or("")));
             }
             traces.push(trace);
         }
@@ -154,20 +144,7 @@ fn picture(
     Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 360) })
 }
 
-fn hover(
-    series: &Series,
-    at: &str,
-    title: &str,
-    metric: &MetricInfo,
-    trial: &Trial,
-    (number, value): (usize, f64),
-) -> String {
-    chart::hover(&[
-        series.name.clone(),
-        at.to_owned(),
-        format!("trial {number}, block {}", trial.block + 1),
-        format!("{title}: {}", format_value(value, &metric.unit)),
-        called(state(trial)).to_owned(),
-        reason(trial),
-    ])
+fn hover(series: &Series, at: &str, trial: &Trial, number: usize, [what, called]: [String; 2]) -> String {
+    let place = format!("trial {number}, block {}", trial.block + 1);
+    chart::hover(&[series.name.clone(), at.to_owned(), place, what, called, reason(trial)])
 }

@@ -66,8 +66,16 @@ pub struct Sample {
 }
 
 impl Metric {
-    fn gauge(name: &'static str, unit: MetricUnit, help: &'static str, samples: Vec<Sample>) -> Self {
-        Metric { name, help, kind: MetricKind::Gauge, unit, samples, distributions: Vec::new() }
+    fn of(kind: MetricKind, name: &'static str, unit: MetricUnit, samples: Vec<Sample>) -> Self {
+        Metric { name, help: "", kind, unit, samples, distributions: Vec::new() }
+    }
+
+    fn gauge(name: &'static str, unit: MetricUnit, samples: Vec<Sample>) -> Self {
+        Metric::of(MetricKind::Gauge, name, unit, samples)
+    }
+
+    fn help(self, help: &'static str) -> Self {
+        Metric { help, ..self }
     }
 
     fn is_empty(&self) -> bool {
@@ -76,8 +84,8 @@ impl Metric {
 }
 
 impl Sample {
-    fn alone(value: f64) -> Vec<Self> {
-        vec![Sample { labels: Vec::new(), value }]
+    fn alone(value: impl Into<f64>) -> Vec<Self> {
+        vec![Sample { labels: Vec::new(), value: value.into() }]
     }
 }
 
@@ -247,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_request_has_the_resource_the_scope_and_each_point() {
-        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, "Some.", Sample::alone(0.5))];
+        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("Some.")];
         let value = metrics_as_otlp(&metrics, &[("service.name".into(), "samehost".into())], "1", 7);
         let expected = json!({ "resourceMetrics": [{
             "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": "samehost" } }] },
@@ -272,14 +280,9 @@ mod tests {
             sum: 2.5,
             seconds: 10.0,
         };
-        let metric = Metric {
-            name: "a.time",
-            help: "Some.",
-            kind: MetricKind::Histogram,
-            unit: MetricUnit::Seconds,
-            samples: Vec::new(),
-            distributions: vec![one],
-        };
+        let metric =
+            Metric::of(MetricKind::Histogram, "a.time", MetricUnit::Seconds, Vec::new()).help("Some.");
+        let metric = Metric { distributions: vec![one], ..metric };
         let expected = "# HELP a_time_seconds Some.\n# TYPE a_time_seconds histogram\n\
             a_time_seconds_bucket{network_transport=\"unix\",le=\"0.00001\"} 3\n\
             a_time_seconds_bucket{network_transport=\"unix\",le=\"0.5\"} 7\n\
@@ -292,16 +295,15 @@ mod tests {
     fn names_have_units_and_labels_are_escaped() {
         let labels = vec![("network.transport", "a\"b\\c\nd".to_owned())];
         let metrics = [
-            Metric::gauge("a.b", MetricUnit::Seconds, "One\nline.", Sample::alone(0.5)),
-            Metric {
-                name: "lost",
-                help: "Lost.",
-                kind: MetricKind::Counter,
-                unit: MetricUnit::Of("thing"),
-                samples: vec![Sample { labels, value: 3.0 }],
-                distributions: Vec::new(),
-            },
-            Metric::gauge("empty", MetricUnit::None, "Nothing.", Vec::new()),
+            Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("One\nline."),
+            Metric::of(
+                MetricKind::Counter,
+                "lost",
+                MetricUnit::Of("thing"),
+                vec![Sample { labels, value: 3.0 }],
+            )
+            .help("Lost."),
+            Metric::gauge("empty", MetricUnit::None, Vec::new()).help("Nothing."),
         ];
         let expected = "# HELP a_b_seconds One\\nline.\n# TYPE a_b_seconds gauge\na_b_seconds 0.5\n\
             # HELP lost_total Lost.\n# TYPE lost_total counter\nlost_total{network_transport=\"a\\\"b\\\\c\\nd\"} 3\n";

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Comparison, MetricInfo, Placement, Point, Report, Verdict};
 
-use super::{Metric, MetricUnit, Sample, metrics_as_prometheus};
+use super::MetricUnit::{self, BytesPerSecond, Of, PerSecond, Ratio, Seconds};
+use super::{Metric, Sample, metrics_as_prometheus};
 use crate::measurement::view;
 
 const WORKLOAD: &str = "samehost.workload";
@@ -27,17 +28,15 @@ pub fn metrics_of_report(report: &Report) -> Vec<Metric> {
     metrics.extend(measured(report));
     if let Ok(begun) = report.head.started_at.parse::<jiff::Timestamp>() {
         let labels = vec![(WORKLOAD, clean(&report.head.workload.name))];
-        metrics.push(Metric::gauge(
-            "samehost.bench.timestamp",
-            MetricUnit::Seconds,
-            "When the measurement began, since 1970.",
-            vec![Sample { labels, value: begun.as_duration().as_secs_f64() }],
-        ));
+        let samples = vec![Sample { labels, value: begun.as_duration().as_secs_f64() }];
+        metrics.push(
+            Metric::gauge("samehost.bench.timestamp", Seconds, samples)
+                .help("When the measurement began, since 1970."),
+        );
     }
     metrics
 }
 
-/// What is measured where: the same for all arms of a comparison.
 fn at(report: &Report, metric: &str, point: &Point) -> Vec<(&'static str, String)> {
     let mut labels = vec![
         (WORKLOAD, clean(&report.head.workload.name)),
@@ -65,43 +64,27 @@ fn compared(report: &Report) -> [Metric; 5] {
         }
     }
     [
-        Metric::gauge(
-            "samehost.bench.compared",
-            MetricUnit::Ratio,
-            "Candidate divided by baseline.",
-            of_comparisons(report, |comparison| Some(comparison.ratio)),
-        ),
-        Metric::gauge(
-            "samehost.bench.compared_low",
-            MetricUnit::Ratio,
-            "The lower end of the 95 % interval of that.",
-            of_comparisons(report, |comparison| comparison.ci_low),
-        ),
-        Metric::gauge(
-            "samehost.bench.compared_high",
-            MetricUnit::Ratio,
-            "The upper end of that interval.",
-            of_comparisons(report, |comparison| comparison.ci_high),
-        ),
-        Metric::gauge(
-            "samehost.bench.blocks",
-            MetricUnit::Of("block"),
-            "Blocks in which both were measured.",
-            of_comparisons(report, |comparison| Some(f64::from(comparison.blocks))),
-        ),
-        Metric::gauge(
-            "samehost.bench.verdict",
-            MetricUnit::None,
-            "1 for the verdict, 0 for the others.",
-            verdicts,
-        ),
+        Metric::gauge("samehost.bench.compared", Ratio, of_comparisons(report, |found| Some(found.ratio)))
+            .help("Candidate divided by baseline."),
+        Metric::gauge("samehost.bench.compared_low", Ratio, of_comparisons(report, |found| found.ci_low))
+            .help("The lower end of the 95 % interval of that."),
+        Metric::gauge("samehost.bench.compared_high", Ratio, of_comparisons(report, |found| found.ci_high))
+            .help("The upper end of that interval."),
+        Metric::gauge("samehost.bench.blocks", Of("block"), of_comparisons(report, blocks))
+            .help("Blocks in which both were measured."),
+        Metric::gauge("samehost.bench.verdict", MetricUnit::None, verdicts)
+            .help("1 for the verdict, 0 for the others."),
     ]
+}
+
+fn blocks(comparison: &Comparison) -> Option<f64> {
+    Some(f64::from(comparison.blocks))
 }
 
 fn labels_of(report: &Report, comparison: &Comparison) -> Labels {
     let mut labels = at(report, &comparison.metric, &comparison.point);
-    labels.push(("samehost.baseline", name(report, &comparison.baseline)));
-    labels.push(("samehost.candidate", name(report, &comparison.candidate)));
+    labels.push(("samehost.baseline", view::arm_name(report, &comparison.baseline)));
+    labels.push(("samehost.candidate", view::arm_name(report, &comparison.candidate)));
     labels
 }
 
@@ -116,31 +99,19 @@ fn of_comparisons(report: &Report, value: fn(&Comparison) -> Option<f64>) -> Vec
 
 /// The typical value of each arm, a metric for each dimension. Values in other units are left out.
 fn measured(report: &Report) -> [Metric; 4] {
+    let times = measured_in(report, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]);
+    let rates = measured_in(report, &[("per_s", 1.0)]);
+    let bandwidths = measured_in(report, &[("bytes_per_s", 1.0)]);
+    let shares = measured_in(report, &[("percent", 0.01)]);
     [
-        Metric::gauge(
-            "samehost.bench.time",
-            MetricUnit::Seconds,
-            "What an arm measured: latencies, CPU time per operation.",
-            measured_in(report, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]),
-        ),
-        Metric::gauge(
-            "samehost.bench.rate",
-            MetricUnit::PerSecond,
-            "What an arm measured: operations per second.",
-            measured_in(report, &[("per_s", 1.0)]),
-        ),
-        Metric::gauge(
-            "samehost.bench.bandwidth",
-            MetricUnit::BytesPerSecond,
-            "What an arm measured: bytes per second.",
-            measured_in(report, &[("bytes_per_s", 1.0)]),
-        ),
-        Metric::gauge(
-            "samehost.bench.share",
-            MetricUnit::Ratio,
-            "What an arm measured: a part of all, such as what was lost or refused.",
-            measured_in(report, &[("percent", 0.01)]),
-        ),
+        Metric::gauge("samehost.bench.time", Seconds, times)
+            .help("What an arm measured: latencies, CPU time per operation."),
+        Metric::gauge("samehost.bench.rate", PerSecond, rates)
+            .help("What an arm measured: operations per second."),
+        Metric::gauge("samehost.bench.bandwidth", BytesPerSecond, bandwidths)
+            .help("What an arm measured: bytes per second."),
+        Metric::gauge("samehost.bench.share", Ratio, shares)
+            .help("What an arm measured: a part of all, such as what was lost or refused."),
     ]
 }
 
@@ -161,14 +132,6 @@ fn of_arm(report: &Report, arm: &Arm, metric: &MetricInfo, factor: f64) -> Optio
     let mut labels = at(report, &metric.name, &arm.point);
     labels.push(("samehost.arm", clean(&arm.name)));
     Some(Sample { labels, value })
-}
-
-/// The name of an arm without its point, which has labels of its own.
-fn name(report: &Report, id: &str) -> String {
-    match report.arm(id) {
-        Some(arm) => clean(&arm.name),
-        None => clean(id),
-    }
 }
 
 fn finite(value: Option<f64>) -> Option<f64> {

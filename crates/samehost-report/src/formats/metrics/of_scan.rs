@@ -9,7 +9,8 @@ use samehost_model::scan::{
 };
 use samehost_model::switch::SwitchHealth;
 
-use super::{Distribution, Metric, MetricKind, MetricUnit, Sample};
+use super::MetricUnit::{self, Of, PerSecond, Ratio, Seconds};
+use super::{Distribution, Metric, MetricKind, Sample};
 
 const SERVICE: &str = "samehost.service";
 /// OpenTelemetry's name; its values are `tcp` and `unix` here.
@@ -20,7 +21,7 @@ const OTHER: &str = "other";
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// A hop is a client program and the service that it uses; to operators it is called by the first.
-const HOP: MetricUnit = MetricUnit::Of("client");
+const HOP: MetricUnit = Of("client");
 
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
@@ -46,33 +47,20 @@ pub fn metrics_of_scan(
     let is_found = if found.is_some() { 1.0 } else { 0.0 };
     let build = Sample { labels: vec![("version", version.to_owned())], value: 1.0 };
     let mut metrics = vec![
-        Metric::gauge("samehost.build.info", MetricUnit::None, "The version of samehost.", vec![build]),
-        Metric::gauge(
-            "samehost.scan.success",
-            MetricUnit::None,
-            "Whether the last scan succeeded.",
-            Sample::alone(is_found),
-        ),
-        Metric::gauge(
-            "samehost.scan.timestamp",
-            MetricUnit::Seconds,
-            "When the last scan began, since 1970.",
-            Sample::alone(unix_seconds),
-        ),
-        Metric::gauge(
-            "samehost.scan.duration",
-            MetricUnit::Seconds,
-            "How long the last scan took.",
-            Sample::alone(seconds),
-        ),
+        Metric::gauge("samehost.build.info", MetricUnit::None, vec![build]).help("The version of samehost."),
+        Metric::gauge("samehost.scan.success", MetricUnit::None, Sample::alone(is_found))
+            .help("Whether the last scan succeeded."),
+        Metric::gauge("samehost.scan.timestamp", Seconds, Sample::alone(unix_seconds))
+            .help("When the last scan began, since 1970."),
+        Metric::gauge("samehost.scan.duration", Seconds, Sample::alone(seconds))
+            .help("How long the last scan took."),
     ];
     if let Some(found) = found {
-        metrics.push(Metric::gauge(
-            "samehost.scan.hidden_processes",
-            MetricUnit::Of("process"),
-            "Processes whose sockets the scan could not see.",
-            Sample::alone(f64::from(found.scan.hidden.processes)),
-        ));
+        let hidden = Sample::alone(found.scan.hidden.processes);
+        metrics.push(
+            Metric::gauge("samehost.scan.hidden_processes", Of("process"), hidden)
+                .help("Processes whose sockets the scan could not see."),
+        );
         metrics.extend(hops(found.inventory));
         metrics.extend(could_switch(found.scan));
         metrics.extend(savings(found.scan));
@@ -117,25 +105,28 @@ fn hops(inventory: &Inventory) -> [Metric; 2] {
         *hops.entry(key).or_default() += 1.0;
     }
     [
-        Metric::gauge(
-            "samehost.hops",
-            HOP,
-            "Client programs connected to a service of the same host, by transport.",
-            by_transport(hops),
-        ),
-        Metric::gauge(
-            "samehost.connections",
-            MetricUnit::Of("connection"),
-            "Connections of those client programs.",
-            by_transport(connections),
-        ),
+        Metric::gauge("samehost.hops", HOP, by_service_and(TRANSPORT, hops))
+            .help("Client programs connected to a service of the same host, by transport."),
+        Metric::gauge("samehost.connections", Of("connection"), by_service_and(TRANSPORT, connections))
+            .help("Connections of those client programs."),
     ]
 }
 
-fn by_transport(values: BTreeMap<(String, &'static str), f64>) -> Vec<Sample> {
+fn by_service_and(
+    label: &'static str,
+    values: impl IntoIterator<Item = ((String, &'static str), f64)>,
+) -> Vec<Sample> {
     let mut samples = Vec::new();
-    for ((service, transport), value) in values {
-        samples.push(Sample { labels: vec![(SERVICE, service), (TRANSPORT, transport.to_owned())], value });
+    for ((service, other), value) in values {
+        samples.push(Sample { labels: vec![(SERVICE, service), (label, other.to_owned())], value });
+    }
+    samples
+}
+
+fn by_label(label: &'static str, values: impl IntoIterator<Item = (String, f64)>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (of, value) in values {
+        samples.push(Sample { labels: vec![(label, of)], value });
     }
     samples
 }
@@ -145,11 +136,7 @@ fn summed(values: impl Iterator<Item = (String, f64)>) -> Vec<Sample> {
     for (service, value) in values {
         *all.entry(service).or_default() += value;
     }
-    let mut samples = Vec::new();
-    for (service, value) in all {
-        samples.push(Sample { labels: vec![(SERVICE, service)], value });
-    }
-    samples
+    by_label(SERVICE, all)
 }
 
 /// Sums a value of advice over each service; services of whose advice none has a value are left out.
@@ -168,23 +155,12 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
         };
         *all.entry((service_of(scan, advice.service), possible)).or_default() += 1.0;
     }
-    let mut samples = Vec::new();
-    for ((service, possible), value) in all {
-        let labels = vec![(SERVICE, service), ("samehost.possible", possible.to_owned())];
-        samples.push(Sample { labels, value });
-    }
     [
-        Metric::gauge(
-            "samehost.tcp.hops",
-            HOP,
+        Metric::gauge("samehost.tcp.hops", HOP, by_service_and("samehost.possible", all)).help(
             "Client programs that use a service of the same host over TCP, by whether they could use a Unix socket.",
-            samples,
         ),
-        Metric::gauge(
-            "samehost.hops.worth_switching",
-            HOP,
+        Metric::gauge("samehost.hops.worth_switching", HOP, by_service(scan, worth)).help(
             "Those of them whose predicted saving is worth a switch; only of a scan with --observe.",
-            by_service(scan, worth),
         ),
     ]
 }
@@ -197,9 +173,9 @@ fn unexpected(found: &BTreeMap<String, u32>) -> Metric {
     Metric::gauge(
         "samehost.hops.unexpected",
         HOP,
-        "Client programs that are connected over another transport than the file of --expect says.",
         summed(found.iter().map(|(service, number)| (service.clone(), f64::from(*number)))),
     )
+    .help("Client programs that are connected over another transport than the file of --expect says.")
 }
 
 /// CPU cores that switches would save, by a part of each saving's range; what cannot be switched saves nothing.
@@ -218,44 +194,19 @@ fn savings(scan: &Scan) -> [Metric; 6] {
     let middle = saved_cores(scan, |range| f64::midpoint(range.low, range.high));
     let low = saved_cores(scan, |range| range.low);
     let high = saved_cores(scan, |range| range.high);
-    let core = MetricUnit::Of("cpu");
+    let core = Of("cpu");
     [
-        Metric::gauge(
-            "samehost.predicted_saving.cpu_cores",
-            core,
-            "CPU cores that Unix sockets would save, predicted: the middle of the range.",
-            middle.clone(),
-        ),
-        Metric::gauge(
-            "samehost.predicted_saving.cpu_cores_low",
-            core,
-            "The lower bound of that range.",
-            low.clone(),
-        ),
-        Metric::gauge(
-            "samehost.predicted_saving.cpu_cores_high",
-            core,
-            "The upper bound of that range.",
-            high.clone(),
-        ),
-        Metric::gauge(
-            "samehost.predicted_saving.cpu",
-            MetricUnit::Ratio,
-            "CPU seconds per second that Unix sockets would save, predicted: the middle of the range.",
-            middle,
-        ),
-        Metric::gauge(
-            "samehost.predicted_saving.cpu_low",
-            MetricUnit::Ratio,
-            "The lower bound of that range.",
-            low,
-        ),
-        Metric::gauge(
-            "samehost.predicted_saving.cpu_high",
-            MetricUnit::Ratio,
-            "The upper bound of that range.",
-            high,
-        ),
+        Metric::gauge("samehost.predicted_saving.cpu_cores", core, middle.clone())
+            .help("CPU cores that Unix sockets would save, predicted: the middle of the range."),
+        Metric::gauge("samehost.predicted_saving.cpu_cores_low", core, low.clone())
+            .help("The lower bound of that range."),
+        Metric::gauge("samehost.predicted_saving.cpu_cores_high", core, high.clone())
+            .help("The upper bound of that range."),
+        Metric::gauge("samehost.predicted_saving.cpu", Ratio, middle)
+            .help("CPU seconds per second that Unix sockets would save, predicted: the middle of the range."),
+        Metric::gauge("samehost.predicted_saving.cpu_low", Ratio, low).help("The lower bound of that range."),
+        Metric::gauge("samehost.predicted_saving.cpu_high", Ratio, high)
+            .help("The upper bound of that range."),
     ]
 }
 
@@ -274,39 +225,18 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
         let transport = if pair.kind.is_unix() { "unix" } else { "tcp" };
         groups.entry((service_of(scan, pair.service), transport)).or_default().push(pair);
     }
+    let name = if is_whole { "samehost.exchange.time" } else { "samehost.exchange.time_since_arrival" };
+    let times = Metric::of(MetricKind::Histogram, name, Seconds, Vec::new())
+        .help("Time until the first piece of a reply is read, of the last observation alone.");
     vec![
-        Metric::gauge(
-            "samehost.exchange.rate",
-            MetricUnit::PerSecond,
-            "Requests with their replies; several commands in one write are one.",
-            samples_of(&groups, per_s),
-        ),
-        Metric::gauge(
-            mean,
-            MetricUnit::Seconds,
-            "Mean time until the first piece of a reply is read.",
-            samples_of(&groups, mean_s),
-        ),
-        Metric::gauge(
-            p99,
-            MetricUnit::Seconds,
-            "The longest p99 of a pair.",
-            samples_of(&groups, longest_p99_s),
-        ),
-        Metric::gauge(
-            "samehost.exchange.hop",
-            MetricUnit::Seconds,
-            "Mean time of both ways, without waiting and work.",
-            samples_of(&groups, hop_s),
-        ),
-        Metric {
-            name: if is_whole { "samehost.exchange.time" } else { "samehost.exchange.time_since_arrival" },
-            help: "Time until the first piece of a reply is read, of the last observation alone.",
-            kind: MetricKind::Histogram,
-            unit: MetricUnit::Seconds,
-            samples: Vec::new(),
-            distributions: distributions(&groups, exchanges.seconds),
-        },
+        Metric::gauge("samehost.exchange.rate", PerSecond, samples_of(&groups, per_s))
+            .help("Requests with their replies; several commands in one write are one."),
+        Metric::gauge(mean, Seconds, samples_of(&groups, mean_s))
+            .help("Mean time until the first piece of a reply is read."),
+        Metric::gauge(p99, Seconds, samples_of(&groups, longest_p99_s)).help("The longest p99 of a pair."),
+        Metric::gauge("samehost.exchange.hop", Seconds, samples_of(&groups, hop_s))
+            .help("Mean time of both ways, without waiting and work."),
+        Metric { distributions: distributions(&groups, exchanges.seconds), ..times },
     ]
 }
 
@@ -337,13 +267,7 @@ fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
 type Groups<'a> = BTreeMap<(String, &'static str), Vec<&'a PairExchanges>>;
 
 fn samples_of(groups: &Groups<'_>, value: fn(&[&PairExchanges]) -> Option<f64>) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    for ((service, transport), pairs) in groups {
-        let Some(value) = value(pairs) else { continue };
-        let labels = vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())];
-        samples.push(Sample { labels, value });
-    }
-    samples
+    by_service_and(TRANSPORT, groups.iter().filter_map(|(of, pairs)| Some((of.clone(), value(pairs)?))))
 }
 
 const MICROSECONDS: f64 = 1e6;
@@ -380,72 +304,40 @@ fn weighted(means: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
 
 /// Findings by kind. Kinds that are known begin at 0, so that the first finding is an increase.
 fn findings(scan: &Scan) -> Metric {
-    let mut samples = Vec::new();
+    let mut numbers = Vec::new();
     for code in FindingCode::ALL {
         let number = scan.findings.iter().filter(|finding| finding.code == *code).count();
-        let labels = vec![("samehost.finding", code.to_string())];
-        samples.push(Sample { labels, value: number as f64 });
+        numbers.push((code.to_string(), number as f64));
     }
-    Metric::gauge(
-        "samehost.findings",
-        MetricUnit::Of("finding"),
-        "What the scan found worth knowing, by kind.",
-        samples,
-    )
+    Metric::gauge("samehost.findings", Of("finding"), by_label("samehost.finding", numbers))
+        .help("What the scan found worth knowing, by kind.")
 }
 
 fn dropped(scan: &Scan) -> Metric {
-    let dropped = scan.dropped.iter();
-    Metric {
-        name: "samehost.datagrams.dropped",
-        help: "Datagrams that a service dropped since it began, because its receive buffer was full.",
-        kind: MetricKind::Counter,
-        unit: MetricUnit::Of("datagram"),
-        samples: summed(dropped.map(|one| (service_of(scan, one.service), f64::from(one.datagrams)))),
-        distributions: Vec::new(),
-    }
+    let dropped = scan.dropped.iter().map(|one| (service_of(scan, one.service), f64::from(one.datagrams)));
+    Metric::of(MetricKind::Counter, "samehost.datagrams.dropped", Of("datagram"), summed(dropped))
+        .help("Datagrams that a service dropped since it began, because its receive buffer was full.")
 }
 
 /// TCP coming back is two metrics: files that no longer say what a switch wrote, and client programs over TCP at services whose clients
 /// a switch moved. The journal does not name the clients that moved, as most of a site's come and go, so the second counts others too;
 /// an alert looks for more than in the week before (docs/decisions/0101).
 fn switches(health: &SwitchHealth) -> [Metric; 5] {
-    let mut states = Vec::new();
-    for (state, number) in &health.states {
-        let labels = vec![("samehost.state", state.clone())];
-        states.push(Sample { labels, value: f64::from(*number) });
-    }
-    let left = health.left_tcp.iter();
+    let states = health.states.iter().map(|(state, number)| (state.clone(), f64::from(*number)));
+    let left = health.left_tcp.iter().map(|left| (named(left.service), f64::from(left.clients)));
     [
-        Metric::gauge(
-            "samehost.switches",
-            MetricUnit::Of("switch"),
-            "Switches in the journal, by state.",
-            states,
-        ),
-        Metric::gauge(
-            "samehost.switches.drifted",
-            MetricUnit::Of("switch"),
-            "Switches in force of which a file does not say any more what they wrote.",
-            Sample::alone(f64::from(health.drifted)),
-        ),
-        Metric::gauge(
-            "samehost.switches.in_use",
-            MetricUnit::Of("switch"),
+        Metric::gauge("samehost.switches", Of("switch"), by_label("samehost.state", states))
+            .help("Switches in the journal, by state."),
+        Metric::gauge("samehost.switches.drifted", Of("switch"), Sample::alone(health.drifted))
+            .help("Switches in force of which a file does not say any more what they wrote."),
+        Metric::gauge("samehost.switches.in_use", Of("switch"), Sample::alone(health.in_use)).help(
             "Switches in force whose application had a connection at the new place and none at the old one during the scan.",
-            Sample::alone(f64::from(health.in_use)),
         ),
-        Metric::gauge(
-            "samehost.switches.not_followed",
-            MetricUnit::Of("switch"),
+        Metric::gauge("samehost.switches.not_followed", Of("switch"), Sample::alone(health.not_followed)).help(
             "Switches in force whose application had a connection at the old place and none at the new one during the scan.",
-            Sample::alone(f64::from(health.not_followed)),
         ),
-        Metric::gauge(
-            "samehost.switch.tcp_clients",
-            MetricUnit::Of("client"),
+        Metric::gauge("samehost.switch.tcp_clients", HOP, summed(left)).help(
             "Client programs over TCP at services from which a switch in force moved clients to Unix sockets.",
-            summed(left.map(|left| (named(left.service), f64::from(left.clients)))),
         ),
     ]
 }
