@@ -10,6 +10,7 @@ pub mod formats;
 mod languages {
     pub(crate) mod php;
     pub(crate) mod php_ini;
+    pub(crate) mod syntax;
     pub(crate) mod url;
     pub(crate) mod yaml;
 }

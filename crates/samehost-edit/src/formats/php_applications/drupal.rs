@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Spell, Words, mysql_host, path, port, postgres, used_elsewhere, word,
+    Application, Connection, Connections, Group, Spell, Words, mysql_host, path, port, postgres,
+    used_elsewhere, word,
 };
 use crate::files::Files;
 use crate::languages::php::{
@@ -97,7 +98,7 @@ fn by_hand(keys: &str) -> String {
 }
 
 /// Every connection to a server, or why one is not understood; SQLite has none.
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Result<Vec<Result<Connection>>> {
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
     if outcome.state.over {
         return Err(refuse(&Trouble::new(file, 0, "this file ends the program"), FIRST));
     }
@@ -142,8 +143,7 @@ fn gather(
     let leaf =
         items.iter().any(|item| [b"driver".as_slice(), b"host", b"database"].contains(&item.key.as_slice()));
     if let Some(via) = valued.via.as_ref().filter(|via| !once(outcome, via)) {
-        let place = valued.place.as_ref();
-        let (at, line) = place.map_or((file, 0), |place| (place.file.as_path(), place.line));
+        let (at, line) = Place::of(valued.place.as_ref(), file);
         found.push(Err(refuse(&used_elsewhere(at, line, via), &path)));
         return;
     }
@@ -178,10 +178,7 @@ fn connection(file: &Path, items: &[Item], name: String, keys: &str) -> Result<O
             }
         }
     }
-    let (at, first) = match items.first().map(|item| item.entry.place()) {
-        Some(place) => (place.file.as_path(), place.line),
-        None => (file, 0),
-    };
+    let (at, first) = Place::of(items.first().map(|item| item.entry.place()), file);
     let wrong = |reason: &str| refuse(&Trouble::new(at, first, format!("{name}: {reason}")), keys);
     let (protocol, usual, spell): (_, _, Spell) = match word(items, "driver").as_deref() {
         Some("mysql") => (Protocol::Mysql, 3306, spell_mysql),

@@ -7,8 +7,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Words, element, elements, mysql_endpoint, mysql_host, path, port, redis,
-    refuse, variable, word,
+    Application, Connection, Connections, Group, Words, element, elements, mysql_endpoint, mysql_host, path,
+    port, redis, refuse, variable, word,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, Outcome, RETURNED, Setup, Trouble, Value};
@@ -19,7 +19,7 @@ pub(super) const MAGENTO: Application = Application { setup: |_| Setup::default(
 const DATABASE: &str = "'host' => '/run/mysqld/mysqld.sock'";
 const REDIS: &str = "'host' => '/run/redis/redis-server.sock' (in backend_options: 'server')";
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Result<Vec<Result<Connection>>> {
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
     if !outcome.state.variables.contains_key(RETURNED) {
         return Ok(Vec::new());
     }

@@ -16,7 +16,7 @@ use crate::asked::Library;
 use crate::editor::{Check, Editor};
 use crate::files::{Edit, Files};
 use crate::languages::php::{
-    self, Item, MYSQL_SOCKET, Outcome, Setup, Trouble, Value, Valued, add, change, once, remove,
+    self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
 };
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
@@ -31,25 +31,22 @@ pub struct PhpApplications {
     refuse: fn(&Trouble) -> Refusal,
 }
 
+/// The connections of an application, each understood or refused; the error refuses all of them.
+type Connections = Result<Vec<Result<Connection>>>;
+
 struct Application {
     setup: fn(&Path) -> Setup<'static>,
-    /// Its connections, each understood or refused; the error refuses all of them.
-    connections: fn(&Path, &dyn Files, &Outcome) -> Result<Vec<Result<Connection>>>,
+    connections: fn(&Path, &dyn Files, &Outcome) -> Connections,
 }
+
+const AGAIN: &str = "look at the file, and switch again";
 
 pub(super) const PHP_APPLICATIONS: PhpApplications = PhpApplications {
     name: "php-application",
     about: "Nextcloud, ownCloud, Magento, Joomla, Moodle, phpMyAdmin: database and Redis in config.php and its like",
     names: &["config/config.php", "app/etc/env.php", "configuration.php", "config.php", "config.inc.php"],
     application,
-    refuse: |trouble| {
-        Refusal::new(
-            &trouble.file,
-            trouble.line,
-            trouble.reason.as_str(),
-            "look at the file, and switch again",
-        )
-    },
+    refuse: |trouble| Refusal::new(&trouble.file, trouble.line, trouble.reason.as_str(), AGAIN),
 };
 
 pub(super) const DRUPAL: PhpApplications = PhpApplications {
@@ -114,7 +111,7 @@ impl Editor for PhpApplications {
             return Ok(Vec::new());
         }
         let wanted = (connection.spell)(&connection, &goal.endpoint);
-        let edits = wanted.and_then(|wanted| write(&connection, &outcome, &wanted));
+        let edits = wanted.and_then(|wanted| write(&connection, &outcome, wanted));
         edits.map_err(|reason| connection.refusal(reason))
     }
 
@@ -142,20 +139,20 @@ impl PhpApplications {
 }
 
 /// The edits that give the words of a connection other values; `None` removes one.
-fn write(connection: &Connection, outcome: &Outcome, wanted: &Words) -> Result<Vec<Edit>, Reason> {
+fn write(connection: &Connection, outcome: &Outcome, wanted: Words) -> Result<Vec<Edit>, Reason> {
     let mut edits = Vec::new();
     for (key, value) in wanted {
         match (connection.item(key), value) {
             (Some(item), Some(value)) if item.value.value.text().as_deref() == Some(value.as_bytes()) => {}
-            (Some(item), Some(value)) => edits.push(change(item, value)?),
-            (Some(item), None) if item.value.value != Value::Null => edits.push(remove(item, outcome)?),
+            (Some(item), Some(value)) => edits.push(change(item, &value)?),
+            (Some(item), None) => edits.push(remove(item, outcome)?),
             (None, Some(value)) => {
                 let anchor = connection.anchor(key).ok_or_else(|| {
                     format!("`{key}` is not there, and nothing stands where it could be added")
                 })?;
-                edits.push(add(anchor, outcome, key, value)?);
+                edits.push(add(anchor, outcome, key, &value)?);
             }
-            (_, None) => {}
+            (None, None) => {}
         }
     }
     Ok(edits)
@@ -321,10 +318,7 @@ fn elements<'a>(
     if let Some(via) = &valued.via
         && !once(outcome, via)
     {
-        let (file, line) = match items.first().map(|item| item.entry.place()) {
-            Some(place) => (place.file.as_path(), place.line),
-            None => (Path::new(""), 0),
-        };
+        let (file, line) = Place::of(items.first().map(|item| item.entry.place()), Path::new(""));
         return Err(refuse(&used_elsewhere(file, line, via), name, by_hand));
     }
     Ok(Some(items))
@@ -414,4 +408,35 @@ fn mysql_host(host: &str) -> Result<String, Reason> {
         return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
     }
     Ok(if host.contains(':') { format!("[{host}]") } else { host.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// One file, to which a link of another name leads.
+    struct Linked;
+
+    impl Files for Linked {
+        fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+            Ok(b"<?php\n$CONFIG = ['dbtype' => 'mysql', 'dbhost' => '127.0.0.1'];\n".to_vec())
+        }
+
+        fn list(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+            Ok(Vec::new())
+        }
+
+        fn real(&self, _: &Path) -> PathBuf {
+            "/data/nextcloud-main.php".into()
+        }
+    }
+
+    #[test]
+    fn a_file_is_recognised_by_the_name_of_the_link_to_it() {
+        let reading = PHP_APPLICATIONS.read(Path::new("/srv/config/config.php"), &Linked).unwrap();
+        assert_eq!(reading.settings[0].endpoint, "tcp:127.0.0.1:3306".parse().unwrap());
+        assert_eq!(reading.settings[0].file, Path::new("/data/nextcloud-main.php"));
+    }
 }

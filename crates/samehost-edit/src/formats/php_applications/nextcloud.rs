@@ -7,8 +7,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Spell, Words, element, elements, mysql_endpoint, mysql_host, path, port,
-    postgres, redis, refuse, variable, word,
+    Application, Connection, Connections, Group, Spell, Words, element, elements, mysql_endpoint, mysql_host,
+    path, port, postgres, redis, refuse, variable, word,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, Outcome, Setup, Trouble, variable_used};
@@ -19,7 +19,7 @@ pub(super) const NEXTCLOUD: Application = Application { setup: |_| Setup::defaul
 const DATABASE: &str = "'dbhost' => 'localhost:/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
 const REDIS: &str = "'redis' => ['host' => '/run/redis/redis-server.sock', 'port' => 0]";
 
-fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Vec<Result<Connection>>> {
+fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Connections {
     let Some(items) = variable(outcome, b"CONFIG", "$CONFIG", DATABASE)? else { return Ok(Vec::new()) };
     if let Some(trouble) = variable_used(outcome, "$CONFIG") {
         return Err(refuse(&trouble, "$CONFIG", DATABASE));

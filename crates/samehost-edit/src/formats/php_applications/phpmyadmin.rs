@@ -5,8 +5,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Words, element, elements, mysql_endpoint, mysql_host, path, port, refuse,
-    variable,
+    Application, Connection, Connections, Group, Words, element, elements, mysql_endpoint, mysql_host, path,
+    port, refuse, variable,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
@@ -22,7 +22,7 @@ fn setup(_: &Path) -> Setup<'static> {
     Setup { variables: vec![("cfg", Value::Array(Items::default()))], ..Setup::default() }
 }
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Result<Vec<Result<Connection>>> {
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
     let config = variable(outcome, b"cfg", "$cfg", BY_HAND)?.unwrap_or_default();
     let Some(servers) = element(config, "Servers") else { return Ok(Vec::new()) };
     let Some(items) = elements(outcome, servers, "$cfg['Servers']", BY_HAND)? else { return Ok(Vec::new()) };

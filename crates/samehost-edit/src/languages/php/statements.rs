@@ -2,10 +2,11 @@
 
 use tree_sitter::Node;
 
-use super::source::{Source, children};
+use super::source::Source;
 use super::state::{Key, State};
 use super::value::{Entry, Item, Items, Place, Value, Valued};
 use super::{DEEPEST, RETURNED, Run};
+use crate::languages::syntax::{children, walk};
 
 impl Run<'_> {
     pub(super) fn block(&mut self, source: &Source, node: Node<'_>) {
@@ -33,22 +34,6 @@ impl Run<'_> {
         }
     }
 
-    /// Keeps what the file itself returns, and not what an included one does.
-    fn returned(&mut self, valued: Valued) {
-        if self.returns.len() == 1 {
-            self.state.variables.insert(RETURNED, valued);
-        }
-    }
-
-    /// Returns from the present function or file.
-    fn leave(&mut self) {
-        let over = State::over();
-        let state = std::mem::replace(&mut self.state, over);
-        if let Some(returns) = self.returns.last_mut() {
-            returns.push(state);
-        }
-    }
-
     fn one(&mut self, source: &Source, node: Node<'_>) {
         match node.kind() {
             "program" | "compound_statement" | "colon_block" => self.block(source, node),
@@ -65,9 +50,15 @@ impl Run<'_> {
             "return_statement" => {
                 if let Some(value) = children(node).first() {
                     let valued = self.evaluate(source, *value);
-                    self.returned(valued);
+                    // What the file itself returns is kept, and not what an included one does.
+                    if self.returns.len() == 1 {
+                        self.state.variables.insert(RETURNED, valued);
+                    }
                 }
-                self.leave();
+                let state = std::mem::replace(&mut self.state, State::over());
+                if let Some(returns) = self.returns.last_mut() {
+                    returns.push(state);
+                }
             }
             "exit_statement" => {
                 self.evaluate_all(source, node);
@@ -130,7 +121,7 @@ impl Run<'_> {
 
     fn is_wanted(&self, source: &Source, node: Node<'_>) -> bool {
         let name = node.child_by_field_name("name").map(|name| source.of(name));
-        self.setup.class.is_some_and(|class| name == Some(class.as_bytes()))
+        name.is_some() && name == self.setup.class.map(str::as_bytes)
     }
 
     fn properties(&mut self, source: &Source, node: Node<'_>) {
@@ -309,7 +300,7 @@ impl Run<'_> {
 }
 
 pub(super) fn place(source: &Source, node: Node<'_>) -> Place {
-    let comment = super::source::walk(node).any(|inner| inner.kind() == "comment");
+    let comment = walk(node).any(|inner| inner.kind() == "comment");
     Place {
         file: source.path.clone(),
         line: source.line(node.start_byte()),
