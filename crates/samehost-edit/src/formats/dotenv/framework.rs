@@ -38,8 +38,10 @@ impl Framework {
     }
 
     pub(super) fn of(directory: &Path, files: &dyn Files, lines: &Lines) -> Framework {
-        let beside = beside(directory, files);
-        let found = if beside.is_empty() { inside(lines) } else { beside };
+        let mut found = those(beside(directory, files));
+        if found.is_empty() {
+            found = those(inside(lines));
+        }
         match found.as_slice() {
             [one] => *one,
             // Every framework builds its assets with Node.
@@ -49,12 +51,12 @@ impl Framework {
     }
 }
 
-pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
+fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
 
 /// Whether the project requires a package, in any file where its language lists packages.
-pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
+fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
     const LISTS: &[&str] = &[
         "composer.json", "package.json", "Gemfile", "requirements.txt", "requirements/base.txt",
         "requirements/production.txt", "pyproject.toml", "Pipfile",
@@ -73,12 +75,6 @@ pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool 
     false
 }
 
-pub(super) fn has_prisma(directory: &Path, files: &dyn Files) -> bool {
-    wants(directory, files, "prisma")
-        || wants(directory, files, "@prisma/client")
-        || text(directory, "prisma/schema.prisma", files).is_some()
-}
-
 fn requires_rails(gemfile: &str) -> bool {
     gemfile.lines().any(|line| {
         let line = line.trim_start();
@@ -86,51 +82,36 @@ fn requires_rails(gemfile: &str) -> bool {
     })
 }
 
-fn beside(directory: &Path, files: &dyn Files) -> Vec<Framework> {
+/// The frameworks that have their sign.
+fn those<const N: usize>(signs: [(Framework, bool); N]) -> Vec<Framework> {
+    signs.into_iter().filter(|(_, is_there)| *is_there).map(|(framework, _)| framework).collect()
+}
+
+fn beside(directory: &Path, files: &dyn Files) -> [(Framework, bool); 6] {
     let [artisan, composer, symfony, gems, manage, package] =
         ["artisan", "composer.json", "symfony.lock", "Gemfile", "manage.py", "package.json"]
             .map(|name| text(directory, name, files));
     let composer = composer.unwrap_or_default();
-    let mut found = Vec::new();
-    if artisan.is_some() || composer.contains("\"laravel/framework\"") {
-        found.push(Framework::Laravel);
-    }
-    if composer.contains("\"symfony/framework-bundle\"") || symfony.is_some() {
-        found.push(Framework::Symfony);
-    }
-    if composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock") {
-        found.push(Framework::Bedrock);
-    }
-    if requires_rails(&gems.unwrap_or_default()) {
-        found.push(Framework::Rails);
-    }
-    if manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE")) {
-        found.push(Framework::Django);
-    }
-    if package.is_some() {
-        found.push(Framework::Node);
-    }
-    found
+    let requires = |package: &str| composer.contains(package);
+    [
+        (Framework::Laravel, artisan.is_some() || requires("\"laravel/framework\"")),
+        (Framework::Symfony, requires("\"symfony/framework-bundle\"") || symfony.is_some()),
+        (Framework::Bedrock, requires("\"roots/wordpress\"") || requires("\"roots/bedrock")),
+        (Framework::Rails, requires_rails(&gems.unwrap_or_default())),
+        (Framework::Django, manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE"))),
+        (Framework::Node, package.is_some()),
+    ]
 }
 
-fn inside(lines: &Lines) -> Vec<Framework> {
-    let mut found = Vec::new();
-    if lines.has("APP_KEY") && lines.has("DB_CONNECTION") {
-        found.push(Framework::Laravel);
-    }
-    if lines.has("APP_SECRET") && lines.has("APP_ENV") && !lines.has("APP_KEY") {
-        found.push(Framework::Symfony);
-    }
-    if lines.has("RAILS_ENV") || lines.has("RAILS_MASTER_KEY") {
-        found.push(Framework::Rails);
-    }
-    if lines.has("DJANGO_SETTINGS_MODULE") || lines.has("DJANGO_SECRET_KEY") {
-        found.push(Framework::Django);
-    }
-    if lines.has("WP_ENV") && lines.has("WP_HOME") {
-        found.push(Framework::Bedrock);
-    }
-    found
+fn inside(lines: &Lines) -> [(Framework, bool); 5] {
+    let has = |name: &str| lines.has(name);
+    [
+        (Framework::Laravel, has("APP_KEY") && has("DB_CONNECTION")),
+        (Framework::Symfony, has("APP_SECRET") && has("APP_ENV") && !has("APP_KEY")),
+        (Framework::Rails, has("RAILS_ENV") || has("RAILS_MASTER_KEY")),
+        (Framework::Django, has("DJANGO_SETTINGS_MODULE") || has("DJANGO_SECRET_KEY")),
+        (Framework::Bedrock, has("WP_ENV") && has("WP_HOME")),
+    ]
 }
 
 /// What Laravel's config/database.php hands to PDO.
@@ -148,7 +129,7 @@ impl Reader<'_> {
             }
             (Framework::Django, Protocol::Postgres) if !self.wants("asyncpg") => Library::Libpq,
             (Framework::Node, Protocol::Postgres) => {
-                let is_prisma = has_prisma(self.directory, self.files);
+                let is_prisma = self.has_prisma();
                 match (is_prisma, self.wants("pg"), self.wants("postgres")) {
                     // Prisma with an adapter connects by pg.
                     (true, false, _) => Library::Prisma,
@@ -163,6 +144,11 @@ impl Reader<'_> {
 
     pub(super) fn wants(&self, package: &str) -> bool {
         wants(self.directory, self.files, package)
+    }
+
+    pub(super) fn has_prisma(&self) -> bool {
+        self.wants_any(&["prisma", "@prisma/client"])
+            || text(self.directory, "prisma/schema.prisma", self.files).is_some()
     }
 
     pub(super) fn wants_any(&self, packages: &[&str]) -> bool {
@@ -399,10 +385,7 @@ impl<'a> Laravel<'a> {
     }
 
     fn name(&self) -> &str {
-        match &self.database {
-            Some(databases) => &databases.name,
-            None => USUAL,
-        }
+        self.database.as_ref().map_or(USUAL, |databases| &databases.name)
     }
 
     /// Separate hosts for reading and writing are not supported.

@@ -197,11 +197,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>> {
-        let read = match self.agreed(group) {
-            Ok(()) => group.read(&self.lines),
-            Err(refusal) => Err(refusal),
-        };
-        match read {
+        match self.agreed(group).and_then(|()| group.read(&self.lines)) {
             Err(refusal) if refusal.by_hand.is_empty() => {
                 Err(refusal.by_hand(self.group_by_hand(group, None)))
             }
