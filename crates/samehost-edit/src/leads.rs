@@ -112,7 +112,7 @@ pub fn leads(text: &str) -> Vec<Lead> {
             lead.endpoints = vec![Endpoint::Tcp { host, port }];
         }
     }
-    found.retain(|lead| lead.endpoints.iter().all(|endpoint| !has_no_port(endpoint)));
+    found.retain(|lead| !lead.endpoints.iter().any(|one| matches!(one, Endpoint::Tcp { port: 0, .. })));
     found
 }
 
@@ -139,10 +139,6 @@ fn name_for_below(code: &str) -> Option<String> {
         _ => return None,
     };
     if name.is_empty() || !has_only(name, "_.-") { None } else { Some(name.to_owned()) }
-}
-
-fn has_no_port(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Tcp { port: 0, .. })
 }
 
 /// Whether a value says where the program itself is, by its name.
@@ -192,11 +188,7 @@ fn start_of(key: &str, ends: &[&str]) -> String {
 /// A line without its comment; `None` where it is one.
 fn without_comment<'a>(line: &'a str, is_comment: &mut bool) -> Option<&'a str> {
     let code = line.trim();
-    if *is_comment {
-        *is_comment = !code.contains("*/");
-        return None;
-    }
-    if code.starts_with("/*") {
+    if *is_comment || code.starts_with("/*") {
         *is_comment = !code.contains("*/");
         return None;
     }
@@ -284,29 +276,21 @@ fn in_value(key: &str, text: &str) -> Vec<(LeadForm, Vec<Endpoint>)> {
     }
     if let Some(endpoint) = in_dsn(text) {
         found.push((LeadForm::Dsn, vec![endpoint]));
-        return found;
-    }
-    if text.contains("://") {
+    } else if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
             let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
             if !is_the_programs && let Some(endpoint) = in_url(url) {
                 found.push((LeadForm::Url, vec![endpoint]));
             }
         }
-        return found;
-    }
-    if let Some(host) = host(text) {
+    } else if let Some(host) = host(text) {
         let endpoints = usual_ports(key).into_iter().map(|port| tcp(&host, port)).collect();
         found.push((LeadForm::Host, endpoints));
-        return found;
-    }
-    for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
-        if let Some(endpoint) = host_and_port(word) {
-            found.push((LeadForm::HostAndPort, vec![endpoint]));
+    } else {
+        for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
+            found.extend(host_and_port(word).map(|endpoint| (LeadForm::HostAndPort, vec![endpoint])));
         }
-    }
-    if let Some(endpoint) = bracketed(text) {
-        found.push((LeadForm::HostAndPort, vec![endpoint]));
+        found.extend(bracketed(text).map(|endpoint| (LeadForm::HostAndPort, vec![endpoint])));
     }
     found
 }
@@ -328,8 +312,8 @@ fn host_and_port(word: &str) -> Option<Endpoint> {
     let (name, port) = (parts.next()?, parts.next()?);
     let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
     let is_end = port[digits.len()..].chars().next().is_none_or(|next| !next.is_ascii_alphanumeric());
-    let is_name = name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
+    let is_name =
+        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_of_a_name);
     if !is_name || !is_end || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -373,10 +357,7 @@ fn ports_of_scheme(name: &str) -> Vec<u16> {
         other => other,
     };
     let Some((protocol, SchemeLeads::Tcp | SchemeLeads::Tls)) = scheme(name) else { return Vec::new() };
-    match Kind::of_protocol(protocol) {
-        Some(kind) => kind.descriptor().ports.clone(),
-        None => Vec::new(),
-    }
+    Kind::of_protocol(protocol).map_or(Vec::new(), |kind| kind.descriptor().ports.clone())
 }
 
 /// `mysql:host=127.0.0.1;port=3306`, and libpq's `host=127.0.0.1 port=5432`.
@@ -436,8 +417,7 @@ fn paths(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';
     for (at, letter) in text.char_indices() {
-        let begins =
-            letter == '/' && !(before.is_ascii_alphanumeric() || matches!(before, '/' | '.' | '-' | '_'));
+        let begins = letter == '/' && before != '/' && !is_of_a_name(before);
         // The third slash of a URL without a host begins its path.
         let is_of_a_url = letter == '/' && text[..at].ends_with("://");
         if begins || is_of_a_url {
