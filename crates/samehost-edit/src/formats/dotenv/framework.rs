@@ -55,26 +55,6 @@ fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
 
-/// Whether the project requires a package, in any file where its language lists packages.
-fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
-    const LISTS: &[&str] = &[
-        "composer.json", "package.json", "Gemfile", "requirements.txt", "requirements/base.txt",
-        "requirements/production.txt", "pyproject.toml", "Pipfile",
-    ];
-    let quoted = format!("\"{package}\"");
-    for list in LISTS {
-        let Some(text) = text(directory, list, files) else { continue };
-        let is_wanted = match list.ends_with(".json") {
-            true => text.contains(&quoted),
-            false => text.to_lowercase().contains(package),
-        };
-        if is_wanted {
-            return true;
-        }
-    }
-    false
-}
-
 fn requires_rails(gemfile: &str) -> bool {
     gemfile.lines().any(|line| {
         let line = line.trim_start();
@@ -142,8 +122,24 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether the project requires a package, in any file where its language lists packages.
     pub(super) fn wants(&self, package: &str) -> bool {
-        wants(self.directory, self.files, package)
+        const LISTS: &[&str] = &[
+            "composer.json", "package.json", "Gemfile", "requirements.txt", "requirements/base.txt",
+            "requirements/production.txt", "pyproject.toml", "Pipfile",
+        ];
+        let quoted = format!("\"{package}\"");
+        for list in LISTS {
+            let Some(text) = text(self.directory, list, self.files) else { continue };
+            let is_wanted = match list.ends_with(".json") {
+                true => text.contains(&quoted),
+                false => text.to_lowercase().contains(package),
+            };
+            if is_wanted {
+                return true;
+            }
+        }
+        false
     }
 
     pub(super) fn has_prisma(&self) -> bool {
@@ -231,9 +227,7 @@ fn rank(name: &str, framework: Framework) -> u8 {
 }
 
 pub(super) struct Laravel<'a> {
-    lines: &'a Lines,
-    directory: &'a Path,
-    files: &'a dyn Files,
+    reader: &'a Reader<'a>,
     /// The file in which the project has its databases, and its text; `None` if there is none, and the framework's own
     /// applies.
     database: Option<Databases>,
@@ -296,8 +290,8 @@ fn may_hold_configuration(path: &Path) -> bool {
 }
 
 impl<'a> Laravel<'a> {
-    pub(super) fn new(lines: &'a Lines, directory: &'a Path, files: &'a dyn Files) -> Self {
-        Laravel { lines, directory, files, database: Databases::of(directory, files) }
+    pub(super) fn new(reader: &'a Reader<'a>) -> Self {
+        Laravel { reader, database: Databases::of(reader.directory, reader.files) }
     }
 
     /// Whether the project's file of databases reads a variable; true if there is none.
@@ -325,7 +319,7 @@ impl<'a> Laravel<'a> {
     /// The database's URL if one is set and read; it overrides DB_HOST.
     pub(super) fn url(&self) -> Option<&'static str> {
         for name in ["DB_URL", "DATABASE_URL"] {
-            let is_set = self.lines.last(name).is_some_and(|entry| !entry.text.is_empty());
+            let is_set = self.reader.lines.last(name).is_some_and(|entry| !entry.text.is_empty());
             if is_set && self.reads(name) {
                 return Some(name);
             }
@@ -334,8 +328,8 @@ impl<'a> Laravel<'a> {
     }
 
     pub(super) fn protocol(&self) -> Option<Protocol> {
-        let connection = match self.lines.last("DB_CONNECTION") {
-            Some(_) => self.lines.literal("DB_CONNECTION")?,
+        let connection = match self.reader.lines.last("DB_CONNECTION") {
+            Some(_) => self.reader.lines.literal("DB_CONNECTION")?,
             None => self.default("DB_CONNECTION")?,
         };
         match connection {
@@ -362,8 +356,9 @@ impl<'a> Laravel<'a> {
 
     /// The refusal of a host whose kind of database is unknown, with what DB_CONNECTION should be.
     pub(super) fn orphan(&self) -> Option<Refusal> {
-        let entry = self.lines.last("DB_HOST").filter(|entry| may_be_local(&entry.text))?;
-        let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
+        let entry = self.reader.lines.last("DB_HOST").filter(|entry| may_be_local(&entry.text))?;
+        let unknown =
+            self.reader.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
         let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
         if !unknown || self.url().is_some() {
             return None;
@@ -377,7 +372,7 @@ impl<'a> Laravel<'a> {
         if self.reads("DB_SOCKET") {
             return Ok(());
         }
-        let line = self.lines.line_of("DB_HOST");
+        let line = self.reader.lines.line_of("DB_HOST");
         let name = self.name();
         Err(Refusal::at(line, format!("{name} does not read DB_SOCKET")).by_hand(format!(
             "in {name}, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"
@@ -394,28 +389,28 @@ impl<'a> Laravel<'a> {
         if !text.contains("'read' =>") && !text.contains("'write' =>") {
             return Ok(());
         }
-        let line = self.lines.line_of("DB_HOST");
+        let line = self.reader.lines.line_of("DB_HOST");
         Err(Refusal::at(line, format!("{name} has hosts of its own for reading or writing")).by_hand(format!(
             "in {name}: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
         )))
     }
 
     fn redis(&self) -> Result<()> {
-        let line = self.lines.line_of("REDIS_HOST");
+        let line = self.reader.lines.line_of("REDIS_HOST");
         for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {
-            if self.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
+            if self.reader.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
                 let by_hand =
                     format!("{name}= (empty), then switch again: Laravel's URL cannot name a socket");
                 return Err(Refusal::at(line, format!("{name} counts as well")).by_hand(by_hand));
             }
         }
-        let client = match self.lines.last("REDIS_CLIENT") {
-            Some(_) => self.lines.literal("REDIS_CLIENT"),
+        let client = match self.reader.lines.last("REDIS_CLIENT") {
+            Some(_) => self.reader.lines.literal("REDIS_CLIENT"),
             None => self.default("REDIS_CLIENT"),
         };
         let (reason, by_hand) = match client {
             Some("phpredis") => return Ok(()),
-            None if self.database.is_none() && !wants(self.directory, self.files, "predis/predis") => (
+            None if self.database.is_none() && !self.reader.wants("predis/predis") => (
                 "whether phpredis or Predis reads it is not known: config/database.php is not there",
                 "REDIS_CLIENT=phpredis, then switch again",
             ),

@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
 
     fn groups(&self) -> Vec<(Group, Result<()>)> {
         let mut groups = match self.framework {
-            Framework::Laravel => Laravel::new(&self.lines, self.directory, self.files).groups(),
+            Framework::Laravel => Laravel::new(self).groups(),
             Framework::Bedrock => vec![(BEDROCK, Ok(()))],
             _ => Vec::new(),
         };
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
 
     fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
         if self.framework == Framework::Laravel {
-            refused.extend(Laravel::new(&self.lines, self.directory, self.files).orphan());
+            refused.extend(Laravel::new(self).orphan());
             return;
         }
         for name in HOSTS {

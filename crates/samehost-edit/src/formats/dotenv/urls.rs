@@ -143,7 +143,7 @@ impl Reader<'_> {
         if self.framework != Framework::Laravel || parsed.protocol() == Some(Protocol::Redis) {
             return Ok(());
         }
-        let laravel = Laravel::new(&self.lines, self.directory, self.files);
+        let laravel = Laravel::new(self);
         if laravel.url() != Some(&entry.name) {
             let reason = format!("config/database.php does not read {}", entry.name);
             return Err(Refusal::at(entry.line, reason).by_hand("DB_SOCKET=/run/mysqld/mysqld.sock"));
