@@ -134,24 +134,6 @@ impl Ini {
         self.sources.first().is_some_and(|main| main.path == named) || named == line
     }
 
-    /// Every line of a key, with its file and the section around it.
-    fn all(&self, key: &str) -> Vec<(&Path, &Entry, &str)> {
-        let mut found = Vec::new();
-        for source in &self.sources {
-            let mut section = "";
-            for line in &source.lines {
-                match line {
-                    Line::Section(name) => section = name,
-                    Line::Entry(entry) if entry.key == key => {
-                        found.push((source.path.as_path(), entry, section));
-                    }
-                    Line::Entry(_) | Line::Odd(_) => {}
-                }
-            }
-        }
-        found
-    }
-
     /// The line of a key that counts.
     ///
     /// # Errors
@@ -163,15 +145,25 @@ impl Ini {
                 return Err(Refusal::new(&source.path, *number, why, "key = \"value\""));
             }
         }
-        let all = self.all(key);
-        for (file, entry, section) in &all {
-            let section = section.to_ascii_lowercase();
-            if section.starts_with("path=") || section.starts_with("host=") {
-                let why = format!("{key} depends on the request: its section holds for some hosts or paths");
-                return Err(Refusal::new(file, entry.number, why, BY_HAND));
+        let mut last = None;
+        for source in &self.sources {
+            let mut section = String::new();
+            for line in &source.lines {
+                match line {
+                    Line::Section(name) => section = name.to_ascii_lowercase(),
+                    Line::Entry(entry) if entry.key != key => {}
+                    Line::Entry(entry) if section.starts_with("path=") || section.starts_with("host=") => {
+                        let why = format!(
+                            "{key} depends on the request: its section holds for some hosts or paths"
+                        );
+                        return Err(Refusal::new(&source.path, entry.number, why, BY_HAND));
+                    }
+                    Line::Entry(entry) => last = Some((source.path.as_path(), entry)),
+                    Line::Odd(_) => {}
+                }
             }
         }
-        Ok(all.last().map(|(file, entry, _)| (*file, *entry)))
+        Ok(last)
     }
 
     /// The extension that keeps sessions; `None` for files and for what the application does itself.
