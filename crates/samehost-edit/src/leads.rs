@@ -91,7 +91,7 @@ pub fn leads(text: &str) -> Vec<Lead> {
             if let Ok(port) = text.trim().parse::<u16>()
                 && key.to_ascii_lowercase().ends_with("port")
             {
-                ports.insert(number, &key, port);
+                ports.entry(start_of(&key, &["port"])).or_default().insert(number, port);
             }
             if is_own(&key) {
                 continue;
@@ -107,8 +107,9 @@ pub fn leads(text: &str) -> Vec<Lead> {
         above = name_for_below(code).unwrap_or(above);
     }
     for lead in found.iter_mut().filter(|lead| lead.form == LeadForm::Host) {
-        if let Some(port) = ports.of_host(lead) {
-            let Some(Endpoint::Tcp { host, .. }) = lead.endpoints.first().cloned() else { continue };
+        if let Some(port) = port_of_host(&ports, lead)
+            && let Some(Endpoint::Tcp { host, .. }) = lead.endpoints.first().cloned()
+        {
             lead.endpoints = vec![Endpoint::Tcp { host, port }];
         }
     }
@@ -155,28 +156,19 @@ fn is_directive_of_its_own(code: &str) -> bool {
 }
 
 /// The ports of a text by how their keys begin, each with its line.
-#[derive(Default)]
-struct Ports {
-    by_start: HashMap<String, BTreeMap<u32, u16>>,
-}
+type Ports = HashMap<String, BTreeMap<u32, u16>>;
 
-impl Ports {
-    fn insert(&mut self, line: u32, key: &str, port: u16) {
-        self.by_start.entry(start_of(key, &["port"])).or_default().insert(line, port);
-    }
-
-    /// The port that belongs to a host: the nearest one whose key begins alike (`DB_HOST`, `DB_PORT`).
-    fn of_host(&self, host: &Lead) -> Option<u16> {
-        let start = start_of(&host.name, &["hostname", "hosts", "host", "server", "address", "addr", "ip"]);
-        let alike = self.by_start.get(&start)?;
-        let before = alike.range(..=host.line).next_back();
-        let after = alike.range(host.line..).next();
-        let both = [before, after].into_iter().flatten();
-        let (line, port) = both.min_by_key(|(line, _)| line.abs_diff(host.line))?;
-        // `host` and `port` alone are keys of many sections.
-        let is_near = line.abs_diff(host.line) <= NEAR;
-        if start.is_empty() && !is_near { None } else { Some(*port) }
-    }
+/// The port that belongs to a host: the nearest one whose key begins alike (`DB_HOST`, `DB_PORT`).
+fn port_of_host(ports: &Ports, host: &Lead) -> Option<u16> {
+    let start = start_of(&host.name, &["hostname", "hosts", "host", "server", "address", "addr", "ip"]);
+    let alike = ports.get(&start)?;
+    let before = alike.range(..=host.line).next_back();
+    let after = alike.range(host.line..).next();
+    let both = [before, after].into_iter().flatten();
+    let (line, port) = both.min_by_key(|(line, _)| line.abs_diff(host.line))?;
+    // `host` and `port` alone are keys of many sections.
+    let is_near = line.abs_diff(host.line) <= NEAR;
+    if start.is_empty() && !is_near { None } else { Some(*port) }
 }
 
 fn start_of(key: &str, ends: &[&str]) -> String {
