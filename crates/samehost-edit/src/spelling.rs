@@ -177,7 +177,6 @@ impl Spelling {
 
     fn write_unix(self, url: &mut Url, path: &str, now: &Target) -> Result<(), Reason> {
         let number = now.database.clone();
-        let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
         match self {
             Spelling::Parameter(name) | Spelling::ParameterOnly(name) => {
                 "localhost".clone_into(&mut url.host);
@@ -216,7 +215,7 @@ impl Spelling {
                 if url.login.is_some() || url.query.as_ref().is_some_and(|query| query.contains([':', '@'])) {
                     return Err("Messenger takes no password in the URL of a socket".into());
                 }
-                if from_tcp {
+                if matches!(now.endpoint, Endpoint::Tcp { .. }) {
                     stream_to_parameters(url)?;
                 }
                 Self::bare(url, path);
@@ -229,9 +228,8 @@ impl Spelling {
         if crate::languages::url::tcp(host, port).is_none() {
             return Err("such a host cannot be written here".into());
         }
-        let from_socket = matches!(now.endpoint, Endpoint::Unix(_));
         url.place(host, port);
-        if !from_socket {
+        if !matches!(now.endpoint, Endpoint::Unix(_)) {
             return Ok(());
         }
         match self {

@@ -96,12 +96,9 @@ impl Url {
         self.port.as_ref().map_or(Some(usual), |port| port.parse().ok())
     }
 
-    pub(crate) fn bare_host(&self) -> &str {
-        self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host)
-    }
-
     pub(crate) fn tcp(&self, usual: u16) -> Option<Endpoint> {
-        tcp(self.bare_host(), self.port_or(usual)?)
+        let bare = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        tcp(bare.unwrap_or(&self.host), self.port_or(usual)?)
     }
 
     pub(crate) fn place(&mut self, host: &str, port: u16) {

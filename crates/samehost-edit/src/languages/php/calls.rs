@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tree_sitter::Node;
 
 use super::Run;
+use super::expressions::path_value;
 use super::source::Source;
 use super::value::{Value, Valued};
 use crate::languages::syntax::{children, walk};
@@ -245,7 +246,5 @@ fn ancestor(path: &[u8], levels: usize) -> Option<PathBuf> {
 }
 
 fn known(source: &Source, node: Node<'_>, path: &Path) -> Valued {
-    let mut valued = Valued::plain(Value::Text(path.as_os_str().as_encoded_bytes().to_vec()));
-    valued.via = Some(source.of(node).to_vec());
-    valued
+    Valued { value: path_value(path), place: None, via: Some(source.of(node).to_vec()) }
 }

@@ -28,17 +28,14 @@ impl Run<'_> {
         self.depth -= 1;
     }
 
-    fn evaluate_all(&mut self, source: &Source, node: Node<'_>) {
-        for child in children(node) {
-            self.evaluate(source, child);
-        }
-    }
-
     fn one(&mut self, source: &Source, node: Node<'_>) {
         match node.kind() {
             "program" | "compound_statement" | "colon_block" => self.block(source, node),
-            "expression_statement" | "echo_statement" | "sequence_expression" => {
-                self.evaluate_all(source, node);
+            "expression_statement" | "echo_statement" | "sequence_expression" | "exit_statement" => {
+                for child in children(node) {
+                    self.evaluate(source, child);
+                }
+                self.state.over |= node.kind() == "exit_statement";
             }
             "if_statement" => {
                 let mut cursor = node.walk();
@@ -59,10 +56,6 @@ impl Run<'_> {
                 if let Some(returns) = self.returns.last_mut() {
                     returns.push(state);
                 }
-            }
-            "exit_statement" => {
-                self.evaluate_all(source, node);
-                self.state.over = true;
             }
             // The file is included where this variable is a global one, or by a function that means it to be.
             "global_declaration" | "unset_statement" if self.object(source, node).is_some() => {}
