@@ -10,7 +10,6 @@ pub mod formats;
 mod languages {
     pub(crate) mod php;
     pub(crate) mod php_ini;
-    pub(crate) mod syntax;
     pub(crate) mod url;
     pub(crate) mod yaml;
 }

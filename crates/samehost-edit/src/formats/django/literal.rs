@@ -7,7 +7,7 @@ use std::ops::Range;
 use tree_sitter::{Node, Parser, Tree};
 
 use super::Settings;
-use crate::languages::syntax::{children, walk};
+use crate::languages::php::{children, walk};
 use crate::refusal::{Refusal, Result};
 
 pub(super) struct Source {

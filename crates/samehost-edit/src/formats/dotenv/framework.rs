@@ -72,11 +72,13 @@ fn beside(directory: &Path, files: &dyn Files) -> [(Framework, bool); 6] {
         ["artisan", "composer.json", "symfony.lock", "Gemfile", "manage.py", "package.json"]
             .map(|name| text(directory, name, files));
     let composer = composer.unwrap_or_default();
-    let requires = |package: &str| composer.contains(package);
     [
-        (Framework::Laravel, artisan.is_some() || requires("\"laravel/framework\"")),
-        (Framework::Symfony, requires("\"symfony/framework-bundle\"") || symfony.is_some()),
-        (Framework::Bedrock, requires("\"roots/wordpress\"") || requires("\"roots/bedrock")),
+        (Framework::Laravel, artisan.is_some() || composer.contains("\"laravel/framework\"")),
+        (Framework::Symfony, composer.contains("\"symfony/framework-bundle\"") || symfony.is_some()),
+        (
+            Framework::Bedrock,
+            composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock"),
+        ),
         (Framework::Rails, requires_rails(&gems.unwrap_or_default())),
         (Framework::Django, manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE"))),
         (Framework::Node, package.is_some()),
@@ -84,13 +86,12 @@ fn beside(directory: &Path, files: &dyn Files) -> [(Framework, bool); 6] {
 }
 
 fn inside(lines: &Lines) -> [(Framework, bool); 5] {
-    let has = |name: &str| lines.has(name);
     [
-        (Framework::Laravel, has("APP_KEY") && has("DB_CONNECTION")),
-        (Framework::Symfony, has("APP_SECRET") && has("APP_ENV") && !has("APP_KEY")),
-        (Framework::Rails, has("RAILS_ENV") || has("RAILS_MASTER_KEY")),
-        (Framework::Django, has("DJANGO_SETTINGS_MODULE") || has("DJANGO_SECRET_KEY")),
-        (Framework::Bedrock, has("WP_ENV") && has("WP_HOME")),
+        (Framework::Laravel, lines.has("APP_KEY") && lines.has("DB_CONNECTION")),
+        (Framework::Symfony, lines.has("APP_SECRET") && lines.has("APP_ENV") && !lines.has("APP_KEY")),
+        (Framework::Rails, lines.has("RAILS_ENV") || lines.has("RAILS_MASTER_KEY")),
+        (Framework::Django, lines.has("DJANGO_SETTINGS_MODULE") || lines.has("DJANGO_SECRET_KEY")),
+        (Framework::Bedrock, lines.has("WP_ENV") && lines.has("WP_HOME")),
     ]
 }
 

@@ -7,9 +7,8 @@ use tree_sitter::Node;
 
 use super::Run;
 use super::expressions::path_value;
-use super::source::Source;
+use super::source::{Source, children, walk};
 use super::value::{Value, Valued};
-use crate::languages::syntax::{children, walk};
 
 /// Functions without effects on constants and variables.
 const CALM: &[&str] = &[

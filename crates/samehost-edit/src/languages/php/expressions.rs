@@ -5,11 +5,10 @@ use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::source::Source;
+use super::source::{Source, children};
 use super::statements::place;
 use super::value::{Entry, Item, Items, TOO_LARGE, Trouble, Value, Valued};
 use super::{DEEPEST, LONGEST_TEXT, Run};
-use crate::languages::syntax::children;
 
 impl Run<'_> {
     /// The value of an expression; what it does to constants and variables is done to the state.

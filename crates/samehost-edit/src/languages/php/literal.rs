@@ -6,9 +6,8 @@ use tree_sitter::Node;
 
 use super::Run;
 use super::expressions::{here, inherit};
-use super::source::Source;
+use super::source::{Source, children};
 use super::value::{Quoting, TOO_LARGE, Value, Valued};
-use crate::languages::syntax::children;
 use crate::lines::{around, has_only};
 
 /// Range of a string literal's content; an expression has none.

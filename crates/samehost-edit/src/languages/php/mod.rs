@@ -27,6 +27,7 @@ use self::state::State;
 use crate::files::Files;
 
 pub(crate) use literal::encode;
+pub(crate) use source::{children, walk};
 pub(crate) use splice::{add, change, constant_used, once, property_used, remove, variable_used};
 pub(crate) use state::Constant;
 pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};

@@ -3,9 +3,8 @@
 use tree_sitter::Node;
 
 use super::Run;
-use super::source::Source;
+use super::source::{Source, walk};
 use super::value::{Trouble, Valued};
-use crate::languages::syntax::walk;
 
 /// How far the effects of code that is not followed reach.
 #[derive(Clone, Copy, PartialEq, Eq)]

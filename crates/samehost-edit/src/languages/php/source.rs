@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use tree_sitter::{Node, Parser, Tree};
 
 use super::value::{Trouble, Valued};
-use crate::languages::syntax::walk;
 
 /// Longer than any configuration; limits what the parser gets.
 const LONGEST: usize = 4 << 20;
@@ -147,4 +146,38 @@ fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
     // In text between PHP it means nothing.
     let called = walk(tree.root_node()).any(|node| is_halt(&node, &shorter));
     if called { Some(tree) } else { None }
+}
+
+/// A node and all its descendants, in the order of the text. Not recursive: a file may nest to any depth.
+pub(crate) fn walk(top: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    let mut cursor = top.walk();
+    let (mut first, mut done) = (true, false);
+    std::iter::from_fn(move || {
+        if std::mem::take(&mut first) {
+            return Some(cursor.node());
+        }
+        if done {
+            return None;
+        }
+        if cursor.goto_first_child() {
+            return Some(cursor.node());
+        }
+        loop {
+            if cursor.goto_next_sibling() {
+                return Some(cursor.node());
+            }
+            if !cursor.goto_parent() {
+                done = true;
+                return None;
+            }
+        }
+    })
+}
+
+/// The children of a node, without comments and punctuation.
+pub(crate) fn children(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut cursor = node.walk();
+    node.named_children(&mut cursor)
+        .filter(|child| !matches!(child.kind(), "comment" | "text_interpolation"))
+        .collect()
 }

@@ -4,10 +4,9 @@ use tree_sitter::Node;
 
 use super::Outcome;
 use super::literal::{content, encode};
-use super::source::{Source, is_in_word};
+use super::source::{Source, children, is_in_word, walk};
 use super::value::{Entry, Item, Place, Quoting, Trouble, Value};
 use crate::files::Edit;
-use crate::languages::syntax::{children, walk};
 use crate::lines::{around, has_only};
 use crate::refusal::Reason;
 

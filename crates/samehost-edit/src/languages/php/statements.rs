@@ -2,11 +2,10 @@
 
 use tree_sitter::Node;
 
-use super::source::Source;
+use super::source::{Source, children, walk};
 use super::state::{Key, State};
 use super::value::{Entry, Item, Items, Place, Value, Valued};
 use super::{DEEPEST, RETURNED, Run};
-use crate::languages::syntax::{children, walk};
 
 impl Run<'_> {
     pub(super) fn block(&mut self, source: &Source, node: Node<'_>) {
@@ -28,6 +27,21 @@ impl Run<'_> {
         self.depth -= 1;
     }
 
+    /// Returns from the present function or file.
+    fn leave(&mut self, source: &Source, node: Node<'_>) {
+        if let Some(value) = children(node).first() {
+            let valued = self.evaluate(source, *value);
+            // What the file itself returns is kept, and not what an included one does.
+            if self.returns.len() == 1 {
+                self.state.variables.insert(RETURNED, valued);
+            }
+        }
+        let state = std::mem::replace(&mut self.state, State::over());
+        if let Some(returns) = self.returns.last_mut() {
+            returns.push(state);
+        }
+    }
+
     fn one(&mut self, source: &Source, node: Node<'_>) {
         match node.kind() {
             "program" | "compound_statement" | "colon_block" => self.block(source, node),
@@ -44,19 +58,7 @@ impl Run<'_> {
                 self.fork(source, node, &alternatives);
             }
             "const_declaration" => self.constants(source, node),
-            "return_statement" => {
-                if let Some(value) = children(node).first() {
-                    let valued = self.evaluate(source, *value);
-                    // What the file itself returns is kept, and not what an included one does.
-                    if self.returns.len() == 1 {
-                        self.state.variables.insert(RETURNED, valued);
-                    }
-                }
-                let state = std::mem::replace(&mut self.state, State::over());
-                if let Some(returns) = self.returns.last_mut() {
-                    returns.push(state);
-                }
-            }
+            "return_statement" => self.leave(source, node),
             // The file is included where this variable is a global one, or by a function that means it to be.
             "global_declaration" | "unset_statement" if self.object(source, node).is_some() => {}
             "class_declaration" if self.is_wanted(source, node) => self.properties(source, node),
