@@ -36,7 +36,8 @@ fn kinds(files: &[(String, PathBuf)]) -> String {
     }
     format!(
         "/// A kind of service. Its variants are the files in `services/`.\n\
-         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]\n\
+         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]\n\
+         #[serde(rename_all = \"kebab-case\")]\n\
          pub enum Kind {{\n{variants}}}\n\n\
          const KINDS: &[Kind] = &[\n{names}];\n\n{}",
         texts(files)

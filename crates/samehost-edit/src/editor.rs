@@ -134,7 +134,6 @@ impl PartialEq for Program {
 impl Eq for Program {}
 
 impl Program {
-    /// For a program with one name.
     pub(crate) fn has_one_name(_name: &str) -> bool {
         false
     }
@@ -206,14 +205,8 @@ pub(crate) fn written_lines(output: &str) -> impl DoubleEndedIterator<Item = &st
 
 /// Whether there are errors, and each is of this kind.
 pub(crate) fn is_all<'a>(errors: impl Iterator<Item = &'a str>, is_denied: impl Fn(&str) -> bool) -> bool {
-    let mut number = 0;
-    for error in errors {
-        if !is_denied(error) {
-            return false;
-        }
-        number += 1;
-    }
-    number > 0
+    let mut errors = errors.peekable();
+    errors.peek().is_some() && errors.all(is_denied)
 }
 
 #[cfg(test)]

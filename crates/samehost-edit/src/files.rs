@@ -90,11 +90,20 @@ pub(crate) const MOST_FILES: usize = 4096;
 pub(crate) struct Bounded<'a> {
     below: &'a dyn Files,
     left: Cell<usize>,
+    read: RefCell<Vec<PathBuf>>,
 }
 
 impl<'a> Bounded<'a> {
     pub(crate) fn new(below: &'a dyn Files) -> Self {
-        Bounded { below, left: Cell::new(MOST_FILES) }
+        Bounded { below, left: Cell::new(MOST_FILES), read: RefCell::default() }
+    }
+
+    /// The files that were read, each once, in the order of the first time.
+    pub(crate) fn paths(self) -> Vec<PathBuf> {
+        let mut paths = self.read.into_inner();
+        let mut given = HashSet::new();
+        paths.retain(|path| given.insert(path.clone()));
+        paths
     }
 }
 
@@ -105,45 +114,8 @@ impl Files for Bounded<'_> {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         };
         self.left.set(left);
-        self.below.read(path)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        self.below.list(directory)
-    }
-
-    fn real(&self, path: &Path) -> PathBuf {
-        self.below.real(path)
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.below.exists(path)
-    }
-}
-
-pub(crate) struct Remembered<'a> {
-    below: &'a dyn Files,
-    read: RefCell<Vec<PathBuf>>,
-}
-
-impl<'a> Remembered<'a> {
-    pub(crate) fn new(below: &'a dyn Files) -> Self {
-        Remembered { below, read: RefCell::default() }
-    }
-
-    /// The files that were read, each once, in the order of the first time.
-    pub(crate) fn paths(self) -> Vec<PathBuf> {
-        self.read.into_inner()
-    }
-}
-
-impl Files for Remembered<'_> {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let text = self.below.read(path)?;
-        let mut read = self.read.borrow_mut();
-        if read.iter().all(|other| other != path) {
-            read.push(path.to_owned());
-        }
+        self.read.borrow_mut().push(path.to_owned());
         Ok(text)
     }
 
@@ -313,16 +285,8 @@ fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
             b']' if at > first => return Some((inside != negated, at + 1)),
             from => {
                 let to = pattern.get(at + 2).filter(|to| pattern.get(at + 1) == Some(&b'-') && **to != b']');
-                match to {
-                    Some(to) => {
-                        inside |= (*from..=*to).contains(&byte);
-                        at += 3;
-                    }
-                    None => {
-                        inside |= *from == byte;
-                        at += 1;
-                    }
-                }
+                inside |= (*from..=*to.unwrap_or(from)).contains(&byte);
+                at += if to.is_some() { 3 } else { 1 };
             }
         }
     }

@@ -91,7 +91,7 @@ pub fn leads(text: &str) -> Vec<Lead> {
             if let Ok(port) = text.trim().parse::<u16>()
                 && key.to_ascii_lowercase().ends_with("port")
             {
-                ports.insert(number, &key, port);
+                ports.entry(start_of(&key, &["port"])).or_default().insert(number, port);
             }
             if is_own(&key) {
                 continue;
@@ -107,12 +107,13 @@ pub fn leads(text: &str) -> Vec<Lead> {
         above = name_for_below(code).unwrap_or(above);
     }
     for lead in found.iter_mut().filter(|lead| lead.form == LeadForm::Host) {
-        if let Some(port) = ports.of_host(lead) {
-            let Some(Endpoint::Tcp { host, .. }) = lead.endpoints.first().cloned() else { continue };
+        if let Some(port) = port_of_host(&ports, lead)
+            && let Some(Endpoint::Tcp { host, .. }) = lead.endpoints.first().cloned()
+        {
             lead.endpoints = vec![Endpoint::Tcp { host, port }];
         }
     }
-    found.retain(|lead| lead.endpoints.iter().all(|endpoint| !has_no_port(endpoint)));
+    found.retain(|lead| !lead.endpoints.iter().any(|one| matches!(one, Endpoint::Tcp { port: 0, .. })));
     found
 }
 
@@ -141,10 +142,6 @@ fn name_for_below(code: &str) -> Option<String> {
     if name.is_empty() || !has_only(name, "_.-") { None } else { Some(name.to_owned()) }
 }
 
-fn has_no_port(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Tcp { port: 0, .. })
-}
-
 /// Whether a value says where the program itself is, by its name.
 fn is_own(key: &str) -> bool {
     let key = key.to_ascii_lowercase().replace(['-', '.'], "_");
@@ -159,28 +156,19 @@ fn is_directive_of_its_own(code: &str) -> bool {
 }
 
 /// The ports of a text by how their keys begin, each with its line.
-#[derive(Default)]
-struct Ports {
-    by_start: HashMap<String, BTreeMap<u32, u16>>,
-}
+type Ports = HashMap<String, BTreeMap<u32, u16>>;
 
-impl Ports {
-    fn insert(&mut self, line: u32, key: &str, port: u16) {
-        self.by_start.entry(start_of(key, &["port"])).or_default().insert(line, port);
-    }
-
-    /// The port that belongs to a host: the nearest one whose key begins alike (`DB_HOST`, `DB_PORT`).
-    fn of_host(&self, host: &Lead) -> Option<u16> {
-        let start = start_of(&host.name, &["hostname", "hosts", "host", "server", "address", "addr", "ip"]);
-        let alike = self.by_start.get(&start)?;
-        let before = alike.range(..=host.line).next_back();
-        let after = alike.range(host.line..).next();
-        let both = [before, after].into_iter().flatten();
-        let (line, port) = both.min_by_key(|(line, _)| line.abs_diff(host.line))?;
-        // `host` and `port` alone are keys of many sections.
-        let is_near = line.abs_diff(host.line) <= NEAR;
-        if start.is_empty() && !is_near { None } else { Some(*port) }
-    }
+/// The port that belongs to a host: the nearest one whose key begins alike (`DB_HOST`, `DB_PORT`).
+fn port_of_host(ports: &Ports, host: &Lead) -> Option<u16> {
+    let start = start_of(&host.name, &["hostname", "hosts", "host", "server", "address", "addr", "ip"]);
+    let alike = ports.get(&start)?;
+    let before = alike.range(..=host.line).next_back();
+    let after = alike.range(host.line..).next();
+    let both = [before, after].into_iter().flatten();
+    let (line, port) = both.min_by_key(|(line, _)| line.abs_diff(host.line))?;
+    // `host` and `port` alone are keys of many sections.
+    let is_near = line.abs_diff(host.line) <= NEAR;
+    if start.is_empty() && !is_near { None } else { Some(*port) }
 }
 
 fn start_of(key: &str, ends: &[&str]) -> String {
@@ -192,11 +180,7 @@ fn start_of(key: &str, ends: &[&str]) -> String {
 /// A line without its comment; `None` where it is one.
 fn without_comment<'a>(line: &'a str, is_comment: &mut bool) -> Option<&'a str> {
     let code = line.trim();
-    if *is_comment {
-        *is_comment = !code.contains("*/");
-        return None;
-    }
-    if code.starts_with("/*") {
+    if *is_comment || code.starts_with("/*") {
         *is_comment = !code.contains("*/");
         return None;
     }
@@ -284,29 +268,21 @@ fn in_value(key: &str, text: &str) -> Vec<(LeadForm, Vec<Endpoint>)> {
     }
     if let Some(endpoint) = in_dsn(text) {
         found.push((LeadForm::Dsn, vec![endpoint]));
-        return found;
-    }
-    if text.contains("://") {
+    } else if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
             let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
             if !is_the_programs && let Some(endpoint) = in_url(url) {
                 found.push((LeadForm::Url, vec![endpoint]));
             }
         }
-        return found;
-    }
-    if let Some(host) = host(text) {
+    } else if let Some(host) = host(text) {
         let endpoints = usual_ports(key).into_iter().map(|port| tcp(&host, port)).collect();
         found.push((LeadForm::Host, endpoints));
-        return found;
-    }
-    for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
-        if let Some(endpoint) = host_and_port(word) {
-            found.push((LeadForm::HostAndPort, vec![endpoint]));
+    } else {
+        for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
+            found.extend(host_and_port(word).map(|endpoint| (LeadForm::HostAndPort, vec![endpoint])));
         }
-    }
-    if let Some(endpoint) = bracketed(text) {
-        found.push((LeadForm::HostAndPort, vec![endpoint]));
+        found.extend(bracketed(text).map(|endpoint| (LeadForm::HostAndPort, vec![endpoint])));
     }
     found
 }
@@ -328,8 +304,8 @@ fn host_and_port(word: &str) -> Option<Endpoint> {
     let (name, port) = (parts.next()?, parts.next()?);
     let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
     let is_end = port[digits.len()..].chars().next().is_none_or(|next| !next.is_ascii_alphanumeric());
-    let is_name = name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
+    let is_name =
+        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_of_a_name);
     if !is_name || !is_end || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -373,10 +349,7 @@ fn ports_of_scheme(name: &str) -> Vec<u16> {
         other => other,
     };
     let Some((protocol, SchemeLeads::Tcp | SchemeLeads::Tls)) = scheme(name) else { return Vec::new() };
-    match Kind::of_protocol(protocol) {
-        Some(kind) => kind.descriptor().ports.clone(),
-        None => Vec::new(),
-    }
+    Kind::of_protocol(protocol).map_or(Vec::new(), |kind| kind.descriptor().ports.clone())
 }
 
 /// `mysql:host=127.0.0.1;port=3306`, and libpq's `host=127.0.0.1 port=5432`.
@@ -436,8 +409,7 @@ fn paths(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';
     for (at, letter) in text.char_indices() {
-        let begins =
-            letter == '/' && !(before.is_ascii_alphanumeric() || matches!(before, '/' | '.' | '-' | '_'));
+        let begins = letter == '/' && before != '/' && !is_of_a_name(before);
         // The third slash of a URL without a host begins its path.
         let is_of_a_url = letter == '/' && text[..at].ends_with("://");
         if begins || is_of_a_url {

@@ -3,7 +3,7 @@
 use crate::refusal::Reason;
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
-use crate::languages::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
+use crate::languages::url::{Url, is_plain_path, postgres_directory, postgres_path, usual_port};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
@@ -41,11 +41,6 @@ pub(crate) struct Target {
 const HOST_AND_SOCKET: &str = "it names a host and a socket, and which one counts differs";
 const DEFAULT_SOCKET: &str = "`localhost` without a path is the MySQL library's own socket already";
 const NO_PLACE: &str = "it names no host";
-const TWICE: &str = "a parameter stands in it twice";
-
-fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, Reason> {
-    url.parameter(name).map_err(|()| TWICE.into())
-}
 
 fn socket(path: &str) -> Result<Endpoint, Reason> {
     // Libraries decode percent signs by different rules.
@@ -89,7 +84,7 @@ impl Spelling {
         };
         let target = |endpoint| Ok(Target { endpoint, database: url.database() });
         match self {
-            Spelling::Parameter(name) | Spelling::ParameterOnly(name) => match parameter(url, name)? {
+            Spelling::Parameter(name) | Spelling::ParameterOnly(name) => match url.parameter(name)? {
                 Some("") => Err("its socket is empty".into()),
                 Some(path) if url.host == "localhost" => target(socket(path)?),
                 Some(_) => Err(HOST_AND_SOCKET.into()),
@@ -98,13 +93,13 @@ impl Spelling {
                 }
                 None => target(tcp()?),
             },
-            Spelling::HostParameter | Spelling::NoHost => match parameter(url, "host")? {
+            Spelling::HostParameter | Spelling::NoHost => match url.parameter("host")? {
                 Some(_) if self == Spelling::NoHost && !url.host.is_empty() => Err(HOST_AND_SOCKET.into()),
                 Some(directory) => target(in_directory(url, directory, usual)?),
                 None => target(tcp()?),
             },
             Spelling::EncodedHost => {
-                if parameter(url, "host")?.is_some() {
+                if url.parameter("host")?.is_some() {
                     return Err(HOST_AND_SOCKET.into());
                 }
                 match percent_decoded(&url.host).filter(|host| host.starts_with('/')) {
@@ -116,11 +111,11 @@ impl Spelling {
                 if !url.host.is_empty() {
                     return Err("two slashes and a host: a path begins with a third".into());
                 }
-                let database = parameter(url, "db")?.and_then(number);
+                let database = url.parameter("db")?.and_then(number);
                 Ok(Target { endpoint: socket(&url.path)?, database })
             }
             Spelling::Celery if url.scheme == "redis+socket" => {
-                let database = parameter(url, "virtual_host")?.and_then(number);
+                let database = url.parameter("virtual_host")?.and_then(number);
                 Ok(Target { endpoint: socket(&url.path)?, database })
             }
             Spelling::RedisPath if url.host.is_empty() => {
@@ -165,8 +160,7 @@ impl Spelling {
     }
 
     fn write_directory(self, url: &mut Url, path: &str) -> Result<(), Reason> {
-        let (directory, port) = postgres_socket(path)
-            .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
+        let (directory, port) = postgres_directory(path)?;
         if url.port_or(usual_port(Protocol::Postgres)) != Some(port) {
             url.port = Some(port.to_string());
         }
@@ -183,7 +177,6 @@ impl Spelling {
 
     fn write_unix(self, url: &mut Url, path: &str, now: &Target) -> Result<(), Reason> {
         let number = now.database.clone();
-        let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
         match self {
             Spelling::Parameter(name) | Spelling::ParameterOnly(name) => {
                 "localhost".clone_into(&mut url.host);
@@ -193,26 +186,17 @@ impl Spelling {
             Spelling::HostParameter | Spelling::NoHost | Spelling::EncodedHost => {
                 self.write_directory(url, path)?;
             }
-            Spelling::UnixScheme | Spelling::UnixPath => {
-                if self == Spelling::UnixPath
-                    && (url.login.is_some() || number.is_some() || url.query.is_some())
-                {
-                    return Err(
-                        "Ruby's library takes neither a password nor a database in the URL of a socket"
-                            .into(),
-                    );
-                }
-                "unix".clone_into(&mut url.scheme);
-                Self::bare(url, path);
-                if let Some(number) = number {
-                    url.set_parameter("db", &number);
-                }
+            Spelling::UnixPath if url.login.is_some() || number.is_some() || url.query.is_some() => {
+                return Err(
+                    "Ruby's library takes neither a password nor a database in the URL of a socket".into()
+                );
             }
-            Spelling::Celery => {
-                "redis+socket".clone_into(&mut url.scheme);
+            Spelling::UnixScheme | Spelling::UnixPath | Spelling::Celery => {
+                let scheme = if self == Spelling::Celery { "redis+socket" } else { "unix" };
+                scheme.clone_into(&mut url.scheme);
                 Self::bare(url, path);
                 if let Some(number) = number {
-                    url.set_parameter("virtual_host", &number);
+                    url.set_parameter(self.number_parameter(), &number);
                 }
             }
             Spelling::RedisPath => {
@@ -231,7 +215,7 @@ impl Spelling {
                 if url.login.is_some() || url.query.as_ref().is_some_and(|query| query.contains([':', '@'])) {
                     return Err("Messenger takes no password in the URL of a socket".into());
                 }
-                if from_tcp {
+                if matches!(now.endpoint, Endpoint::Tcp { .. }) {
                     stream_to_parameters(url)?;
                 }
                 Self::bare(url, path);
@@ -244,9 +228,8 @@ impl Spelling {
         if crate::languages::url::tcp(host, port).is_none() {
             return Err("such a host cannot be written here".into());
         }
-        let from_socket = matches!(now.endpoint, Endpoint::Unix(_));
         url.place(host, port);
-        if !from_socket {
+        if !matches!(now.endpoint, Endpoint::Unix(_)) {
             return Ok(());
         }
         match self {
@@ -256,7 +239,7 @@ impl Spelling {
             Spelling::Messenger => {
                 let mut path = String::new();
                 for name in ["stream", "group", "consumer"] {
-                    let Some(value) = parameter(url, name)?.map(str::to_owned) else { break };
+                    let Some(value) = url.parameter(name)?.map(str::to_owned) else { break };
                     path += &format!("/{value}");
                     url.drop_parameter(name);
                 }
@@ -266,14 +249,15 @@ impl Spelling {
             _ => {
                 "redis".clone_into(&mut url.scheme);
                 url.path = now.database.as_ref().map_or_else(String::new, |number| format!("/{number}"));
-                let name = match self {
-                    Spelling::Celery => "virtual_host",
-                    _ => "db",
-                };
-                url.drop_parameter(name);
+                url.drop_parameter(self.number_parameter());
             }
         }
         Ok(())
+    }
+
+    /// The parameter for the number of a database in the URL of a socket.
+    fn number_parameter(self) -> &'static str {
+        if self == Spelling::Celery { "virtual_host" } else { "db" }
     }
 
     /// Takes host and port away, as nothing but a path may stand in the URL of a socket.
@@ -293,7 +277,7 @@ fn redis_database(url: &Url) -> Result<Option<String>, Reason> {
     if url.scheme != "redis" {
         return Err("its scheme is not the one that this variable is for".into());
     }
-    let database = match parameter(url, "db")? {
+    let database = match url.parameter("db")? {
         Some(db) if url.path.len() <= 1 => number(db),
         Some(_) => return Err("it names a database twice".into()),
         None => url.database().as_deref().and_then(number),
@@ -309,7 +293,7 @@ fn stream_to_parameters(url: &mut Url) -> Result<(), Reason> {
     let names = url.path.clone();
     let names = names.split('/').filter(|name| !name.is_empty());
     for (name, value) in ["stream", "group", "consumer"].into_iter().zip(names) {
-        if parameter(url, name)?.is_some() {
+        if url.parameter(name)?.is_some() {
             return Err("it names its stream twice".into());
         }
         url.set_parameter(name, value);

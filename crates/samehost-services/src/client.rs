@@ -49,14 +49,9 @@ impl Client {
     /// `spring-boot`), in small letters and with hyphens. `None` where the name has a sign that a shell reads.
     #[must_use]
     pub fn word(&self) -> Option<String> {
-        let mut name = self.name.as_str();
-        for service in [" MySQL", " PostgreSQL", " Redis"] {
-            if let Some(short) = name.strip_suffix(service) {
-                name = short;
-                break;
-            }
-        }
-        let word = name.to_lowercase().replace(' ', "-");
+        let services = [" MySQL", " PostgreSQL", " Redis"];
+        let short = services.iter().find_map(|service| self.name.strip_suffix(service));
+        let word = short.unwrap_or(&self.name).to_lowercase().replace(' ', "-");
         let is_plain = word.chars().all(|sign| sign.is_ascii_alphanumeric() || "-_./@".contains(sign));
         if is_plain { Some(word) } else { None }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Kind, Protocol};
+use crate::{Kind, Leads, Protocol};
 
 /// What is a service's own, whatever it is like.
 const OWN: &[&str] = &[
@@ -208,6 +208,14 @@ pub struct Schemes {
     pub socket: Vec<String>,
 }
 
+impl Schemes {
+    /// What a URL of this scheme leads to; `None` where the service has no such scheme.
+    pub(crate) fn leads(&self, name: &str) -> Option<Leads> {
+        let lists = [(&self.tcp, Leads::Tcp), (&self.tls, Leads::Tls), (&self.socket, Leads::Socket)];
+        lists.into_iter().find(|(list, _)| is_among(name, list)).map(|(_, leads)| leads)
+    }
+}
+
 /// Servers and proxies of a protocol that have no descriptor.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -314,27 +322,19 @@ pub fn php_version(file: &Path) -> Option<&str> {
     Some(version)
 }
 
-/// A file in `services/` that cannot be read as a descriptor.
-#[derive(Debug)]
-pub(crate) struct DescriptorError {
-    name: String,
-    reason: String,
-}
-
-impl fmt::Display for DescriptorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.toml: {}", self.name, self.reason)
-    }
+pub(crate) fn is_among(name: &str, names: &[String]) -> bool {
+    names.iter().any(|one| one == name)
 }
 
 /// Reads descriptors, by name and text, in this order. What a file leaves out is taken from the one that it is `like`.
 ///
 /// # Errors
 /// When a file is not TOML, has a key that no descriptor has, or is like a service that is not there.
-pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, DescriptorError> {
+pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, String> {
     let mut tables = BTreeMap::new();
     for (name, text) in texts {
-        let table: BTreeMap<String, Value> = basic_toml::from_str(text).map_err(wrong(name))?;
+        let table: BTreeMap<String, Value> =
+            basic_toml::from_str(text).map_err(|error| wrong(name, error))?;
         tables.insert(*name, table);
     }
     let mut descriptors = Vec::with_capacity(texts.len());
@@ -342,7 +342,7 @@ pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, Descriptor
         let mut table = tables.get(*name).cloned().unwrap_or_default();
         if let Some(base) = table.get("like").and_then(Value::as_str) {
             let Some(base) = tables.get(base) else {
-                return Err(wrong(name)(format!("no service is called {base}")));
+                return Err(wrong(name, format!("no service is called {base}")));
             };
             for (key, value) in base {
                 if !OWN.contains(&key.as_str()) {
@@ -350,14 +350,15 @@ pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, Descriptor
                 }
             }
         }
-        descriptors.push(serde_json::from_value(Value::from_iter(table)).map_err(wrong(name))?);
+        let descriptor = serde_json::from_value(Value::from_iter(table));
+        descriptors.push(descriptor.map_err(|error| wrong(name, error))?);
     }
     Ok(descriptors)
 }
 
-/// For `map_err`.
-fn wrong<E: fmt::Display>(name: &str) -> impl Fn(E) -> DescriptorError {
-    move |reason| DescriptorError { name: name.to_owned(), reason: reason.to_string() }
+/// The file that is wrong, and why.
+fn wrong(name: &str, reason: impl fmt::Display) -> String {
+    format!("{name}.toml: {reason}")
 }
 
 #[cfg(test)]
@@ -365,7 +366,7 @@ mod tests {
     use super::*;
 
     fn error(texts: &[(&str, &str)]) -> String {
-        read(texts).unwrap_err().to_string()
+        read(texts).unwrap_err()
     }
 
     #[test]

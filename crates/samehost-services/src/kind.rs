@@ -3,19 +3,16 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use serde::de::{Deserialize, Deserializer, Error};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::Protocol;
-use crate::descriptor::{self, Descriptor};
+use crate::descriptor::{self, Descriptor, is_among};
 
 include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
 
 /// One for each kind, in the order of the variants.
-static DESCRIPTORS: LazyLock<Vec<Descriptor>> = LazyLock::new(|| match descriptor::read(TEXTS) {
-    Ok(descriptors) => descriptors,
-    Err(error) => panic!("{error}"),
-});
+static DESCRIPTORS: LazyLock<Vec<Descriptor>> =
+    LazyLock::new(|| descriptor::read(TEXTS).unwrap_or_else(|error| panic!("{error}")));
 
 /// Every kind, by its place; one without a place of its own stands behind the kind that it is like.
 static BY_PLACE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
@@ -97,8 +94,8 @@ impl Kind {
         }
         for kind in Kind::all() {
             let known = kind.descriptor();
-            if is_among(&known.units, name)
-                || is_among(&known.programs, name)
+            if is_among(name, &known.units)
+                || is_among(name, &known.programs)
                 || known.package.as_deref() == Some(name)
                 || known.unit_prefix.as_deref() == Some(name)
             {
@@ -128,7 +125,7 @@ impl Kind {
     /// The kind that a Java program with this main class is of.
     #[must_use]
     pub fn of_class(name: &str) -> Option<Kind> {
-        Kind::all().find(|kind| kind.descriptor().classes.iter().any(|class| class == name))
+        Kind::all().find(|kind| is_among(name, &kind.descriptor().classes))
     }
 
     /// The first kind that speaks a protocol and behaves like no other.
@@ -160,32 +157,9 @@ impl Kind {
     }
 }
 
-fn is_among(names: &[String], name: &str) -> bool {
-    names.iter().any(|one| one == name)
-}
-
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl fmt::Debug for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Serialize for Kind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Kind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Kind::named(&name).ok_or_else(|| D::Error::custom(format!("no service is called `{name}`")))
     }
 }
 
@@ -246,6 +220,7 @@ mod tests {
     #[test]
     fn kinds_are_found() {
         assert!(KINDS.iter().all(|kind| Kind::named(kind.name()) == Some(*kind)));
+        assert!(KINDS.iter().all(|kind| serde_json::to_value(kind).unwrap() == kind.name()));
         assert_eq!(Kind::named("nothing"), None);
         assert_eq!(Kind::of_program("php-fpm8.2"), Some(Kind::PhpFpm));
         assert_eq!(Kind::of_program("redis-server-wrapper"), None);

@@ -127,15 +127,10 @@ pub enum Leads {
 #[must_use]
 pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
     for kind in Kind::all() {
-        let schemes = &kind.descriptor().schemes;
-        for (list, leads) in
-            [(&schemes.tcp, Leads::Tcp), (&schemes.tls, Leads::Tls), (&schemes.socket, Leads::Socket)]
+        if let Some(leads) = kind.descriptor().schemes.leads(name)
+            && let Some(protocol) = kind.protocol()
         {
-            if list.iter().any(|scheme| scheme == name)
-                && let Some(protocol) = kind.protocol()
-            {
-                return Some((protocol, leads));
-            }
+            return Some((protocol, leads));
         }
     }
     None
@@ -144,14 +139,8 @@ pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
 /// Whether a login without a colon in a URL of this scheme is a password.
 #[must_use]
 pub fn has_bare_password(name: &str) -> bool {
-    for kind in Kind::all().filter(|kind| kind.descriptor().bare_password) {
-        let schemes = &kind.descriptor().schemes;
-        if [&schemes.tcp, &schemes.tls, &schemes.socket].iter().any(|list| list.iter().any(|one| one == name))
-        {
-            return true;
-        }
-    }
-    false
+    let mut kinds = Kind::all().map(Kind::descriptor);
+    kinds.any(|known| known.bare_password && known.schemes.leads(name).is_some())
 }
 
 #[cfg(test)]

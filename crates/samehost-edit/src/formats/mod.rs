@@ -6,7 +6,6 @@ pub(crate) mod compose;
 pub(crate) mod database_yml;
 pub(crate) mod django;
 pub(crate) mod dotenv;
-pub(crate) mod drupal;
 pub(crate) mod haproxy;
 mod image;
 pub(crate) mod kubernetes;
@@ -36,7 +35,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &database_yml::DatabaseYml,
     &django::Django,
     &dotenv::Dotenv,
-    &drupal::Drupal,
+    &php_applications::DRUPAL,
     &haproxy::Haproxy,
     &kubernetes::Kubernetes,
     &memcached::Memcached,
@@ -44,7 +43,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &nginx::Nginx,
     &pg_hba::PgHba,
     &pgbouncer::PgBouncer,
-    &php_applications::PhpApplications,
+    &php_applications::PHP_APPLICATIONS,
     &php_fpm::PhpFpm,
     &php_ini::PhpIni,
     &postgresql::Postgresql,

@@ -134,24 +134,6 @@ impl Ini {
         self.sources.first().is_some_and(|main| main.path == named) || named == line
     }
 
-    /// Every line of a key, with its file and the section around it.
-    fn all(&self, key: &str) -> Vec<(&Path, &Entry, &str)> {
-        let mut found = Vec::new();
-        for source in &self.sources {
-            let mut section = "";
-            for line in &source.lines {
-                match line {
-                    Line::Section(name) => section = name,
-                    Line::Entry(entry) if entry.key == key => {
-                        found.push((source.path.as_path(), entry, section));
-                    }
-                    Line::Entry(_) | Line::Odd(_) => {}
-                }
-            }
-        }
-        found
-    }
-
     /// The line of a key that counts.
     ///
     /// # Errors
@@ -163,15 +145,25 @@ impl Ini {
                 return Err(Refusal::new(&source.path, *number, why, "key = \"value\""));
             }
         }
-        let all = self.all(key);
-        for (file, entry, section) in &all {
-            let section = section.to_ascii_lowercase();
-            if section.starts_with("path=") || section.starts_with("host=") {
-                let why = format!("{key} depends on the request: its section holds for some hosts or paths");
-                return Err(Refusal::new(file, entry.number, why, BY_HAND));
+        let mut last = None;
+        for source in &self.sources {
+            let mut section = String::new();
+            for line in &source.lines {
+                match line {
+                    Line::Section(name) => section = name.to_ascii_lowercase(),
+                    Line::Entry(entry) if entry.key != key => {}
+                    Line::Entry(entry) if section.starts_with("path=") || section.starts_with("host=") => {
+                        let why = format!(
+                            "{key} depends on the request: its section holds for some hosts or paths"
+                        );
+                        return Err(Refusal::new(&source.path, entry.number, why, BY_HAND));
+                    }
+                    Line::Entry(entry) => last = Some((source.path.as_path(), entry)),
+                    Line::Odd(_) => {}
+                }
             }
         }
-        Ok(all.last().map(|(file, entry, _)| (*file, *entry)))
+        Ok(last)
     }
 
     /// The extension that keeps sessions; `None` for files and for what the application does itself.
@@ -262,38 +254,32 @@ impl Handler {
         servers
     }
 
-    /// Another address of a server: which bytes of the path it replaces, and with what.
-    pub(crate) fn address(
-        self,
-        path: &str,
-        server: &Server,
-        to: &Endpoint,
-    ) -> Result<(Range<usize>, String), Reason> {
-        let written = match to {
+    /// Another address for a server.
+    fn address(self, path: &str, server: &Server, to: &Endpoint) -> Result<String, Reason> {
+        match to {
             Endpoint::Unix(_) => {
                 let socket = lines::socket_path(to)?;
                 if !has_only(socket, "/._-+") {
                     return Err("such a path means something else in a list of servers".into());
                 }
                 let has_weight = path[server.address.end..server.range.end].starts_with(':');
-                match self {
+                Ok(match self {
                     Handler::Memcached if has_weight => format!("{socket}:0"),
                     Handler::Memcached => socket.to_owned(),
                     Handler::Memcache => format!("unix://{socket}:0"),
                     Handler::Redis => format!("unix://{socket}"),
-                }
+                })
             }
             Endpoint::Tcp { host, .. } if self != Handler::Memcached && host.contains(':') => {
-                return Err("this extension knows no IPv6 address here".into());
+                Err("this extension knows no IPv6 address here".into())
             }
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && lines::is_plain(host) => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
                 let scheme = if self == Handler::Memcached { "" } else { "tcp://" };
-                format!("{scheme}{host}:{port}")
+                Ok(format!("{scheme}{host}:{port}"))
             }
-            other => return Err(format!("no extension of PHP keeps sessions at {other}").into()),
-        };
-        Ok((server.address.clone(), written))
+            other => Err(format!("no extension of PHP keeps sessions at {other}").into()),
+        }
     }
 }
 
@@ -376,11 +362,6 @@ fn memcached(path: &str, range: Range<usize>) -> Result<Server, Reason> {
 }
 
 impl Server {
-    /// Its address, which has no password.
-    pub(crate) fn written(&self, path: &str) -> String {
-        path[self.address.clone()].to_owned()
-    }
-
     fn plain(range: Range<usize>, address: Range<usize>, endpoint: Endpoint) -> Self {
         Server { range, address, endpoint, user: None, password: None, database: None }
     }
@@ -440,25 +421,26 @@ impl Saved<'_> {
         let is_alone = servers.len() == 1;
         let mut found = Vec::new();
         for (index, server) in servers.into_iter().enumerate() {
-            let server = match server {
-                Ok(server) => server,
-                Err(why) => {
-                    found.push(Err(self.refuse(why)));
-                    continue;
-                }
-            };
             let name =
                 if is_alone { self.title.clone() } else { format!("{}, server {}", self.title, index + 1) };
-            let endpoint = server.endpoint.clone();
-            let mut setting =
-                Setting::connects(name, self.handler.protocol(), server.written(path), endpoint)
-                    .at(self.file, self.entry.number);
-            setting.user.clone_from(&server.user);
-            setting.password.clone_from(&server.password);
-            setting.database.clone_from(&server.database);
-            found.push(Ok((setting, server)));
+            found.push(match server {
+                Ok(server) => Ok((self.setting(name, path, &server), server)),
+                Err(why) => Err(self.refuse(why)),
+            });
         }
         found
+    }
+
+    fn setting(&self, name: String, path: &str, server: &Server) -> Setting {
+        let protocol = self.handler.protocol();
+        let written = path[server.address.clone()].to_owned();
+        Setting {
+            user: server.user.clone(),
+            password: server.password.clone(),
+            database: server.database.clone(),
+            ..Setting::connects(name, protocol, written, server.endpoint.clone())
+                .at(self.file, self.entry.number)
+        }
     }
 
     pub(crate) fn settings(&self) -> impl Iterator<Item = Result<Setting>> {
@@ -474,10 +456,9 @@ impl Saved<'_> {
         }
         let path = self.entry.value.as_deref().unwrap_or_default();
         let start = self.entry.range.start;
-        Some(match self.handler.address(path, &server, &goal.endpoint) {
-            Ok((range, with)) => Ok(vec![Edit::new(self.file, start + range.start..start + range.end, with)]),
-            Err(why) => Err(self.refuse(why)),
-        })
+        let address = start + server.address.start..start + server.address.end;
+        let written = self.handler.address(path, &server, &goal.endpoint);
+        Some(written.map(|with| vec![Edit::new(self.file, address, with)]).map_err(|why| self.refuse(why)))
     }
 
     fn refuse(&self, why: impl Into<String>) -> Refusal {
@@ -542,7 +523,8 @@ mod tests {
     fn only_the_address_changes() {
         fn moved(handler: Handler, path: &str, to: &str) -> String {
             let server = handler.servers(path).remove(0).unwrap();
-            let (range, with) = handler.address(path, &server, &to.parse().unwrap()).unwrap();
+            let with = handler.address(path, &server, &to.parse().unwrap()).unwrap();
+            let range = server.address;
             format!("{}{with}{}", &path[..range.start], &path[range.end..])
         }
         assert_eq!(moved(Handler::Redis, "tcp://h:1/0?a=1,x:2", "unix:/r"), "unix:///r?a=1,x:2");

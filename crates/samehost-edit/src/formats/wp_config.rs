@@ -55,18 +55,9 @@ impl Editor for WpConfig {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let outcome = follow(file, files)?;
-        let mut reading = Reading::default();
-        match database(file, files, &outcome) {
-            Ok(Some((setting, _))) => reading.settings.push(setting),
-            Ok(None) => {}
-            Err(refusal) => reading.refused.push(refusal),
-        }
-        match read(&files.real(file), &outcome) {
-            Ok(Some(found)) => reading.settings.push(found.setting(&outcome)),
-            Ok(None) => {}
-            Err(refusal) => reading.refused.push(refusal),
-        }
-        Ok(reading)
+        let database = database(file, files, &outcome).map(|found| found.map(|(setting, _)| setting));
+        let cache = read(&files.real(file), &outcome).map(|found| found.map(|found| found.setting(&outcome)));
+        Ok([database, cache].into_iter().filter_map(Result::transpose).collect())
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
@@ -117,7 +108,6 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     let setup = Setup {
         tracked: TRACKED,
         constants: vec![("ABSPATH", root)],
-        variables: Vec::new(),
         last: Some("wp-settings.php"),
         ..Setup::default()
     };
@@ -209,16 +199,11 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
                 return Err(refuse(file, &Trouble::new(file, line, "an array is not a host"), name));
             }
         };
-        let (at, line) = match &valued.place {
-            Some(place) => (place.file.as_path(), place.line),
-            None => (file, 0),
-        };
-        let trouble = Trouble::new(at, line, "");
+        let (at, line) = Place::of(valued.place.as_ref(), file);
         if known.as_ref().is_some_and(|known| *known != text) {
-            let lines: Vec<String> = lines(alternatives);
-            let reason =
-                format!("{name} is defined differently in lines {}, by a condition", lines.join(" and "));
-            return Err(refuse(file, &Trouble { reason, ..trouble }, name));
+            let lines = lines(alternatives);
+            let reason = format!("{name} is defined differently in lines {lines}, by a condition");
+            return Err(refuse(file, &Trouble::new(at, line, reason), name));
         }
         known = Some(text);
         match (&valued.place, &valued.via) {
@@ -227,8 +212,7 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
             (_, via) => {
                 let via = shown(via.as_deref());
                 let reason = format!("{name} is taken from {via}, which may be used for other things too");
-                let line = mention(outcome, file, name);
-                return Err(refuse(file, &Trouble { reason, line, ..trouble }, name));
+                return Err(refuse(file, &Trouble::new(at, mention(outcome, file, name), reason), name));
             }
         }
     }
@@ -237,12 +221,8 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
         _ => return not_here(file, outcome, name),
     };
     if *undefined {
-        let trouble = Trouble::new(
-            &places[0].file,
-            places[0].line,
-            format!("whether {name} is defined here depends on what cannot be known"),
-        );
-        return Err(refuse(file, &trouble, name));
+        let reason = format!("whether {name} is defined here depends on what cannot be known");
+        return Err(refuse(file, &Trouble::new(&places[0].file, places[0].line, reason), name));
     }
     if let Some(trouble) = php::constant_used(outcome, name) {
         return Err(refuse(file, &trouble, name));
@@ -259,11 +239,12 @@ fn not_here(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
     }
 }
 
-fn lines(alternatives: &[php::Valued]) -> Vec<String> {
+fn lines(alternatives: &[php::Valued]) -> String {
     let places = alternatives.iter().filter_map(|valued| valued.place.as_ref());
     let mut lines: Vec<u32> = places.map(|place| place.line).collect();
     lines.sort_unstable();
-    lines.iter().map(u32::to_string).collect()
+    let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
+    lines.join(" and ")
 }
 
 /// A variable or constant by its name; longer text may contain secrets.
@@ -399,34 +380,32 @@ const BY_HAND: &str =
     "define( 'WP_REDIS_SCHEME', 'unix' ); define( 'WP_REDIS_PATH', '/run/redis/redis-server.sock' );";
 
 struct Found {
-    scheme: Option<Known>,
-    host: Option<Known>,
-    port: Option<Known>,
-    path: Option<Known>,
+    /// The constants that name the server, as far as they are defined.
+    constants: Vec<(&'static str, Known)>,
     endpoint: Endpoint,
 }
 
 impl Found {
-    fn all(&self) -> impl Iterator<Item = &Known> {
-        [&self.host, &self.scheme, &self.path, &self.port].into_iter().flatten()
+    fn constant(&self, name: &str) -> Option<&Known> {
+        self.constants.iter().find(|(one, _)| *one == name).map(|(_, known)| known)
+    }
+
+    fn text(&self, name: &str, usual: &str) -> String {
+        self.constant(name).map_or(usual.into(), |known| String::from_utf8_lossy(&known.text).into_owned())
     }
 
     /// The main position of the connection: new constants go below.
     fn place(&self) -> Option<&Place> {
-        self.all().flat_map(|known| &known.places).next()
+        let names = ["WP_REDIS_HOST", "WP_REDIS_SCHEME", "WP_REDIS_PATH", "WP_REDIS_PORT"];
+        names.iter().find_map(|name| self.constant(name)?.places.first())
     }
 
     fn setting(&self, outcome: &Outcome) -> Setting {
-        let place = self.place();
-        let written = match (&self.endpoint, &self.host) {
-            (Endpoint::Unix(path), _) => path.display().to_string(),
-            (_, Some(host)) => String::from_utf8_lossy(&host.text).into_owned(),
-            (_, None) => "127.0.0.1".into(),
+        let written = match &self.endpoint {
+            Endpoint::Unix(path) => path.display().to_string(),
+            _ => self.text("WP_REDIS_HOST", "127.0.0.1"),
         };
-        let (file, line) = match place {
-            Some(place) => (place.file.as_path(), place.line),
-            None => (Path::new(""), 0),
-        };
+        let (file, line) = Place::of(self.place(), Path::new(""));
         Setting {
             password: literal(outcome, "WP_REDIS_PASSWORD").map(Secret::new),
             database: literal(outcome, "WP_REDIS_DATABASE"),
@@ -441,29 +420,27 @@ fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     if !names.iter().any(|name| defined.contains_key(name.as_bytes())) {
         return Ok(None);
     }
-    let [scheme, host, port, path] = names.map(|name| constant(file, outcome, name));
-    let (scheme, host, port, path) = (scheme?, host?, port?, path?);
-    let mut found =
-        Found { scheme, host, port, path, endpoint: Endpoint::Tcp { host: "127.0.0.1".into(), port: 6379 } };
+    let usual = Endpoint::Tcp { host: "127.0.0.1".into(), port: 6379 };
+    let mut found = Found { constants: Vec::new(), endpoint: usual };
+    for name in names {
+        found.constants.extend(constant(file, outcome, name)?.map(|known| (name, known)));
+    }
     let refusal = |reason: &str| {
-        let place = found.place();
-        let (file, line) = place.map_or((file, 0), |place| (place.file.as_path(), place.line));
+        let (file, line) = Place::of(found.place(), file);
         Refusal::new(file, line, reason, BY_HAND)
     };
     let many = ["WP_REDIS_SERVERS", "WP_REDIS_CLUSTER", "WP_REDIS_SHARDS", "WP_REDIS_SENTINEL"];
     if many.iter().any(|name| defined.contains_key(name.as_bytes())) {
         return Err(refusal("WP_REDIS_HOST is one of several Redis servers here"));
     }
-    if !found.all().all(|known| known.text.iter().all(u8::is_ascii_graphic)) {
+    if !found.constants.iter().all(|(_, known)| known.text.iter().all(u8::is_ascii_graphic)) {
         return Err(refusal("the WP_REDIS_* constants have characters that no server's name has"));
     }
-    let [scheme, host, port, path] = [&found.scheme, &found.host, &found.port, &found.path]
-        .map(|known| String::from_utf8(known.as_ref()?.text.clone()).ok());
-    let scheme = scheme.unwrap_or_else(|| "tcp".into()).to_ascii_lowercase();
-    let host = host.unwrap_or_else(|| "127.0.0.1".into());
-    let port = port.unwrap_or_else(|| "6379".into());
-    let endpoint = match scheme.as_str() {
-        "unix" => path.filter(|path| path.starts_with('/')).map(|path| Endpoint::Unix(path.into())),
+    let host = found.text("WP_REDIS_HOST", "127.0.0.1");
+    let port = found.text("WP_REDIS_PORT", "6379");
+    let path = found.text("WP_REDIS_PATH", "");
+    let endpoint = match found.text("WP_REDIS_SCHEME", "tcp").to_ascii_lowercase().as_str() {
+        "unix" if path.starts_with('/') => Some(Endpoint::Unix(path.into())),
         "tcp" | "tls" if host.is_empty() || host.contains([':', '/']) => None,
         "tcp" => port.parse().ok().map(|port| Endpoint::Tcp { host, port }),
         "tls" => port.parse().ok().map(|port| Endpoint::TcpTls { host, port }),
@@ -481,25 +458,23 @@ fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
     }
     let Some(anchor) = found.place() else { return Ok(Vec::new()) };
     let here = At { file: &anchor.file, line: anchor.line };
-    let wanted: Vec<(&str, &Option<Known>, String, &str)> = match &goal.endpoint {
+    // Each with the value that it has where it is not defined.
+    let wanted: Vec<(&str, String, &str)> = match &goal.endpoint {
         Endpoint::Unix(path) => {
             let path = path.to_str().ok_or_else(|| here.refusal("the path is not text", BY_HAND))?;
-            vec![
-                ("WP_REDIS_SCHEME", &found.scheme, "unix".into(), "tcp"),
-                ("WP_REDIS_PATH", &found.path, path.into(), ""),
-            ]
+            vec![("WP_REDIS_SCHEME", "unix".into(), "tcp"), ("WP_REDIS_PATH", path.into(), "")]
         }
         Endpoint::Tcp { host, port } if !host.contains(':') => vec![
-            ("WP_REDIS_SCHEME", &found.scheme, "tcp".into(), "tcp"),
-            ("WP_REDIS_HOST", &found.host, host.clone(), "127.0.0.1"),
-            ("WP_REDIS_PORT", &found.port, port.to_string(), "6379"),
+            ("WP_REDIS_SCHEME", "tcp".into(), "tcp"),
+            ("WP_REDIS_HOST", host.clone(), "127.0.0.1"),
+            ("WP_REDIS_PORT", port.to_string(), "6379"),
         ],
         _ => return Err(here.refusal(format!("WP_REDIS_* is not written for {}", goal.endpoint), BY_HAND)),
     };
     let mut edits = Vec::new();
     let mut lines = Vec::new();
-    for (name, known, value, default) in wanted {
-        match known {
+    for (name, value, usual) in wanted {
+        match found.constant(name) {
             Some(known) if known.text == value.as_bytes() => {}
             Some(known) => {
                 for place in &known.places {
@@ -512,7 +487,7 @@ fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
                     }
                 }
             }
-            None if value == default => {}
+            None if value == usual => {}
             None => lines.push((name, value)),
         }
     }

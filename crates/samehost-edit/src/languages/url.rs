@@ -6,6 +6,7 @@ use samehost_model::{Endpoint, Protocol, Redactor, Secret, percent_decoded};
 
 use crate::asked::{LIBPQ_WORDS, Word};
 use crate::lines::has_only;
+use crate::refusal::Reason;
 
 /// The parts of a URL as written, with percent signs.
 /// The `url` crate was rejected: it breaks passwords with `/` and `@`, which clients accept. This is not the reader of
@@ -92,18 +93,12 @@ impl Url {
 
     /// The port as a number, or the protocol's default.
     pub(crate) fn port_or(&self, usual: u16) -> Option<u16> {
-        match &self.port {
-            Some(port) => port.parse().ok(),
-            None => Some(usual),
-        }
-    }
-
-    pub(crate) fn bare_host(&self) -> &str {
-        self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host)
+        self.port.as_ref().map_or(Some(usual), |port| port.parse().ok())
     }
 
     pub(crate) fn tcp(&self, usual: u16) -> Option<Endpoint> {
-        tcp(self.bare_host(), self.port_or(usual)?)
+        let bare = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        tcp(bare.unwrap_or(&self.host), self.port_or(usual)?)
     }
 
     pub(crate) fn place(&mut self, host: &str, port: u16) {
@@ -112,10 +107,10 @@ impl Url {
     }
 
     /// Value of a parameter; `None` if it is missing, an error if it appears twice.
-    pub(crate) fn parameter(&self, name: &str) -> Result<Option<&str>, ()> {
+    pub(crate) fn parameter(&self, name: &str) -> Result<Option<&str>, Reason> {
         let mut found = self.parameters().filter(|(key, _)| *key == name);
         match (found.next(), found.next()) {
-            (_, Some(_)) => Err(()),
+            (_, Some(_)) => Err("a parameter stands in it twice".into()),
             (first, None) => Ok(first.map(|(_, value)| value)),
         }
     }
@@ -218,7 +213,6 @@ pub(crate) fn usual_port(protocol: Protocol) -> u16 {
     }
 }
 
-/// An endpoint, if host and port form one.
 pub(crate) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     if port == 0 || !has_only(host, ".-_:") {
@@ -251,6 +245,12 @@ pub(crate) fn postgres_socket(path: &str) -> Option<(&str, u16)> {
     Some((directory, number))
 }
 
+/// The same, or why its clients cannot be given this socket.
+pub(crate) fn postgres_directory(path: &str) -> Result<(&str, u16), Reason> {
+    let why = "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT";
+    postgres_socket(path).ok_or(why.into())
+}
+
 pub(crate) fn postgres_path(directory: &str, port: u16) -> Option<Endpoint> {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
     let path = format!("{directory}/.s.PGSQL.{port}");
@@ -267,9 +267,8 @@ fn split_port(place: &str) -> Option<(String, Option<String>)> {
         Some(port) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
             Some(port.to_owned())
         }
-        Some(_) => return None,
         None if rest.is_empty() => None,
-        None => return None,
+        _ => return None,
     };
     // Several hosts are for clusters.
     if host.contains(',') { None } else { Some((host.to_owned(), port)) }
@@ -320,7 +319,10 @@ mod tests {
         assert_eq!(url.text(), "mysql://h/d?a=1&unix_socket=/y&b=2");
         url.drop_parameter("unix_socket");
         assert_eq!(url.text(), "mysql://h/d?a=1&b=2");
-        assert_eq!(Url::parse("a://h?x=1&x=2").unwrap().parameter("x"), Err(()));
+        assert_eq!(
+            Url::parse("a://h?x=1&x=2").unwrap().parameter("x"),
+            Err("a parameter stands in it twice".into())
+        );
     }
 
     #[test]

@@ -190,19 +190,14 @@ impl Node {
 
     /// The value of a name in a map; the last if it appears twice.
     pub(crate) fn value(&self, name: &str) -> Option<&Node> {
-        let (_, value) = self.get(name)?;
-        Some(value)
+        self.get(name).map(|(_, value)| value)
     }
 
     /// The keys and values of the map at a name; empty if there is none.
     pub(crate) fn pairs_of(&self, name: &str) -> &[(Node, Node)] {
-        match self.value(name) {
-            Some(map) => map.pairs(),
-            None => &[],
-        }
+        self.value(name).map_or(&[], Node::pairs)
     }
 
-    /// Whether a key appears twice in a map.
     pub(crate) fn twice(&self, name: &str) -> bool {
         let Kind::Map(pairs) = &self.kind else { return false };
         pairs.place(name).is_some_and(|(_, twice)| twice)

@@ -19,7 +19,7 @@ use samehost_services::Kind;
 use self::tree::Statement;
 use super::caddy::tree::Token;
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
-use crate::files::{Edit, Files, Remembered};
+use crate::files::{Bounded, Edit, Files};
 use crate::languages::url;
 use crate::lines::{insert_below, is_plain, line_end, lines};
 use crate::refusal::{Reason, Refusal, Result};
@@ -90,7 +90,7 @@ impl Editor for Caddy {
     }
 
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
-        let remembered = Remembered::new(files);
+        let remembered = Bounded::new(files);
         let read = tree::read(file, &remembered);
         let mut check = Check::new(&CADDY, vec!["validate".into()], remembered.paths());
         check.unknown = read.err().map(|refusal| refusal.reason);

@@ -130,10 +130,6 @@ impl<'a> Yml<'a> {
         Ok(Yml { file, text, masked, document, overridden })
     }
 
-    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        Refusal::new(self.file, line, reason, by_hand)
-    }
-
     /// The environments in the order of the text. A map that others inherit is not one, except under the names that
     /// Rails itself uses.
     fn environments(&self) -> Vec<Environment<'_>> {
@@ -196,7 +192,7 @@ impl<'a> Yml<'a> {
     }
 
     fn wrong(&self, environment: &Environment<'_>, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        self.refusal(line, &format!("{}: {reason}", environment.name), by_hand)
+        Refusal::new(self.file, line, format!("{}: {reason}", environment.name), by_hand)
     }
 
     fn connection(
@@ -306,35 +302,7 @@ impl<'a> Yml<'a> {
     fn plain(&self, map: &Node, name: &str) -> Option<String> {
         self.literal(map, name).ok().flatten().map(|(text, _)| text.to_owned())
     }
-}
 
-fn sets_url(variables: &[u8]) -> bool {
-    for line in String::from_utf8_lossy(variables).lines() {
-        if line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL=") {
-            return true;
-        }
-    }
-    false
-}
-
-/// How ActiveRecord reads a URL.
-fn spelling(url: &Url) -> Option<Spelling> {
-    match url.protocol()? {
-        Protocol::Mysql => Some(Spelling::Parameter("socket")),
-        Protocol::Postgres => Some(Spelling::EncodedHost),
-        _ => None,
-    }
-}
-
-/// Line of a value if it is the environment's own, else that of the environment.
-fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
-    match value {
-        Some((_, value)) if value.own => value.node.line,
-        _ => map.line,
-    }
-}
-
-impl Yml<'_> {
     fn has(&self, map: &Node, name: &str) -> bool {
         matches!(self.value(map, name), Ok(Some(_)))
     }
@@ -390,7 +358,7 @@ impl Yml<'_> {
     /// Text of a value; `None` if it is missing.
     fn literal<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<(&'b str, Value<'b>)>> {
         let wrong = |line: u32, why: &str| {
-            self.refusal(line, why, &format!("{name}: in the environment itself, once"))
+            Refusal::new(self.file, line, why, format!("{name}: in the environment itself, once"))
         };
         let value = self.value(map, name).map_err(|why| wrong(map.line, &why.to_string()))?;
         let Some(value) = value else { return Ok(None) };
@@ -401,7 +369,7 @@ impl Yml<'_> {
             let by_hand = format!(
                 "in the environment of the application, where {variable} is set; or {name}: /run/… here (mysql2: socket: and host: localhost)"
             );
-            return Err(self.refusal(value.node.line, &reason, &by_hand));
+            return Err(Refusal::new(self.file, value.node.line, reason, by_hand));
         }
         match &value.node.kind {
             Kind::Scalar { .. } => Ok(value.node.text().map(|text| (text, value))),
@@ -410,7 +378,31 @@ impl Yml<'_> {
     }
 }
 
-// Ruby's code in the file (`<%= … %>`).
+fn sets_url(variables: &[u8]) -> bool {
+    for line in String::from_utf8_lossy(variables).lines() {
+        if line.trim_start().trim_start_matches("export ").starts_with("DATABASE_URL=") {
+            return true;
+        }
+    }
+    false
+}
+
+/// How ActiveRecord reads a URL.
+fn spelling(url: &Url) -> Option<Spelling> {
+    match url.protocol()? {
+        Protocol::Mysql => Some(Spelling::Parameter("socket")),
+        Protocol::Postgres => Some(Spelling::EncodedHost),
+        _ => None,
+    }
+}
+
+/// Line of a value if it is the environment's own, else that of the environment.
+fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
+    match value {
+        Some((_, value)) if value.own => value.node.line,
+        _ => map.line,
+    }
+}
 
 /// A text with Ruby's code in it masked, of the same length, so that the rest can be read; what the code gives is unknown.
 struct Masked {

@@ -6,7 +6,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::{Adapter, Environment, Value, Yml, spelling};
 use crate::files::{Edit, minimal};
-use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
+use crate::languages::url::{self, Url, is_plain_path, postgres_directory};
 use crate::languages::yaml::{self, Kind, Node};
 use crate::refusal::{Reason, Result};
 use crate::setting::Setting;
@@ -19,9 +19,8 @@ impl Yml<'_> {
         to: &Endpoint,
     ) -> Result<Vec<Edit>> {
         let map = environment.map;
-        let refuse = |why: Reason| {
-            self.refusal(now.line, &format!("{}: {why}", environment.name), &by_hand(now.protocol, to))
-        };
+        let refuse =
+            |why: Reason| self.wrong(environment, now.line, &why.to_string(), &by_hand(now.protocol, to));
         let url = match map.text() {
             Some(text) => Some((text, Value { node: map, own: true })),
             None => self.literal(map, "url")?,
@@ -104,13 +103,13 @@ impl Yml<'_> {
                     None => return Err("its value goes over several lines or has escapes".into()),
                 },
                 None => {
-                    let Place { indent, newline, .. } = place.as_ref().ok_or("it is written on one line")?;
-                    lines += &format!("{newline}{indent}{key}: {value}");
+                    let (_, start) = place.as_ref().ok_or("it is written on one line")?;
+                    lines += &format!("{start}{key}: {value}");
                 }
             }
         }
         if !lines.is_empty()
-            && let Some(Place { at, .. }) = place
+            && let Some((at, _)) = place
         {
             edits.push(Edit::new(self.file, at..at, lines));
         }
@@ -125,8 +124,8 @@ impl Yml<'_> {
         Ok(edits)
     }
 
-    /// Where an environment gets a new line: below the host, or whatever else names the server.
-    fn place(&self, map: &Node, socket: &str) -> Option<Place> {
+    /// Where an environment gets a new line, and what that begins with: below the host, or whatever else names the server.
+    fn place(&self, map: &Node, socket: &str) -> Option<(usize, String)> {
         for name in ["port", "host", socket, "adapter", "<<", "database"] {
             let Some((key, value)) = map.get(name) else { continue };
             let line = yaml::line_at(&self.text, key.range.start);
@@ -140,7 +139,7 @@ impl Yml<'_> {
                 indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
             if is_one_line && is_alone && !self.masked.touches(&line) {
                 let newline = yaml::newline_at(&self.text, line.end);
-                return Some(Place { indent: indent.to_owned(), newline, at: line.end });
+                return Some((line.end, format!("{newline}{indent}")));
             }
         }
         None
@@ -155,12 +154,6 @@ impl Yml<'_> {
         let next = self.text[line.end..].find('\n').map(|newline| line.end + newline + 1)?;
         (before && after && map.pairs().len() > 1).then_some(line.start..next)
     }
-}
-
-struct Place {
-    indent: String,
-    newline: &'static str,
-    at: usize,
 }
 
 fn inherits(node: &Node, anchor: usize) -> bool {
@@ -193,8 +186,7 @@ type Pair = (&'static str, String);
 fn at_socket(adapter: Adapter, host: Option<&str>, port: &str, path: &str) -> Result<Vec<Pair>, Reason> {
     let mut wanted = Vec::new();
     if adapter == Adapter::Postgres {
-        let (directory, number) = postgres_socket(path)
-            .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
+        let (directory, number) = postgres_directory(path)?;
         wanted.push(("host", directory.to_owned()));
         if number.to_string() != port {
             wanted.push(("port", number.to_string()));

@@ -7,6 +7,7 @@ use std::ops::Range;
 use tree_sitter::{Node, Parser, Tree};
 
 use super::Settings;
+use crate::languages::php::{children, walk};
 use crate::refusal::{Refusal, Result};
 
 pub(super) struct Source {
@@ -32,26 +33,12 @@ impl Source {
         parser.set_language(&tree_sitter_python::LANGUAGE.into()).map_err(|_| 0u32)?;
         let tree = parser.parse(&text, None).ok_or(0u32)?;
         let source = Source { text, tree };
-        match source.all().into_iter().find(|node| node.is_error() || node.is_missing()) {
-            Some(error) => Err(line(error)),
-            None => Ok(source),
-        }
+        let error = walk(source.root()).find(|node| node.is_error() || node.is_missing()).map(line);
+        error.map_or(Ok(source), Err)
     }
 
     pub(super) fn root(&self) -> Node<'_> {
         self.tree.root_node()
-    }
-
-    pub(super) fn all(&self) -> Vec<Node<'_>> {
-        let (mut found, mut open) = (Vec::new(), vec![self.root()]);
-        while let Some(node) = open.pop() {
-            found.push(node);
-            let mut cursor = node.walk();
-            let mut children: Vec<Node<'_>> = node.children(&mut cursor).collect();
-            children.reverse();
-            open.extend(children);
-        }
-        found
     }
 
     pub(super) fn bytes(&self, node: Node<'_>) -> &[u8] {
@@ -64,36 +51,15 @@ impl Source {
 
     pub(super) fn value<'a>(&'a self, node: Node<'a>) -> Value<'a> {
         match node.kind() {
-            "string" => match self.string(node) {
-                Some((text, range)) => Value::Text(text, range),
-                None => Value::Code,
-            },
-            "integer" => {
-                let text = self.written(node);
-                if text.bytes().all(|byte| byte.is_ascii_digit()) {
-                    Value::Number(text, node.byte_range())
-                } else {
-                    Value::Code
-                }
+            "string" => self.string(node).map_or(Value::Code, |(text, range)| Value::Text(text, range)),
+            "integer" if self.bytes(node).iter().all(u8::is_ascii_digit) => {
+                Value::Number(self.written(node), node.byte_range())
             }
             "none" => Value::Nothing,
-            "dictionary" => match self.dictionary(node) {
-                Some(pairs) => Value::Dict(pairs),
-                None => Value::Code,
-            },
-            "list" | "tuple" => {
-                let mut cursor = node.walk();
-                let values =
-                    node.named_children(&mut cursor).filter(|child| child.kind() != "comment").collect();
-                Value::List(values)
-            }
+            "dictionary" => self.dictionary(node).map_or(Value::Code, Value::Dict),
+            "list" | "tuple" => Value::List(children(node)),
             "parenthesized_expression" => {
-                let mut cursor = node.walk();
-                let inner = node.named_children(&mut cursor).find(|child| child.kind() != "comment");
-                match inner {
-                    Some(inner) => self.value(inner),
-                    None => Value::Code,
-                }
+                children(node).first().map_or(Value::Code, |inner| self.value(*inner))
             }
             _ => Value::Code,
         }
@@ -111,9 +77,8 @@ impl Source {
     }
 
     fn dictionary<'a>(&'a self, node: Node<'a>) -> Option<Vec<(String, Node<'a>)>> {
-        let mut cursor = node.walk();
         let (mut pairs, mut keys): (Vec<(String, Node<'a>)>, _) = (Vec::new(), HashSet::new());
-        for pair in node.named_children(&mut cursor).filter(|child| child.kind() != "comment") {
+        for pair in children(node) {
             // `**other` is code.
             let (key, value) = (pair.child_by_field_name("key")?, pair.child_by_field_name("value")?);
             let Value::Text(key, _) = self.value(key) else { return None };
@@ -137,15 +102,15 @@ impl Settings<'_> {
     /// Value of a name that a single statement assigns and nothing else touches.
     pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>> {
         let source = &self.source;
-        let mut mentions = source.all();
-        mentions.retain(|node| node.kind() == "identifier" && source.bytes(*node) == name.as_bytes());
-        let Some(first) = mentions.first() else { return Ok(None) };
+        let mut mentions = walk(source.root())
+            .filter(|node| node.kind() == "identifier" && source.bytes(*node) == name.as_bytes());
+        let Some(first) = mentions.next() else { return Ok(None) };
         let by_hand = format!("{name} written out once, at the end of the file");
-        let written = assigned(*first);
-        let other = if written.is_none() { Some(first) } else { mentions.get(1) };
+        let written = assigned(first);
+        let other = if written.is_none() { Some(first) } else { mentions.next() };
         if let Some(other) = other {
             let reason = format!("{name} is changed or used by other code");
-            return Err(Refusal::at(line(*other), reason).by_hand(by_hand));
+            return Err(Refusal::at(line(other), reason).by_hand(by_hand));
         }
         let Some((value, statement)) = written else { return Ok(None) };
         match self.later(statement, name) {
@@ -159,11 +124,10 @@ impl Settings<'_> {
     /// A later line that may set the name: a wildcard import, or code that runs other code.
     fn later(&self, statement: Node<'_>, name: &str) -> Option<(u32, String)> {
         let source = &self.source;
-        for node in source.all() {
+        for node in walk(source.root()) {
             if node.start_byte() <= statement.end_byte() {
                 continue;
             }
-            // Code that runs other code can set anything.
             let called = if node.kind() == "call" { node.child_by_field_name("function") } else { None };
             if called.is_some_and(|function| RUN_CODE.contains(&source.bytes(function))) {
                 return Some((line(node), source.written(node)));

@@ -13,7 +13,7 @@ use tree_sitter::Node;
 use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::editor::Editor;
 use crate::files::{Edit, Files, minimal};
-use crate::languages::url::{self, Url, is_plain_path, postgres_path, postgres_socket};
+use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path};
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
@@ -118,14 +118,9 @@ impl<'a> Settings<'a> {
             Err(refusal) => refused.push(refusal.in_file(self.file)),
         };
         for name in ["DATABASES", "CACHES"] {
-            match self.only(name) {
-                Ok(None) => {}
-                Err(error) => take(Err(error)),
-                Ok(Some(value)) => {
-                    let Value::Dict(aliases) = self.source.value(value) else {
-                        take(self.code(name, value));
-                        continue;
-                    };
+            match self.aliases(name) {
+                Err(refusal) => take(Err(refusal)),
+                Ok(aliases) => {
                     for (alias, value) in aliases {
                         take(match name {
                             "CACHES" => self.cache(&alias, value),
@@ -136,15 +131,19 @@ impl<'a> Settings<'a> {
             }
         }
         for name in BROKERS {
-            match self.only(name) {
-                Ok(Some(value)) => take(self.broker(name, value)),
-                Ok(None) => {}
-                Err(error) => take(Err(error)),
-            }
+            take(self.broker(name));
         }
         found.sort_by_key(|found| found.setting.line);
         refused.sort_by_key(|refusal| refusal.line);
         (found, refused)
+    }
+
+    fn aliases(&self, name: &str) -> Result<Vec<(String, Node<'_>)>> {
+        let Some(value) = self.only(name)? else { return Ok(Vec::new()) };
+        match self.source.value(value) {
+            Value::Dict(aliases) => Ok(aliases),
+            _ => self.code(name, value),
+        }
     }
 
     /// The refusal of a value that code computes, by the words in it.
@@ -244,12 +243,13 @@ impl<'a> Settings<'a> {
         };
         let login = |key: &str| self.text_of(&pairs, key).filter(|text| !text.is_empty());
         let setting = Setting {
-            library: library(protocol),
+            // Django connects to PostgreSQL by psycopg, which is libpq.
+            library: if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown },
             words: self.words(options),
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
-            ..self.setting(&name, protocol, endpoint, written, at)
+            ..Setting::connects(name.as_str(), protocol, written, endpoint).at(self.file, line(at))
         };
         Ok(Some(Found { setting, how }))
     }
@@ -295,17 +295,6 @@ impl<'a> Settings<'a> {
         words
     }
 
-    fn setting(
-        &self,
-        name: &str,
-        protocol: Protocol,
-        endpoint: Endpoint,
-        written: String,
-        at: Node<'_>,
-    ) -> Setting {
-        Setting::connects(name, protocol, written, endpoint).at(self.file, line(at))
-    }
-
     fn text_of(&self, pairs: &[(String, Node<'_>)], key: &str) -> Option<String> {
         self.text(value_of(pairs, key)?)
     }
@@ -316,43 +305,7 @@ impl<'a> Settings<'a> {
             _ => None,
         }
     }
-}
 
-fn value_of<'n>(pairs: &[(String, Node<'n>)], key: &str) -> Option<Node<'n>> {
-    pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value)
-}
-
-fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refusal {
-    Refusal::at(line(node), format!("{name}: {reason}")).by_hand(DATABASE_BY_HAND)
-}
-
-/// Protocol of a database's ENGINE; `None` if it is not known here.
-fn protocol_of(engine: &str) -> Option<Protocol> {
-    match engine {
-        "django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql" => Some(Protocol::Mysql),
-        "django.db.backends.postgresql"
-        | "django.db.backends.postgresql_psycopg2"
-        | "django.contrib.gis.db.backends.postgis" => Some(Protocol::Postgres),
-        _ => None,
-    }
-}
-
-/// By what Django connects: psycopg is libpq.
-fn library(protocol: Protocol) -> Library {
-    if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown }
-}
-
-fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
-    match protocol {
-        Protocol::Mysql if host.starts_with('/') => {
-            is_plain_path(host).then(|| Endpoint::Unix(host.to_owned().into()))
-        }
-        _ if host.starts_with('/') => postgres_path(host, port),
-        _ => url::tcp(host, port),
-    }
-}
-
-impl Settings<'_> {
     fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
@@ -405,44 +358,7 @@ impl Settings<'_> {
             }
         }
     }
-}
 
-fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
-    match (protocol, to) {
-        (Protocol::Postgres, Endpoint::Unix(path)) => {
-            format!("'HOST': '{}'", path.parent().unwrap_or(path).display())
-        }
-        (Protocol::Mysql, Endpoint::Unix(path)) => format!("'HOST': '{}'", path.display()),
-        (Protocol::Redis, Endpoint::Unix(path)) => format!("'LOCATION': 'unix://{}?db=0'", path.display()),
-        (Protocol::Memcached, Endpoint::Unix(path)) => format!("'LOCATION': 'unix:{}'", path.display()),
-        (_, Endpoint::Tcp { host, port }) => {
-            format!("'HOST': '{host}', 'PORT': '{port}', and no unix_socket")
-        }
-        _ => "'HOST': '127.0.0.1'".into(),
-    }
-}
-
-fn host_and_port(
-    protocol: Protocol,
-    to: &Endpoint,
-    path: Option<&str>,
-) -> Result<(String, Option<u16>), Reason> {
-    match (to, path) {
-        (Endpoint::Tcp { host, .. }, _) if protocol == Protocol::Mysql && host == "localhost" => {
-            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not".into())
-        }
-        (Endpoint::Tcp { host, port }, _) => Ok((host.clone(), Some(*port))),
-        (_, Some(path)) if protocol == Protocol::Postgres => {
-            let (directory, port) = postgres_socket(path)
-                .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
-            Ok((directory.to_owned(), Some(port)))
-        }
-        (_, Some(path)) => Ok((path.to_owned(), None)),
-        _ => Err("only a Unix socket or plain TCP can be written here".into()),
-    }
-}
-
-impl Settings<'_> {
     fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("CACHES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
@@ -483,11 +399,12 @@ impl Settings<'_> {
             let by_hand = format!("'LOCATION': '{prefix}/run/memcached/memcached.sock'");
             return Err(Refusal::at(line(value), format!("{name}: its LOCATION is unusual")).by_hand(by_hand));
         };
-        let setting = self.setting(&name, Protocol::Memcached, endpoint, text, value);
+        let setting = Setting::connects(name, Protocol::Memcached, text, endpoint).at(self.file, line(value));
         Ok(Some(Found { setting, how: How::Memcached(prefix, range) }))
     }
 
-    fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>> {
+    fn broker(&self, name: &str) -> Result<Option<Found>> {
+        let Some(value) = self.only(name)? else { return Ok(None) };
         match self.source.value(value) {
             Value::Text(text, range) if text.starts_with("redis") => {
                 self.url(name, &text, range, Spelling::Celery, value)
@@ -516,13 +433,79 @@ impl Settings<'_> {
         let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };
         match spelling.read(&parsed) {
             Ok(target) => {
-                let mut setting = self.setting(name, Protocol::Redis, target.endpoint, parsed.shown(), at);
-                setting.user = parsed.user();
-                setting.password = parsed.password();
-                setting.database = target.database;
+                let setting = Setting {
+                    user: parsed.user(),
+                    password: parsed.password(),
+                    database: target.database,
+                    ..Setting::connects(name, Protocol::Redis, parsed.shown(), target.endpoint)
+                        .at(self.file, line(at))
+                };
                 Ok(Some(Found { setting, how: How::Url(spelling, text.to_owned(), range) }))
             }
             Err(why) => refused(&why.to_string()),
         }
+    }
+}
+
+fn value_of<'n>(pairs: &[(String, Node<'n>)], key: &str) -> Option<Node<'n>> {
+    pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value)
+}
+
+fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refusal {
+    Refusal::at(line(node), format!("{name}: {reason}")).by_hand(DATABASE_BY_HAND)
+}
+
+/// Protocol of a database's ENGINE; `None` if it is not known here.
+fn protocol_of(engine: &str) -> Option<Protocol> {
+    match engine {
+        "django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql" => Some(Protocol::Mysql),
+        "django.db.backends.postgresql"
+        | "django.db.backends.postgresql_psycopg2"
+        | "django.contrib.gis.db.backends.postgis" => Some(Protocol::Postgres),
+        _ => None,
+    }
+}
+
+fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
+    match protocol {
+        Protocol::Mysql if host.starts_with('/') => {
+            is_plain_path(host).then(|| Endpoint::Unix(host.to_owned().into()))
+        }
+        _ if host.starts_with('/') => postgres_path(host, port),
+        _ => url::tcp(host, port),
+    }
+}
+
+fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
+    match (protocol, to) {
+        (Protocol::Postgres, Endpoint::Unix(path)) => {
+            format!("'HOST': '{}'", path.parent().unwrap_or(path).display())
+        }
+        (Protocol::Mysql, Endpoint::Unix(path)) => format!("'HOST': '{}'", path.display()),
+        (Protocol::Redis, Endpoint::Unix(path)) => format!("'LOCATION': 'unix://{}?db=0'", path.display()),
+        (Protocol::Memcached, Endpoint::Unix(path)) => format!("'LOCATION': 'unix:{}'", path.display()),
+        (_, Endpoint::Tcp { host, port }) => {
+            format!("'HOST': '{host}', 'PORT': '{port}', and no unix_socket")
+        }
+        _ => "'HOST': '127.0.0.1'".into(),
+    }
+}
+
+fn host_and_port(
+    protocol: Protocol,
+    to: &Endpoint,
+    path: Option<&str>,
+) -> Result<(String, Option<u16>), Reason> {
+    match (to, path) {
+        (Endpoint::Tcp { host, .. }, _) if protocol == Protocol::Mysql && host == "localhost" => {
+            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not".into())
+        }
+        (Endpoint::Tcp { host, port }, _) => Ok((host.clone(), Some(*port))),
+        (_, Some(path)) if protocol == Protocol::Postgres => {
+            let (directory, port) = postgres_directory(path)?;
+            Ok((directory.to_owned(), Some(port)))
+        }
+        (_, Some(path)) => Ok((path.to_owned(), None)),
+        _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }
 }

@@ -38,8 +38,10 @@ impl Framework {
     }
 
     pub(super) fn of(directory: &Path, files: &dyn Files, lines: &Lines) -> Framework {
-        let beside = beside(directory, files);
-        let found = if beside.is_empty() { inside(lines) } else { beside };
+        let mut found = those(beside(directory, files));
+        if found.is_empty() {
+            found = those(inside(lines));
+        }
         match found.as_slice() {
             [one] => *one,
             // Every framework builds its assets with Node.
@@ -49,34 +51,8 @@ impl Framework {
     }
 }
 
-pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
+fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
-}
-
-/// Whether the project requires a package, in any file where its language lists packages.
-pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
-    const LISTS: &[&str] = &[
-        "composer.json", "package.json", "Gemfile", "requirements.txt", "requirements/base.txt",
-        "requirements/production.txt", "pyproject.toml", "Pipfile",
-    ];
-    let quoted = format!("\"{package}\"");
-    for list in LISTS {
-        let Some(text) = text(directory, list, files) else { continue };
-        let is_wanted = match list.ends_with(".json") {
-            true => text.contains(&quoted),
-            false => text.to_lowercase().contains(package),
-        };
-        if is_wanted {
-            return true;
-        }
-    }
-    false
-}
-
-pub(super) fn has_prisma(directory: &Path, files: &dyn Files) -> bool {
-    wants(directory, files, "prisma")
-        || wants(directory, files, "@prisma/client")
-        || text(directory, "prisma/schema.prisma", files).is_some()
 }
 
 fn requires_rails(gemfile: &str) -> bool {
@@ -86,51 +62,37 @@ fn requires_rails(gemfile: &str) -> bool {
     })
 }
 
-fn beside(directory: &Path, files: &dyn Files) -> Vec<Framework> {
+/// The frameworks that have their sign.
+fn those<const N: usize>(signs: [(Framework, bool); N]) -> Vec<Framework> {
+    signs.into_iter().filter(|(_, is_there)| *is_there).map(|(framework, _)| framework).collect()
+}
+
+fn beside(directory: &Path, files: &dyn Files) -> [(Framework, bool); 6] {
     let [artisan, composer, symfony, gems, manage, package] =
         ["artisan", "composer.json", "symfony.lock", "Gemfile", "manage.py", "package.json"]
             .map(|name| text(directory, name, files));
     let composer = composer.unwrap_or_default();
-    let mut found = Vec::new();
-    if artisan.is_some() || composer.contains("\"laravel/framework\"") {
-        found.push(Framework::Laravel);
-    }
-    if composer.contains("\"symfony/framework-bundle\"") || symfony.is_some() {
-        found.push(Framework::Symfony);
-    }
-    if composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock") {
-        found.push(Framework::Bedrock);
-    }
-    if requires_rails(&gems.unwrap_or_default()) {
-        found.push(Framework::Rails);
-    }
-    if manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE")) {
-        found.push(Framework::Django);
-    }
-    if package.is_some() {
-        found.push(Framework::Node);
-    }
-    found
+    [
+        (Framework::Laravel, artisan.is_some() || composer.contains("\"laravel/framework\"")),
+        (Framework::Symfony, composer.contains("\"symfony/framework-bundle\"") || symfony.is_some()),
+        (
+            Framework::Bedrock,
+            composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock"),
+        ),
+        (Framework::Rails, requires_rails(&gems.unwrap_or_default())),
+        (Framework::Django, manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE"))),
+        (Framework::Node, package.is_some()),
+    ]
 }
 
-fn inside(lines: &Lines) -> Vec<Framework> {
-    let mut found = Vec::new();
-    if lines.has("APP_KEY") && lines.has("DB_CONNECTION") {
-        found.push(Framework::Laravel);
-    }
-    if lines.has("APP_SECRET") && lines.has("APP_ENV") && !lines.has("APP_KEY") {
-        found.push(Framework::Symfony);
-    }
-    if lines.has("RAILS_ENV") || lines.has("RAILS_MASTER_KEY") {
-        found.push(Framework::Rails);
-    }
-    if lines.has("DJANGO_SETTINGS_MODULE") || lines.has("DJANGO_SECRET_KEY") {
-        found.push(Framework::Django);
-    }
-    if lines.has("WP_ENV") && lines.has("WP_HOME") {
-        found.push(Framework::Bedrock);
-    }
-    found
+fn inside(lines: &Lines) -> [(Framework, bool); 5] {
+    [
+        (Framework::Laravel, lines.has("APP_KEY") && lines.has("DB_CONNECTION")),
+        (Framework::Symfony, lines.has("APP_SECRET") && lines.has("APP_ENV") && !lines.has("APP_KEY")),
+        (Framework::Rails, lines.has("RAILS_ENV") || lines.has("RAILS_MASTER_KEY")),
+        (Framework::Django, lines.has("DJANGO_SETTINGS_MODULE") || lines.has("DJANGO_SECRET_KEY")),
+        (Framework::Bedrock, lines.has("WP_ENV") && lines.has("WP_HOME")),
+    ]
 }
 
 /// What Laravel's config/database.php hands to PDO.
@@ -148,7 +110,7 @@ impl Reader<'_> {
             }
             (Framework::Django, Protocol::Postgres) if !self.wants("asyncpg") => Library::Libpq,
             (Framework::Node, Protocol::Postgres) => {
-                let is_prisma = has_prisma(self.directory, self.files);
+                let is_prisma = self.has_prisma();
                 match (is_prisma, self.wants("pg"), self.wants("postgres")) {
                     // Prisma with an adapter connects by pg.
                     (true, false, _) => Library::Prisma,
@@ -161,8 +123,29 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether the project requires a package, in any file where its language lists packages.
     pub(super) fn wants(&self, package: &str) -> bool {
-        wants(self.directory, self.files, package)
+        const LISTS: &[&str] = &[
+            "composer.json", "package.json", "Gemfile", "requirements.txt", "requirements/base.txt",
+            "requirements/production.txt", "pyproject.toml", "Pipfile",
+        ];
+        let quoted = format!("\"{package}\"");
+        for list in LISTS {
+            let Some(text) = text(self.directory, list, self.files) else { continue };
+            let is_wanted = match list.ends_with(".json") {
+                true => text.contains(&quoted),
+                false => text.to_lowercase().contains(package),
+            };
+            if is_wanted {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn has_prisma(&self) -> bool {
+        self.wants_any(&["prisma", "@prisma/client"])
+            || text(self.directory, "prisma/schema.prisma", self.files).is_some()
     }
 
     pub(super) fn wants_any(&self, packages: &[&str]) -> bool {
@@ -245,9 +228,7 @@ fn rank(name: &str, framework: Framework) -> u8 {
 }
 
 pub(super) struct Laravel<'a> {
-    lines: &'a Lines,
-    directory: &'a Path,
-    files: &'a dyn Files,
+    reader: &'a Reader<'a>,
     /// The file in which the project has its databases, and its text; `None` if there is none, and the framework's own
     /// applies.
     database: Option<Databases>,
@@ -310,8 +291,8 @@ fn may_hold_configuration(path: &Path) -> bool {
 }
 
 impl<'a> Laravel<'a> {
-    pub(super) fn new(lines: &'a Lines, directory: &'a Path, files: &'a dyn Files) -> Self {
-        Laravel { lines, directory, files, database: Databases::of(directory, files) }
+    pub(super) fn new(reader: &'a Reader<'a>) -> Self {
+        Laravel { reader, database: Databases::of(reader.directory, reader.files) }
     }
 
     /// Whether the project's file of databases reads a variable; true if there is none.
@@ -339,7 +320,7 @@ impl<'a> Laravel<'a> {
     /// The database's URL if one is set and read; it overrides DB_HOST.
     pub(super) fn url(&self) -> Option<&'static str> {
         for name in ["DB_URL", "DATABASE_URL"] {
-            let is_set = self.lines.last(name).is_some_and(|entry| !entry.text.is_empty());
+            let is_set = self.reader.lines.last(name).is_some_and(|entry| !entry.text.is_empty());
             if is_set && self.reads(name) {
                 return Some(name);
             }
@@ -348,8 +329,8 @@ impl<'a> Laravel<'a> {
     }
 
     pub(super) fn protocol(&self) -> Option<Protocol> {
-        let connection = match self.lines.last("DB_CONNECTION") {
-            Some(_) => self.lines.literal("DB_CONNECTION")?,
+        let connection = match self.reader.lines.last("DB_CONNECTION") {
+            Some(_) => self.reader.lines.literal("DB_CONNECTION")?,
             None => self.default("DB_CONNECTION")?,
         };
         match connection {
@@ -376,8 +357,9 @@ impl<'a> Laravel<'a> {
 
     /// The refusal of a host whose kind of database is unknown, with what DB_CONNECTION should be.
     pub(super) fn orphan(&self) -> Option<Refusal> {
-        let entry = self.lines.last("DB_HOST").filter(|entry| may_be_local(&entry.text))?;
-        let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
+        let entry = self.reader.lines.last("DB_HOST").filter(|entry| may_be_local(&entry.text))?;
+        let unknown =
+            self.reader.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
         let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
         if !unknown || self.url().is_some() {
             return None;
@@ -391,7 +373,7 @@ impl<'a> Laravel<'a> {
         if self.reads("DB_SOCKET") {
             return Ok(());
         }
-        let line = self.lines.line_of("DB_HOST");
+        let line = self.reader.lines.line_of("DB_HOST");
         let name = self.name();
         Err(Refusal::at(line, format!("{name} does not read DB_SOCKET")).by_hand(format!(
             "in {name}, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"
@@ -399,10 +381,7 @@ impl<'a> Laravel<'a> {
     }
 
     fn name(&self) -> &str {
-        match &self.database {
-            Some(databases) => &databases.name,
-            None => USUAL,
-        }
+        self.database.as_ref().map_or(USUAL, |databases| &databases.name)
     }
 
     /// Separate hosts for reading and writing are not supported.
@@ -411,28 +390,28 @@ impl<'a> Laravel<'a> {
         if !text.contains("'read' =>") && !text.contains("'write' =>") {
             return Ok(());
         }
-        let line = self.lines.line_of("DB_HOST");
+        let line = self.reader.lines.line_of("DB_HOST");
         Err(Refusal::at(line, format!("{name} has hosts of its own for reading or writing")).by_hand(format!(
             "in {name}: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
         )))
     }
 
     fn redis(&self) -> Result<()> {
-        let line = self.lines.line_of("REDIS_HOST");
+        let line = self.reader.lines.line_of("REDIS_HOST");
         for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {
-            if self.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
+            if self.reader.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
                 let by_hand =
                     format!("{name}= (empty), then switch again: Laravel's URL cannot name a socket");
                 return Err(Refusal::at(line, format!("{name} counts as well")).by_hand(by_hand));
             }
         }
-        let client = match self.lines.last("REDIS_CLIENT") {
-            Some(_) => self.lines.literal("REDIS_CLIENT"),
+        let client = match self.reader.lines.last("REDIS_CLIENT") {
+            Some(_) => self.reader.lines.literal("REDIS_CLIENT"),
             None => self.default("REDIS_CLIENT"),
         };
         let (reason, by_hand) = match client {
             Some("phpredis") => return Ok(()),
-            None if self.database.is_none() && !wants(self.directory, self.files, "predis/predis") => (
+            None if self.database.is_none() && !self.reader.wants("predis/predis") => (
                 "whether phpredis or Predis reads it is not known: config/database.php is not there",
                 "REDIS_CLIENT=phpredis, then switch again",
             ),

@@ -6,7 +6,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::lines::{Entry, Lines};
 use crate::files::Edit;
-use crate::languages::url::{is_local, is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
+use crate::languages::url::{is_local, is_plain_path, postgres_directory, postgres_path, tcp, usual_port};
 use crate::refusal::{Reason, Refusal, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +52,11 @@ impl Group {
             return Err(Refusal::at(entry.line, format!("{}: {why}", entry.name)));
         }
         if !entry.is_plain() {
-            return Err(Refusal::at(entry.line, format!("{} is made of other variables", entry.name)));
+            return Err(entry.refusal("is made of other variables"));
         }
         // Laravel removes quotes once more, and interprets words such as null.
         if entry.text.starts_with(['"', '\'']) || (entry.name == self.host && is_word(&entry.text)) {
-            return Err(Refusal::at(
-                entry.line,
-                format!("{} has a value that is more than text", entry.name),
-            ));
+            return Err(entry.refusal("has a value that is more than text"));
         }
         Ok(())
     }
@@ -76,7 +73,7 @@ impl Group {
             && !is_nothing(&entry.text)
         {
             if !is_plain_path(&entry.text) {
-                return Err(unusual(entry));
+                return Err(entry.refusal(UNUSUAL));
             }
             return Ok(Some((Endpoint::Unix(entry.text.as_str().into()), entry)));
         }
@@ -94,24 +91,19 @@ impl Group {
             return Ok(i32::from(usual_port(self.protocol)));
         };
         if port.text.is_empty() {
-            return Err(Refusal::at(port.line, format!("{} is empty", port.name)));
+            return Err(port.refusal("is empty"));
         }
-        port.text.parse().map_err(|_| unusual(port))
+        port.text.parse().map_err(|_| port.refusal(UNUSUAL))
     }
 
     /// Where the host in `entry` leads with this port.
     fn by_host(&self, entry: &Entry, port: i32) -> Result<Endpoint> {
         let host = &entry.text;
         if host.is_empty() {
-            return Err(Refusal::at(
-                entry.line,
-                format!("{} is empty: the library takes a place of its own", entry.name),
-            ));
+            return Err(entry.refusal("is empty: the library takes a place of its own"));
         }
         if matches!(self.form, Form::SocketVariable(_)) && host == "localhost" {
-            let reason =
-                format!("{} `localhost` is PHP's default socket already, whatever the port", entry.name);
-            return Err(Refusal::at(entry.line, reason));
+            return Err(entry.refusal("`localhost` is PHP's default socket already, whatever the port"));
         }
         if let Some(refusal) = carries_more(self, entry) {
             return Err(refusal);
@@ -124,16 +116,14 @@ impl Group {
             }
             Form::HostIsPathPortZero if host.starts_with('/') => {
                 if port > 0 {
-                    let reason =
-                        format!("{} is a path, but the port beside it makes it a host name", entry.name);
-                    return Err(Refusal::at(entry.line, reason));
+                    return Err(entry.refusal("is a path, but the port beside it makes it a host name"));
                 }
                 path
             }
             Form::HostIsPath if host.starts_with('/') => path,
             _ => number.and_then(|port| tcp(host, port)),
         };
-        endpoint.ok_or_else(|| unusual(entry))
+        endpoint.ok_or_else(|| entry.refusal(UNUSUAL))
     }
 
     /// The variables with the values that lead to an endpoint; an empty value takes a variable back.
@@ -151,9 +141,7 @@ impl Group {
         Ok(match self.form {
             Form::SocketVariable(name) => vec![(name, path.to_owned())],
             Form::HostIsDirectory => {
-                let (directory, port) = postgres_socket(path).ok_or(
-                    "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
-                )?;
+                let (directory, port) = postgres_directory(path)?;
                 self.with_port(directory.to_owned(), port.to_string())
             }
             Form::HostIsPathPortZero => self.with_port(path.to_owned(), "0".into()),
@@ -206,10 +194,7 @@ impl Group {
                 continue;
             }
             if let Some(user) = lines.user_of(name) {
-                return Err(Refusal::at(
-                    user.line,
-                    format!("{} is made of {name}, which would change with it", user.name),
-                ));
+                return Err(user.refusal(&format!("is made of {name}, which would change with it")));
             }
             let Some(edit) = lines.set(file, name, value, anchor) else { continue };
             // Several new lines at one position become one edit.
@@ -222,9 +207,7 @@ impl Group {
     }
 }
 
-fn unusual(entry: &Entry) -> Refusal {
-    Refusal::at(entry.line, format!("{} has an unusual value", entry.name))
-}
+const UNUSUAL: &str = "has an unusual value";
 
 /// The host at the beginning of a value that has more behind it: `127.0.0.1:3306`, `localhost;unix_socket=/run/m.sock`.
 fn host_of(text: &str) -> &str {
@@ -243,16 +226,13 @@ pub(super) fn carries_more(group: &Group, entry: &Entry) -> Option<Refusal> {
     let (host, rest) = entry.text.split_at_checked(host_of(&entry.text).len())?;
     let port = group.port.unwrap_or("the port");
     if let Some(number) = rest.strip_prefix(':').filter(|rest| rest.parse::<u16>().is_ok()) {
-        let reason =
-            format!("{} carries the port as well, and how it is taken apart is not known", entry.name);
-        let by_hand = format!("{}={host}, {port}={number}, then switch again", entry.name);
-        return Some(Refusal::at(entry.line, reason).by_hand(by_hand));
+        let refusal = entry.refusal("carries the port as well, and how it is taken apart is not known");
+        return Some(refusal.by_hand(format!("{}={host}, {port}={number}, then switch again", entry.name)));
     }
     if rest.starts_with(';') {
         let usual = usual_port(group.protocol);
-        let reason = format!("{} carries a part of PDO's DSN behind the host", entry.name);
         let by_hand = format!("{}=127.0.0.1, {port}={usual} (its server's), then switch again", entry.name);
-        return Some(Refusal::at(entry.line, reason).by_hand(by_hand));
+        return Some(entry.refusal("carries a part of PDO's DSN behind the host").by_hand(by_hand));
     }
     None
 }
@@ -272,13 +252,14 @@ fn combined(entry: &Entry) -> Result<Endpoint> {
     if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))
         && path.starts_with('/')
     {
-        return if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(unusual(entry)) };
+        return if is_plain_path(path) {
+            Ok(Endpoint::Unix(path.into()))
+        } else {
+            Err(entry.refusal(UNUSUAL))
+        };
     }
     if text == "localhost" || text.is_empty() || text.starts_with("localhost:") {
-        return Err(Refusal::at(
-            entry.line,
-            format!("{} `localhost` is PHP's default socket already", entry.name),
-        ));
+        return Err(entry.refusal("`localhost` is PHP's default socket already"));
     }
     let usual = 3306;
     let (host, port) = match text.rsplit_once(':') {
@@ -286,5 +267,5 @@ fn combined(entry: &Entry) -> Result<Endpoint> {
         _ => (text.as_str(), Some(usual)),
     };
     let endpoint = port.and_then(|port| tcp(host.trim_matches(['[', ']']), port));
-    endpoint.ok_or_else(|| unusual(entry))
+    endpoint.ok_or_else(|| entry.refusal(UNUSUAL))
 }

@@ -91,10 +91,7 @@ impl Lines {
     }
 
     pub(super) fn all(&self, name: &str) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
-        let places: &[usize] = match self.named.get(name) {
-            Some(places) => places,
-            None => &[],
-        };
+        let places = self.named.get(name).map_or(&[][..], Vec::as_slice);
         places.iter().map(|place| &self.entries[*place])
     }
 
@@ -104,10 +101,7 @@ impl Lines {
 
     /// The line of a name's last entry; 0 if it has none.
     pub(super) fn line_of(&self, name: &str) -> u32 {
-        match self.last(name) {
-            Some(entry) => entry.line,
-            None => 0,
-        }
+        self.last(name).map_or(0, |entry| entry.line)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -150,6 +144,11 @@ impl Entry {
     pub(super) fn is_plain(&self) -> bool {
         self.literal || !self.text.contains('$')
     }
+
+    /// A refusal of its line that begins with its name.
+    pub(super) fn refusal(&self, reason: &str) -> Refusal {
+        Refusal::at(self.line, format!("{} {reason}", self.name))
+    }
 }
 
 /// Whether a value contains a variable: `$NAME` or `${NAME…}`.
@@ -177,14 +176,6 @@ fn closing(line: &[u8], quote: u8) -> Option<usize> {
     None
 }
 
-struct Written {
-    range: Range<usize>,
-    literal: bool,
-    commented: bool,
-    opens: Option<u8>,
-    unclear: Option<&'static str>,
-}
-
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
@@ -193,46 +184,44 @@ fn behind_blanks(body: &[u8], from: usize) -> usize {
     from + body[from..].iter().take_while(|byte| is_blank(byte)).count()
 }
 
-/// Reads the value after an equals sign, starting at `value`.
-fn written(body: &[u8], equals: usize, value: usize) -> Written {
+/// Reads the value of an entry, which begins at `value` of its line; an empty one stands behind the equals sign.
+fn read_value(entry: &mut Entry, body: &[u8], equals: usize, value: usize) -> Range<usize> {
     let rest = &body[value..];
-    let (mut range, mut literal, mut commented, mut opens) = (equals + 1..equals + 1, false, false, None);
-    let mut unclear = None;
     match rest.first().copied() {
         None => {}
-        Some(b'#') => commented = true,
+        Some(b'#') => entry.commented = true,
         Some(quote @ (b'"' | b'\'')) => {
-            let inside = closing(&rest[1..], quote);
-            let end = value + 1 + inside.unwrap_or(rest.len() - 1);
-            literal = quote == b'\'';
-            range = value + 1..end;
+            let Some(length) = closing(&rest[1..], quote) else {
+                (entry.literal, entry.opens) = (quote == b'\'', Some(quote));
+                return value..body.len();
+            };
+            let end = value + 1 + length;
             let after = body.get(end + 1..).unwrap_or_default();
             let tail = after.trim_ascii();
-            if inside.is_none() {
-                range = value..body.len();
-                opens = Some(quote);
-            } else if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(is_blank))) {
-                unclear = Some("something stands behind its closing quote");
+            if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(is_blank))) {
+                entry.unclear = Some("something stands behind its closing quote");
             }
+            entry.literal = quote == b'\'';
+            return value + 1..end;
         }
         Some(b'`') => {
-            range = value..body.len();
-            opens = if closing(&rest[1..], b'`').is_none() { Some(b'`') } else { None };
-            unclear = Some("only Node's library takes backticks for quotes");
+            entry.opens = if closing(&rest[1..], b'`').is_none() { Some(b'`') } else { None };
+            entry.unclear = Some("only Node's library takes backticks for quotes");
+            return value..body.len();
         }
         Some(_) => {
             let comment = rest.windows(2).position(|pair| is_blank(&pair[0]) && pair[1] == b'#');
-            commented = comment.is_some();
+            entry.commented = comment.is_some();
             let text = rest[..comment.unwrap_or(rest.len())].trim_ascii_end();
-            range = value..value + text.len();
             if text.iter().any(is_blank) {
-                unclear = Some("its value has spaces and no quotes");
+                entry.unclear = Some("its value has spaces and no quotes");
             } else if text.iter().any(|byte| b"#\"'`".contains(byte)) {
-                unclear = Some("its value has a # or a quote inside, and no quotes around it");
+                entry.unclear = Some("its value has a # or a quote inside, and no quotes around it");
             }
+            return value..value + text.len();
         }
     }
-    Written { range, literal, commented, opens, unclear }
+    equals + 1..equals + 1
 }
 
 fn ambiguous(text: &[u8]) -> Option<&'static str> {
@@ -257,38 +246,40 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
         body[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     let name = std::str::from_utf8(&body[start..start + length]).ok().filter(|name| !name.is_empty())?;
     let equals = behind_blanks(body, start + length);
-    let (unclear, is_equals) = match body.get(equals)? {
-        b'=' => (None, true),
-        b':' => (Some("only Ruby's library takes a colon for the equals sign"), false),
+    let is_equals = match body.get(equals)? {
+        b'=' => true,
+        b':' => false,
         _ => return None,
     };
     let value = behind_blanks(body, equals + 1);
     let rest = &body[value..];
     let spaced = is_equals
         && (equals > start + length || (value > equals + 1 && !matches!(rest.first(), None | Some(b'#'))));
-    let Written { range, literal, commented, opens, unclear: in_value } = written(body, equals, value);
-    let text = body.get(range.clone()).unwrap_or_default();
-    // Backticks take precedence over everything else.
-    let unclear = match rest.first() {
-        Some(b'`') => in_value,
-        _ => unclear.or(in_value),
-    };
-    let unclear = unclear.or_else(|| ambiguous(text));
-    Some(Entry {
+    let mut entry = Entry {
         name: name.to_owned(),
         line,
-        text: String::from_utf8_lossy(text).into_owned(),
-        value: at + range.start..at + range.end,
-        literal,
-        unclear,
+        text: String::new(),
+        value: 0..0,
+        literal: false,
+        unclear: None,
         spaced,
-        commented,
-        opens,
+        commented: false,
+        opens: None,
         marked: false,
         bare: !matches!(rest.first(), Some(b'"' | b'\'')),
         before: String::from_utf8_lossy(&body[..start]).into_owned(),
         end: at + body.len(),
-    })
+    };
+    let range = read_value(&mut entry, body, equals, value);
+    let text = body.get(range.clone()).unwrap_or_default();
+    // Backticks take precedence over everything else.
+    if rest.first() != Some(&b'`') && !is_equals {
+        entry.unclear = Some("only Ruby's library takes a colon for the equals sign");
+    }
+    entry.unclear = entry.unclear.or_else(|| ambiguous(text));
+    entry.text = String::from_utf8_lossy(text).into_owned();
+    entry.value = at + range.start..at + range.end;
+    Some(entry)
 }
 
 #[cfg(test)]

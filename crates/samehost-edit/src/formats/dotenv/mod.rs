@@ -197,11 +197,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>> {
-        let read = match self.agreed(group) {
-            Ok(()) => group.read(&self.lines),
-            Err(refusal) => Err(refusal),
-        };
-        match read {
+        match self.agreed(group).and_then(|()| group.read(&self.lines)) {
             Err(refusal) if refusal.by_hand.is_empty() => {
                 Err(refusal.by_hand(self.group_by_hand(group, None)))
             }
@@ -211,7 +207,7 @@ impl<'a> Reader<'a> {
 
     fn groups(&self) -> Vec<(Group, Result<()>)> {
         let mut groups = match self.framework {
-            Framework::Laravel => Laravel::new(&self.lines, self.directory, self.files).groups(),
+            Framework::Laravel => Laravel::new(self).groups(),
             Framework::Bedrock => vec![(BEDROCK, Ok(()))],
             _ => Vec::new(),
         };
@@ -245,7 +241,7 @@ impl<'a> Reader<'a> {
 
     fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
         if self.framework == Framework::Laravel {
-            refused.extend(Laravel::new(&self.lines, self.directory, self.files).orphan());
+            refused.extend(Laravel::new(self).orphan());
             return;
         }
         for name in HOSTS {

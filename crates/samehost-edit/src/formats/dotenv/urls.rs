@@ -1,75 +1,69 @@
 //! Variables with URLs: which they are, how the framework that reads them writes a socket in one, and the edit that moves it.
 
-use std::path::Path;
-
 use samehost_model::{Endpoint, Protocol};
 
-use super::framework::{Framework, Laravel, has_prisma, wants};
-use super::lines::{Entry, Lines};
+use super::framework::{Framework, Laravel};
+use super::lines::Entry;
 use super::{Found, How, Reader};
-use crate::files::{Edit, Files, minimal};
+use crate::files::{Edit, minimal};
 use crate::languages::url::{self, Url};
 use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 use crate::spelling::Spelling;
 
-pub(super) struct Asked<'a> {
-    pub(super) framework: Framework,
-    pub(super) directory: &'a Path,
-    pub(super) files: &'a dyn Files,
-    pub(super) lines: &'a Lines,
-    pub(super) line: u32,
-}
-
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
 const POSTGRES: &str = "?host=/run/postgresql (Doctrine, Django without a host, Prisma, pg of Node) or %2Frun%2Fpostgresql for the host (Rails)";
 
 const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:///run/redis/redis-server.sock (redis-rb), redis:///run/redis/redis-server.sock (Symfony) or redis+socket:///run/redis/redis-server.sock (Celery)";
 
-impl Asked<'_> {
-    pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling> {
+fn refuse(entry: &Entry, reason: impl Into<String>, by_hand: String) -> Refusal {
+    Refusal::at(entry.line, reason).by_hand(by_hand)
+}
+
+impl Reader<'_> {
+    /// How the framework writes a socket in the URL of an entry.
+    fn spelling(&self, entry: &Entry, url: &Url) -> Result<Spelling> {
+        let name = entry.name.as_str();
         if matches!(name, "CELERY_BROKER_URL" | "CELERY_RESULT_BACKEND") {
             return Ok(Spelling::Celery);
         }
         match url.protocol() {
-            _ if url.scheme == "rediss" => Err(self.refuse(
+            _ if url.scheme == "rediss" => Err(refuse(
+                entry,
                 "it asks for TLS, which a socket has not",
                 format!("{name}= in one of {REDIS}, where TLS is not wanted"),
             )),
-            Some(Protocol::Mysql | Protocol::Postgres) => self.database(name, url),
-            Some(Protocol::Memcached) => self.memcached(name),
-            _ => self.redis(name),
+            Some(Protocol::Mysql) => self.database(entry, true),
+            Some(Protocol::Postgres) => self.database(entry, false),
+            Some(Protocol::Memcached) if self.framework == Framework::Symfony => Ok(Spelling::Memcached),
+            Some(Protocol::Memcached) => {
+                Err(self.unknown(entry, "memcached:///run/memcached/memcached.sock (Symfony)"))
+            }
+            _ => self.redis(entry),
         }
     }
 
-    fn unknown(&self, name: &str, spellings: &str) -> Refusal {
-        let reason = match self.framework {
-            Framework::Unknown => {
-                format!("what reads {name} is not known, and each library has its own words")
-            }
-            known => {
-                format!("how {} reads {name} is not known, and each library has its own words", known.name())
-            }
+    fn unknown(&self, entry: &Entry, spellings: &str) -> Refusal {
+        let name = &entry.name;
+        let what = match self.framework {
+            Framework::Unknown => format!("what reads {name}"),
+            known => format!("how {} reads {name}", known.name()),
         };
-        self.refuse(reason, format!("{name}= with {spellings}"))
+        let reason = format!("{what} is not known, and each library has its own words");
+        refuse(entry, reason, format!("{name}= with {spellings}"))
     }
 
-    fn refuse(&self, reason: impl Into<String>, by_hand: String) -> Refusal {
-        Refusal::at(self.line, reason).by_hand(by_hand)
-    }
-
-    fn database(&self, name: &str, url: &Url) -> Result<Spelling> {
-        let mysql = url.protocol() == Some(Protocol::Mysql);
-        let spellings = if mysql { MYSQL } else { POSTGRES };
+    fn database(&self, entry: &Entry, is_mysql: bool) -> Result<Spelling> {
+        const ORMS: &[&str] = &["sequelize", "typeorm", "@mikro-orm/core", "postgres"];
+        let name = entry.name.as_str();
         let known = name == "DATABASE_URL"
             || name.ends_with("_DATABASE_URL")
             || name.starts_with("DATABASE_URL_")
             || (name == "DB_URL" && self.framework == Framework::Laravel);
-        if !known {
-            return Err(self.unknown(name, spellings));
-        }
-        Ok(match (self.framework, mysql) {
+        let spellings = if is_mysql { MYSQL } else { POSTGRES };
+        Ok(match (self.framework, is_mysql) {
+            _ if !known => return Err(self.unknown(entry, spellings)),
             (Framework::Symfony | Framework::Laravel | Framework::Django, true) => {
                 Spelling::Parameter("unix_socket")
             }
@@ -77,50 +71,55 @@ impl Asked<'_> {
             (Framework::Django, false) => Spelling::NoHost,
             (Framework::Rails, true) => Spelling::Parameter("socket"),
             (Framework::Rails, false) => Spelling::EncodedHost,
-            (Framework::Node, true) if self.prisma() => Spelling::ParameterOnly("socket"),
-            (Framework::Node, false) if self.prisma() || self.wants("pg") && !self.has_orm() => {
+            (Framework::Node, true) if self.has_prisma() => Spelling::ParameterOnly("socket"),
+            (Framework::Node, false) if self.has_prisma() || self.wants("pg") && !self.wants_any(ORMS) => {
                 Spelling::HostParameter
             }
-            _ => return Err(self.unknown(name, spellings)),
+            _ => return Err(self.unknown(entry, spellings)),
         })
     }
 
-    fn redis(&self, name: &str) -> Result<Spelling> {
+    fn redis(&self, entry: &Entry) -> Result<Spelling> {
+        let name = entry.name.as_str();
         if self.framework == Framework::Symfony && name == "MESSENGER_TRANSPORT_DSN" {
             return Ok(Spelling::Messenger);
         }
         let known = matches!(name, "REDIS_URL" | "REDIS_DSN" | "REDIS_URI" | "LOCK_DSN")
             || name.ends_with("_REDIS_URL");
-        match self.framework {
-            Framework::Symfony if known => Ok(Spelling::RedisPath),
-            Framework::Rails if known => Ok(Spelling::UnixPath),
-            Framework::Django if known => self.django(name),
-            Framework::Laravel if known => Err(self.refuse("Laravel's URL cannot name a socket", format!("{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock and REDIS_PORT=0"))),
-            Framework::Node if known => Err(self.refuse("each library of Node has its own words for a socket", format!(
+        let (reason, by_hand) = match self.framework {
+            Framework::Symfony if known => return Ok(Spelling::RedisPath),
+            Framework::Rails if known => return Ok(Spelling::UnixPath),
+            Framework::Django if known => return self.django(entry),
+            Framework::Laravel if known => (
+                "Laravel's URL cannot name a socket",
+                format!("{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock and REDIS_PORT=0"),
+            ),
+            Framework::Node if known => (
+                "each library of Node has its own words for a socket",
+                format!(
                     "{name}=unix:///run/redis/redis-server.sock (ioredis), or in the program: createClient({{ socket: {{ path: … }} }}) in place of {name} (node-redis)"
-                ))),
-            _ => Err(self.unknown(name, REDIS)),
-        }
+                ),
+            ),
+            _ => return Err(self.unknown(entry, REDIS)),
+        };
+        Err(refuse(entry, reason, by_hand))
     }
 
     /// Django's own redis-py, unless another library reads the same variable.
-    fn django(&self, name: &str) -> Result<Spelling> {
+    fn django(&self, entry: &Entry) -> Result<Spelling> {
+        let name = &entry.name;
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
-            return Err(self.refuse(format!("Celery may read {name} as well, and has other words for a socket"), format!(
-                    "{name}=unix:///run/redis/redis-server.sock?db=0 and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock"
-                )));
+            let reason = format!("Celery may read {name} as well, and has other words for a socket");
+            let by_hand = format!(
+                "{name}=unix:///run/redis/redis-server.sock?db=0 and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock"
+            );
+            return Err(refuse(entry, reason, by_hand));
         }
-        let calls = [
-            format!("cache(\"{name}"),
-            format!("cache('{name}"),
-            format!("cache_url(\"{name}"),
-            format!("cache_url('{name}"),
-        ];
+        let calls =
+            ["cache(\"", "cache('", "cache_url(\"", "cache_url('"].map(|call| format!("{call}{name}"));
         if self.settings().iter().any(|text| calls.iter().any(|call| text.contains(call))) {
-            return Err(self.refuse(
-                format!("django-environ reads {name} as the URL of a cache, which has other words"),
-                format!("{name}=redis:///run/redis/redis-server.sock"),
-            ));
+            let reason = format!("django-environ reads {name} as the URL of a cache, which has other words");
+            return Err(refuse(entry, reason, format!("{name}=redis:///run/redis/redis-server.sock")));
         }
         Ok(Spelling::UnixScheme)
     }
@@ -129,10 +128,8 @@ impl Asked<'_> {
     fn settings(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for folder in self.files.list(self.directory).unwrap_or_default() {
-            let plain = folder.join("settings.py");
-            let split = self.files.list(&folder.join("settings")).unwrap_or_default();
-            let mut files = vec![plain];
-            files.extend(split);
+            let mut files = self.files.list(&folder.join("settings")).unwrap_or_default();
+            files.push(folder.join("settings.py"));
             for file in files {
                 let bytes = self.files.read(&file).unwrap_or_default();
                 texts.push(String::from_utf8_lossy(&bytes).into_owned());
@@ -141,38 +138,12 @@ impl Asked<'_> {
         texts
     }
 
-    fn memcached(&self, name: &str) -> Result<Spelling> {
-        match self.framework {
-            Framework::Symfony => Ok(Spelling::Memcached),
-            _ => Err(self.unknown(name, "memcached:///run/memcached/memcached.sock (Symfony)")),
-        }
-    }
-
-    fn wants(&self, package: &str) -> bool {
-        wants(self.directory, self.files, package)
-    }
-
-    fn prisma(&self) -> bool {
-        has_prisma(self.directory, self.files)
-    }
-
-    fn has_orm(&self) -> bool {
-        ["sequelize", "typeorm", "@mikro-orm/core", "postgres"].iter().any(|package| self.wants(package))
-    }
-}
-
-impl Reader<'_> {
-    fn asked(&self, line: u32) -> Asked<'_> {
-        let Reader { framework, directory, files, lines, .. } = self;
-        Asked { framework: *framework, directory, files: *files, lines, line }
-    }
-
     /// Refuses a URL that Laravel would not use, or not alone.
     fn used_by_laravel(&self, entry: &Entry, parsed: &Url) -> Result<()> {
         if self.framework != Framework::Laravel || parsed.protocol() == Some(Protocol::Redis) {
             return Ok(());
         }
-        let laravel = Laravel::new(&self.lines, self.directory, self.files);
+        let laravel = Laravel::new(self);
         if laravel.url() != Some(&entry.name) {
             let reason = format!("config/database.php does not read {}", entry.name);
             return Err(Refusal::at(entry.line, reason).by_hand("DB_SOCKET=/run/mysqld/mysqld.sock"));
@@ -219,7 +190,7 @@ impl Reader<'_> {
         if let Some((reason, by_hand)) = made_of_variables(entry, &parsed) {
             return Err(refuse(reason, by_hand));
         }
-        let spelling = self.asked(entry.line).spelling(name, &parsed)?;
+        let spelling = self.spelling(entry, &parsed)?;
         self.used_by_laravel(entry, &parsed)?;
         let target = spelling.read(&parsed).map_err(|why| {
             refuse(format!("{name}: {why}"), "with one host and one path, then switch again")
@@ -247,9 +218,8 @@ impl Reader<'_> {
         let Some(entry) = self.lines.last(name) else { return Ok(Vec::new()) };
         let Some(parsed) = Url::parse(&entry.text) else { return Ok(Vec::new()) };
         if let Some(user) = self.lines.user_of(name) {
-            let reason = format!("{} is made of {name}, which would change with it", user.name);
-            let by_hand = format!("{}= written out, then switch again", user.name);
-            return Err(Refusal::at(user.line, reason).by_hand(by_hand));
+            let refusal = user.refusal(&format!("is made of {name}, which would change with it"));
+            return Err(refusal.by_hand(format!("{}= written out, then switch again", user.name)));
         }
         let written = spelling.write(&parsed, to).map_err(|why| {
             let by_hand = format!("in the program, connect to {to} in place of {name}");

@@ -7,30 +7,21 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Login, Words, elements, mysql_endpoint, mysql_host, path, port, postgres,
-    redis, refuse, word,
+    Application, Connection, Connections, Group, Spell, Words, mysql_endpoint, mysql_host, path, port,
+    postgres, redis, refuse, variable, word,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};
 use crate::refusal::{Reason, Result};
 
 pub(super) const JOOMLA: Application =
-    Application { file: "configuration.php", mark: "class JConfig", setup, connections };
+    Application { setup: |_| Setup { class: Some("JConfig"), ..Setup::default() }, connections };
 
 const DATABASE: &str = "public $host = 'localhost:/run/mysqld/mysqld.sock'; (for pgsql: '/run/postgresql')";
 const REDIS: &str = "public $redis_server_host = '/run/redis/redis-server.sock';";
 
-fn setup() -> Setup<'static> {
-    Setup { class: Some("JConfig"), ..Setup::default() }
-}
-
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
-    let class = outcome.state.variables.get(b"JConfig".as_slice());
-    let items = match class.and_then(|class| elements(outcome, class, "JConfig", DATABASE)) {
-        Some(Ok(items)) => items,
-        Some(Err(refusal)) => return vec![Err(refusal)],
-        None => return Vec::new(),
-    };
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+    let Some(items) = variable(outcome, b"JConfig", "JConfig", DATABASE)? else { return Ok(Vec::new()) };
     let mut found = vec![database(file, items)];
     if word(items, "cache_handler").as_deref() == Some("redis") {
         found.push(cache(file, items, &["redis_server_host", "redis_server_port"], "redis_server"));
@@ -39,43 +30,25 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
         let keys = &["session_redis_server_host", "session_redis_server_port"];
         found.push(cache(file, items, keys, "session_redis_server"));
     }
-    found
+    Ok(found)
 }
 
 fn database(file: &Path, items: &[Item]) -> Result<Connection> {
+    type Understand = fn(&str) -> Result<Endpoint, Reason>;
     let driver = word(items, "dbtype").unwrap_or_default();
-    let group = Group { keys: &["host"], items: items.to_vec() };
-    type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
-    let (protocol, spell): (_, Spell) = match driver.as_str() {
-        "mysqli" => (Protocol::Mysql, spell_mysqli),
-        "mysql" | "pdomysql" => (Protocol::Mysql, spell_pdo),
-        "pgsql" | "postgresql" => (Protocol::Postgres, spell_postgres),
+    let (protocol, understand, spell): (_, Understand, Spell) = match driver.as_str() {
+        "mysqli" => (Protocol::Mysql, understand_mysqli, spell_mysqli),
+        "mysql" | "pdomysql" => (Protocol::Mysql, |host| mysql_endpoint(host, 3306, None), spell_pdo),
+        "pgsql" | "postgresql" => (Protocol::Postgres, understand_postgres, spell_postgres),
         _ => {
             let trouble = Trouble::new(file, 0, "its dbtype is none of mysqli, mysql, pgsql and postgresql");
             return Err(refuse(&trouble, "host", DATABASE));
         }
     };
-    let group = group.understood(file, DATABASE)?;
-    let written = group.text("host").unwrap_or_default();
-    let understood = match (driver.as_str(), protocol) {
-        ("mysqli", _) => understand_mysqli(&written),
-        (_, Protocol::Postgres) => understand_postgres(&written),
-        _ => mysql_endpoint(&written, 3306, None),
-    };
-    let connection = Connection {
-        name: "host".into(),
-        protocol,
-        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-        written,
-        login: Login {
-            user: word(items, "user"),
-            password: word(items, "password"),
-            database: word(items, "db"),
-        },
-        groups: vec![group],
-        spell,
-        by_hand: DATABASE,
-    };
+    let group = Group { keys: &["host"], items: items.to_vec() }.understood(file, DATABASE)?;
+    let connection = Connection::new("host", protocol, vec![group], spell, DATABASE)
+        .with_login(items, ["user", "password", "db"]);
+    let understood = understand(connection.written());
     connection.leading_to(understood)
 }
 
@@ -153,22 +126,14 @@ fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
 
 fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str) -> Result<Connection> {
     let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
-    let Some(written) = group.text(keys[0]) else {
+    if group.text(keys[0]).is_none() {
         return Err(refuse(&Trouble::new(file, 0, format!("${} is not set", keys[0])), name, REDIS));
-    };
+    }
     let number = group.text(keys[1]);
-    let [password, database] = ["auth", "db"].map(|last| word(items, &format!("{name}_{last}")));
-    let connection = Connection {
-        name: name.to_owned(),
-        protocol: Protocol::Redis,
-        endpoint: Endpoint::Unix(written.clone().into()),
-        login: Login { user: None, password, database },
-        written,
-        groups: vec![group],
-        spell: spell_redis,
-        by_hand: REDIS,
-    };
-    let understood = redis(&connection.written, number.as_deref());
+    let [password, database] = ["auth", "db"].map(|last| format!("{name}_{last}"));
+    let connection = Connection::new(name, Protocol::Redis, vec![group], spell_redis, REDIS)
+        .with_login(items, ["", &password, &database]);
+    let understood = redis(connection.written(), number.as_deref());
     connection.leading_to(understood)
 }
 

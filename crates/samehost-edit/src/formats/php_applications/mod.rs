@@ -1,13 +1,14 @@
-//! PHP applications whose configuration is a PHP file: Nextcloud and ownCloud, Magento, Joomla, Moodle, phpMyAdmin. Each
-//! has a file of its own here, which says where its connections are written and what its drivers make of the words.
+//! PHP applications whose configuration is a PHP file: Nextcloud and ownCloud, Magento, Joomla, Moodle, phpMyAdmin, Drupal.
+//! Each has a file of its own here, which says where its connections are written and what its drivers make of the words.
 
+mod drupal;
 mod joomla;
 mod magento;
 mod moodle;
 mod nextcloud;
 mod phpmyadmin;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
@@ -17,55 +18,100 @@ use crate::files::{Edit, Files};
 use crate::languages::php::{
     self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
 };
-use crate::refusal::{At, Reason, Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-pub struct PhpApplications;
-
-struct Application {
-    file: &'static str,
-    /// Text that its file has, and that no other application's has.
-    mark: &'static str,
-    setup: fn() -> Setup<'static>,
-    connections: fn(&Path, &dyn Files, &Outcome) -> Vec<Result<Connection>>,
+pub struct PhpApplications {
+    name: &'static str,
+    about: &'static str,
+    names: &'static [&'static str],
+    /// The application whose configuration a file is, by its path and its text.
+    application: fn(&Path, &[u8]) -> Option<&'static Application>,
+    /// The refusal of a file as a whole.
+    refuse: fn(&Trouble) -> Refusal,
 }
 
-const APPLICATIONS: &[Application] =
-    &[nextcloud::NEXTCLOUD, magento::MAGENTO, joomla::JOOMLA, moodle::MOODLE, phpmyadmin::PHPMYADMIN];
+/// The connections of an application, each understood or refused; the error refuses all of them.
+type Connections = Result<Vec<Result<Connection>>>;
+
+struct Application {
+    setup: fn(&Path) -> Setup<'static>,
+    connections: fn(&Path, &dyn Files, &Outcome) -> Connections,
+}
+
+const AGAIN: &str = "look at the file, and switch again";
+
+pub(super) const PHP_APPLICATIONS: PhpApplications = PhpApplications {
+    name: "php-application",
+    about: "Nextcloud, ownCloud, Magento, Joomla, Moodle, phpMyAdmin: database and Redis in config.php and its like",
+    names: &["config/config.php", "app/etc/env.php", "configuration.php", "config.php", "config.inc.php"],
+    application,
+    refuse: |trouble| Refusal::new(&trouble.file, trouble.line, trouble.reason.as_str(), AGAIN),
+};
+
+pub(super) const DRUPAL: PhpApplications = PhpApplications {
+    name: "drupal",
+    about: "Drupal: $databases in settings.php",
+    names: &[
+        "sites/default/settings.php",
+        "web/sites/default/settings.php",
+        "docroot/sites/default/settings.php",
+    ],
+    application: drupal::application,
+    refuse: |trouble| drupal::refuse(trouble, drupal::FIRST),
+};
+
+/// Applications by the file that each has, and by text in it that no other application's has.
+const APPLICATIONS: &[(&str, &str, Application)] = &[
+    ("config.php", "$CONFIG", nextcloud::NEXTCLOUD),
+    ("etc/env.php", "return", magento::MAGENTO),
+    ("configuration.php", "class JConfig", joomla::JOOMLA),
+    ("config.php", "$CFG->dbtype", moodle::MOODLE),
+    ("config.inc.php", "Servers", phpmyadmin::PHPMYADMIN),
+];
+
+fn application(path: &Path, text: &[u8]) -> Option<&'static Application> {
+    for (file, mark, application) in APPLICATIONS {
+        if path.ends_with(file) && text.windows(mark.len()).any(|part| part == mark.as_bytes()) {
+            return Some(application);
+        }
+    }
+    None
+}
 
 impl Editor for PhpApplications {
     fn name(&self) -> &'static str {
-        "php-application"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "Nextcloud, ownCloud, Magento, Joomla, Moodle, phpMyAdmin: database and Redis in config.php and its like"
+        self.about
     }
 
     fn names(&self) -> &'static [&'static str] {
-        &["config/config.php", "app/etc/env.php", "configuration.php", "config.php", "config.inc.php"]
+        self.names
     }
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
-        application(path, text).is_some()
+        (self.application)(path, text).is_some()
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
-        let (_, found) = connections(file, files)?;
-        Ok(found.into_iter().map(|found| found.map(|connection| setting(&connection))).collect())
+        let (_, found) = self.connections(file, files)?;
+        Ok(found.into_iter().map(|found| Ok(found?.setting)).collect())
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let (outcome, found) = connections(file, files)?;
+        let (outcome, found) = self.connections(file, files)?;
         let mut found = found.into_iter().flatten();
-        let Some(connection) = found.find(|connection| connection.name == setting.name) else {
+        let Some(connection) = found.find(|connection| connection.setting.name == setting.name) else {
             return Ok(Vec::new());
         };
-        if connection.endpoint == goal.endpoint {
+        if connection.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
         let wanted = (connection.spell)(&connection, &goal.endpoint);
-        let edits = wanted.and_then(|wanted| write(&connection, &outcome, &wanted));
+        let edits = wanted.and_then(|wanted| write(&connection, &outcome, wanted));
         edits.map_err(|reason| connection.refusal(reason))
     }
 
@@ -78,62 +124,35 @@ impl Editor for PhpApplications {
     }
 }
 
-fn application(path: &Path, text: &[u8]) -> Option<&'static Application> {
-    APPLICATIONS.iter().find(|known| {
-        path.ends_with(known.file) && text.windows(known.mark.len()).any(|part| part == known.mark.as_bytes())
-    })
-}
-
-fn connections(file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Connection>>)> {
-    let real = files.real(file);
-    let by_hand = "look at the file, and switch again";
-    let here = At { file: &real, line: 0 };
-    let text = files.read(&real).map_err(|error| here.refusal(error.to_string(), by_hand))?;
-    let application = application(&real, &text)
-        .ok_or_else(|| here.refusal("this is not the configuration of a known application", by_hand))?;
-    let outcome = php::execute(&real, files, (application.setup)()).map_err(|trouble| {
-        Refusal::new(&trouble.file, trouble.line, trouble.reason, "look at the file, and switch again")
-    })?;
-    let found = (application.connections)(&real, files, &outcome);
-    Ok((outcome, found))
-}
-
-fn setting(connection: &Connection) -> Setting {
-    let place = connection.place();
-    Setting {
-        library: Library::of_php(connection.protocol),
-        user: connection.login.user.clone(),
-        password: connection.login.password.clone().map(Secret::new),
-        database: connection.login.database.clone(),
-        ..Setting::connects(
-            connection.name.clone(),
-            connection.protocol,
-            connection.written.clone(),
-            connection.endpoint.clone(),
-        )
-        .at(&place.file, place.line)
+impl PhpApplications {
+    fn connections(&self, file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Connection>>)> {
+        let real = files.real(file);
+        let refused = |reason: String| (self.refuse)(&Trouble::new(&real, 0, reason));
+        let text = files.read(&real).map_err(|error| refused(error.to_string()))?;
+        let application = (self.application)(file, &text)
+            .ok_or_else(|| refused("this is not the configuration of a known application".into()))?;
+        let outcome = php::execute(&real, files, (application.setup)(&real))
+            .map_err(|trouble| (self.refuse)(&trouble))?;
+        let found = (application.connections)(&real, files, &outcome);
+        Ok((outcome, found.unwrap_or_else(|refusal| vec![Err(refusal)])))
     }
 }
 
 /// The edits that give the words of a connection other values; `None` removes one.
-fn write(
-    connection: &Connection,
-    outcome: &Outcome,
-    wanted: &[(&'static str, Option<String>)],
-) -> Result<Vec<Edit>, Reason> {
+fn write(connection: &Connection, outcome: &Outcome, wanted: Words) -> Result<Vec<Edit>, Reason> {
     let mut edits = Vec::new();
     for (key, value) in wanted {
         match (connection.item(key), value) {
             (Some(item), Some(value)) if item.value.value.text().as_deref() == Some(value.as_bytes()) => {}
-            (Some(item), Some(value)) => edits.push(change(item, value)?),
-            (Some(item), None) if item.value.value != Value::Null => edits.push(remove(item, outcome)?),
+            (Some(item), Some(value)) => edits.push(change(item, &value)?),
+            (Some(item), None) => edits.push(remove(item, outcome)?),
             (None, Some(value)) => {
                 let anchor = connection.anchor(key).ok_or_else(|| {
                     format!("`{key}` is not there, and nothing stands where it could be added")
                 })?;
-                edits.push(add(anchor, outcome, key, value)?);
+                edits.push(add(anchor, outcome, key, &value)?);
             }
-            (_, None) => {}
+            (None, None) => {}
         }
     }
     Ok(edits)
@@ -146,26 +165,18 @@ fn write(
 
 type Words = Vec<(&'static str, Option<String>)>;
 
-#[derive(Clone, Debug, Default)]
-struct Login {
-    user: Option<String>,
-    password: Option<String>,
-    database: Option<String>,
-}
+type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
 
 #[derive(Clone, Debug)]
 struct Connection {
-    /// Name in the reading: `dbhost`, `cache.default`.
-    name: String,
-    protocol: Protocol,
-    endpoint: Endpoint,
-    written: String,
-    login: Login,
+    setting: Setting,
+    /// What its refusals begin with: its name, or what people call it.
+    title: String,
     /// The arrays that contain its words, each with the words that it may have. The first has the host.
     groups: Vec<Group>,
     /// The words for another endpoint, or why there are none.
-    spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
-    by_hand: &'static str,
+    spell: Spell,
+    by_hand: String,
 }
 
 /// An array that contains words of a connection.
@@ -208,6 +219,51 @@ impl Group {
 }
 
 impl Connection {
+    /// A connection whose endpoint [`Connection::leading_to`] adds. It stands where its first word does.
+    fn new(
+        name: impl Into<String>,
+        protocol: Protocol,
+        groups: Vec<Group>,
+        spell: Spell,
+        by_hand: &str,
+    ) -> Self {
+        let group = &groups[0];
+        let item = group.keys.iter().find_map(|key| group.item(key)).unwrap_or(&group.items[0]);
+        let place = item.entry.place();
+        // Without a host a client of Redis connects to this one.
+        let usual = if protocol == Protocol::Redis { "127.0.0.1" } else { "" };
+        let written = group.text(group.keys[0]).unwrap_or_else(|| usual.into());
+        let title = name.into();
+        let setting = Setting::connects(title.as_str(), protocol, written, Endpoint::Unix(PathBuf::new()))
+            .at(&place.file, place.line);
+        let setting = Setting { library: Library::of_php(protocol), ..setting };
+        Connection { setting, title, groups, spell, by_hand: by_hand.to_owned() }
+    }
+
+    /// The connection with its user, password and database, by the keys of these; an empty key stands for none.
+    fn with_login(mut self, items: &[Item], keys: [&str; 3]) -> Self {
+        let [user, password, database] = keys.map(|key| if key.is_empty() { None } else { word(items, key) });
+        self.setting.user = user;
+        self.setting.password = password.map(Secret::new);
+        self.setting.database = database;
+        self
+    }
+
+    /// The connection with its endpoint, or the refusal of its words.
+    fn leading_to(mut self, understood: Result<Endpoint, Reason>) -> Result<Self> {
+        match understood {
+            Ok(endpoint) => {
+                self.setting.endpoint = endpoint;
+                Ok(self)
+            }
+            Err(reason) => Err(self.refusal(reason)),
+        }
+    }
+
+    fn written(&self) -> &str {
+        &self.setting.spelled
+    }
+
     fn group(&self, key: &str) -> Option<&Group> {
         self.groups.iter().find(|group| group.keys.contains(&key))
     }
@@ -220,31 +276,14 @@ impl Connection {
         self.group(key)?.text(key)
     }
 
-    /// The connection with its endpoint, or the refusal of its words.
-    fn leading_to(mut self, understood: Result<Endpoint, Reason>) -> Result<Self> {
-        match understood {
-            Ok(endpoint) => {
-                self.endpoint = endpoint;
-                Ok(self)
-            }
-            Err(reason) => Err(self.refusal(reason)),
-        }
-    }
-
     fn anchor(&self, key: &str) -> Option<&Item> {
         let group = self.group(key)?;
         group.keys.iter().find_map(|key| group.item(key)).or_else(|| group.items.first())
     }
 
-    fn place(&self) -> &Place {
-        let group = &self.groups[0];
-        let item = group.keys.iter().find_map(|key| group.item(key)).unwrap_or(&group.items[0]);
-        item.entry.place()
-    }
-
     fn refusal(&self, reason: impl Into<String>) -> Refusal {
-        let place = self.place();
-        refuse(&Trouble::new(&place.file, place.line, reason), &self.name, self.by_hand)
+        let trouble = Trouble::new(&self.setting.file, self.setting.line, reason);
+        refuse(&trouble, &self.title, &self.by_hand)
     }
 }
 
@@ -256,32 +295,40 @@ fn refuse(trouble: &Trouble, name: &str, by_hand: &str) -> Refusal {
     Refusal::new(&trouble.file, trouble.line, format!("{name}: {}", trouble.reason), by_hand)
 }
 
-/// The elements of an array; `None` if it is not there, or is not one.
+/// The elements of a variable that is an array.
+fn variable<'a>(outcome: &'a Outcome, key: &[u8], name: &str, by_hand: &str) -> Result<Option<&'a [Item]>> {
+    match outcome.state.variables.get(key) {
+        Some(valued) => elements(outcome, valued, name, by_hand),
+        None => Ok(None),
+    }
+}
+
+/// The elements of an array; `None` if it is not one.
 fn elements<'a>(
     outcome: &Outcome,
     valued: &'a Valued,
     name: &str,
     by_hand: &str,
-) -> Option<Result<&'a [Item]>> {
-    match &valued.value {
-        Value::Unknown(trouble) => Some(Err(refuse(trouble, name, by_hand))),
-        Value::Array(items) => {
-            if let Some(via) = &valued.via
-                && !once(outcome, via)
-            {
-                let (file, line) = match items.first().map(|item| item.entry.place()) {
-                    Some(place) => (place.file.as_path(), place.line),
-                    None => (Path::new(""), 0),
-                };
-                let via = String::from_utf8_lossy(via);
-                let via = via.split(['[', '-']).next().unwrap_or_default();
-                let reason = format!("{via} is used for other things too, which would change with it");
-                return Some(Err(refuse(&Trouble::new(file, line, reason), name, by_hand)));
-            }
-            Some(Ok(items))
-        }
-        _ => None,
+) -> Result<Option<&'a [Item]>> {
+    let items = match &valued.value {
+        Value::Unknown(trouble) => return Err(refuse(trouble, name, by_hand)),
+        Value::Array(items) => items,
+        _ => return Ok(None),
+    };
+    if let Some(via) = &valued.via
+        && !once(outcome, via)
+    {
+        let (file, line) = Place::of(items.first().map(|item| item.entry.place()), Path::new(""));
+        return Err(refuse(&used_elsewhere(file, line, via), name, by_hand));
     }
+    Ok(Some(items))
+}
+
+/// The trouble with an array that a variable contains, whose name begins an expression.
+fn used_elsewhere(file: &Path, line: u32, via: &[u8]) -> Trouble {
+    let via = String::from_utf8_lossy(via);
+    let via = via.split(['[', '-']).next().unwrap_or_default();
+    Trouble::new(file, line, format!("{via} is used for other things too, which would change with it"))
 }
 
 fn element<'a>(items: &'a [Item], key: &str) -> Option<&'a Valued> {
@@ -361,4 +408,35 @@ fn mysql_host(host: &str) -> Result<String, Reason> {
         return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
     }
     Ok(if host.contains(':') { format!("[{host}]") } else { host.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// One file, to which a link of another name leads.
+    struct Linked;
+
+    impl Files for Linked {
+        fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+            Ok(b"<?php\n$CONFIG = ['dbtype' => 'mysql', 'dbhost' => '127.0.0.1'];\n".to_vec())
+        }
+
+        fn list(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+            Ok(Vec::new())
+        }
+
+        fn real(&self, _: &Path) -> PathBuf {
+            "/data/nextcloud-main.php".into()
+        }
+    }
+
+    #[test]
+    fn a_file_is_recognised_by_the_name_of_the_link_to_it() {
+        let reading = PHP_APPLICATIONS.read(Path::new("/srv/config/config.php"), &Linked).unwrap();
+        assert_eq!(reading.settings[0].endpoint, "tcp:127.0.0.1:3306".parse().unwrap());
+        assert_eq!(reading.settings[0].file, Path::new("/data/nextcloud-main.php"));
+    }
 }

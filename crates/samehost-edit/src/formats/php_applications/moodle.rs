@@ -7,89 +7,54 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port,
-    postgres, refuse, word,
+    Application, Connection, Connections, Group, Spell, Words, element, elements, mysql_endpoint, mysql_host,
+    path, port, postgres, refuse, variable, word,
 };
 use crate::files::Files;
-use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
+use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
 use crate::refusal::{Reason, Result};
 
-pub(super) const MOODLE: Application =
-    Application { file: "config.php", mark: "$CFG->dbtype", setup, connections };
+pub(super) const MOODLE: Application = Application {
+    setup: |_| Setup { object: Some("CFG"), last: Some("setup.php"), ..Setup::default() },
+    connections,
+};
 
 const BY_HAND: &str = "$CFG->dbhost = 'localhost'; and in $CFG->dboptions 'dbsocket' => '/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
 /// The directory of PostgreSQL's sockets that Debian's libpq knows.
 const DEFAULT_DIRECTORY: &str = "/var/run/postgresql";
 
-fn setup() -> Setup<'static> {
-    Setup { object: Some("CFG"), last: Some("setup.php"), ..Setup::default() }
-}
-
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
-    let object = outcome.state.variables.get(b"CFG".as_slice());
-    let items = match object.and_then(|object| elements(outcome, object, "$CFG", BY_HAND)) {
-        Some(Ok(items)) => items,
-        Some(Err(refusal)) => return vec![Err(refusal)],
-        None => return Vec::new(),
-    };
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+    let Some(items) = variable(outcome, b"CFG", "$CFG", BY_HAND)? else { return Ok(Vec::new()) };
     if let Some(trouble) = property_used(outcome, "CFG", &["dbhost", "dboptions"]) {
-        return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
+        return Err(refuse(&trouble, "dbhost", BY_HAND));
     }
-    type Spell = fn(&Connection, &Endpoint) -> Result<Words, Reason>;
     let (protocol, spell): (_, Spell) = match word(items, "dbtype").as_deref() {
         Some("mysqli" | "mariadb" | "auroramysql") => (Protocol::Mysql, spell_mysql),
         Some("pgsql") => (Protocol::Postgres, spell_postgres),
         _ => {
             let trouble = Trouble::new(file, 0, "its dbtype is neither of MySQL nor of PostgreSQL");
-            return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
+            return Err(refuse(&trouble, "dbhost", BY_HAND));
         }
     };
-    vec![connection(file, outcome, items, protocol, spell)]
-}
-
-fn connection(
-    file: &Path,
-    outcome: &Outcome,
-    items: &[Item],
-    protocol: Protocol,
-    spell: fn(&Connection, &Endpoint) -> Result<Words, Reason>,
-) -> Result<Connection> {
     let mut groups = vec![Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND)?];
-    if let Some(options) = element(items, "dboptions")
-        && options.value != Value::Null
-    {
-        let inner = match elements(outcome, options, "dboptions", BY_HAND) {
-            Some(inner) => inner?.to_vec(),
-            None => Vec::new(),
-        };
-        let group = Group { keys: &["dbsocket", "dbport"], items: inner };
-        groups.push(if group.items.is_empty() { group } else { group.understood(file, BY_HAND)? });
+    if let Some(options) = element(items, "dboptions").filter(|options| options.value != Value::Null) {
+        let inner = elements(outcome, options, "dboptions", BY_HAND)?.unwrap_or_default();
+        let group = Group { keys: &["dbsocket", "dbport"], items: inner.to_vec() };
+        groups.push(if inner.is_empty() { group } else { group.understood(file, BY_HAND)? });
     }
-    let connection = Connection {
-        name: "dbhost".into(),
-        protocol,
-        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-        written: groups[0].text("dbhost").unwrap_or_default(),
-        login: Login {
-            user: word(items, "dbuser"),
-            password: word(items, "dbpass"),
-            database: word(items, "dbname"),
-        },
-        groups,
-        spell,
-        by_hand: BY_HAND,
-    };
+    let connection = Connection::new("dbhost", protocol, groups, spell, BY_HAND)
+        .with_login(items, ["dbuser", "dbpass", "dbname"]);
     let understood = match protocol {
         Protocol::Postgres => understand_postgres(&connection),
         _ => understand_mysql(&connection),
     };
-    connection.leading_to(understood)
+    Ok(vec![connection.leading_to(understood)])
 }
 
 fn understand_mysql(connection: &Connection) -> Result<Endpoint, Reason> {
     let socket = connection.text("dbsocket").filter(|socket| socket.contains('/'));
     let port = port(connection.text("dbport").as_deref(), 3306)?;
-    mysql_endpoint(&connection.written, port, socket.as_deref())
+    mysql_endpoint(connection.written(), port, socket.as_deref())
 }
 
 fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, Reason> {
@@ -119,7 +84,7 @@ fn is_local(host: &str) -> bool {
 }
 
 fn understand_postgres(connection: &Connection) -> Result<Endpoint, Reason> {
-    let host = connection.written.as_str();
+    let host = connection.written();
     let port = port(connection.text("dbport").as_deref(), 5432)?;
     let socket = connection.text("dbsocket").filter(|socket| !socket.is_empty() && socket != "0");
     let folder = match socket.as_deref().filter(|_| is_local(host)) {
@@ -140,8 +105,8 @@ fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Reaso
     let is_set = connection.text("dbport").is_some_and(|text| !text.is_empty());
     let mut words = match to {
         Endpoint::Unix(_) => {
-            let keeps = is_local(&connection.written);
-            let name = if keeps { connection.written.clone() } else { "localhost".to_owned() };
+            let keeps = is_local(connection.written());
+            let name = if keeps { connection.written().to_owned() } else { "localhost".to_owned() };
             vec![("dbhost", Some(name)), ("dbsocket", Some(host))]
         }
         _ => {

@@ -7,44 +7,37 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port,
-    postgres, redis, refuse, word,
+    Application, Connection, Connections, Group, Spell, Words, element, elements, mysql_endpoint, mysql_host,
+    path, port, postgres, redis, refuse, variable, word,
 };
 use crate::files::Files;
-use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, variable_used};
+use crate::languages::php::{Item, Outcome, Setup, Trouble, variable_used};
 use crate::refusal::{Reason, Result};
 
-pub(super) const NEXTCLOUD: Application =
-    Application { file: "config.php", mark: "$CONFIG", setup: Setup::default, connections };
+pub(super) const NEXTCLOUD: Application = Application { setup: |_| Setup::default(), connections };
 
 const DATABASE: &str = "'dbhost' => 'localhost:/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
 const REDIS: &str = "'redis' => ['host' => '/run/redis/redis-server.sock', 'port' => 0]";
 
-fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
-    let Some(config) = outcome.state.variables.get(b"CONFIG".as_slice()) else { return Vec::new() };
-    let items = match elements(outcome, config, "$CONFIG", DATABASE) {
-        Some(Ok(items)) => items,
-        Some(Err(refusal)) => return vec![Err(refusal)],
-        None => return Vec::new(),
-    };
+fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Connections {
+    let Some(items) = variable(outcome, b"CONFIG", "$CONFIG", DATABASE)? else { return Ok(Vec::new()) };
     if let Some(trouble) = variable_used(outcome, "$CONFIG") {
-        return vec![Err(refuse(&trouble, "$CONFIG", DATABASE))];
+        return Err(refuse(&trouble, "$CONFIG", DATABASE));
     }
     let mut found = Vec::new();
-    let protocol = match word(items, "dbtype").as_deref() {
-        Some("mysql") => Some(Protocol::Mysql),
-        Some("pgsql") => Some(Protocol::Postgres),
-        _ => None,
-    };
-    if let Some(protocol) = protocol {
-        found.push(database(file, items, protocol));
+    match word(items, "dbtype").as_deref() {
+        Some("mysql") => found.push(database(file, items, Protocol::Mysql, understand_mysql, spell_mysql)),
+        Some("pgsql") => {
+            found.push(database(file, items, Protocol::Postgres, understand_postgres, spell_postgres));
+        }
+        _ => {}
     }
     if let Some(valued) = element(items, "redis")
-        && let Some(items) = elements(outcome, valued, "redis", REDIS)
+        && let Some(items) = elements(outcome, valued, "redis", REDIS).transpose()
     {
         found.push(items.and_then(|items| cache(file, items)));
     }
-    found.into_iter().map(|found| not_set_later(file, files, found?)).collect()
+    Ok(found.into_iter().map(|found| not_set_later(file, files, found?)).collect())
 }
 
 /// Nextcloud reads all `*.config.php` beside config.php after it, and what they set wins.
@@ -56,12 +49,12 @@ fn not_set_later(file: &Path, files: &dyn Files, connection: Connection) -> Resu
         }
         // What cannot be read may set it.
         let may_set = match files.read(&path) {
-            Ok(text) => has_key(&text, &connection.name),
+            Ok(text) => has_key(&text, &connection.setting.name),
             Err(_) => true,
         };
         if may_set {
             let reason = "this file is read after config.php, and what it sets wins";
-            return Err(refuse(&Trouble::new(&path, 0, reason), &connection.name, connection.by_hand));
+            return Err(refuse(&Trouble::new(&path, 0, reason), &connection.title, &connection.by_hand));
         }
     }
     Ok(connection)
@@ -76,27 +69,17 @@ fn has_key(text: &[u8], name: &str) -> bool {
     false
 }
 
-fn database(file: &Path, items: &[Item], protocol: Protocol) -> Result<Connection> {
+fn database(
+    file: &Path,
+    items: &[Item],
+    protocol: Protocol,
+    understand: fn(&str) -> Result<Endpoint, Reason>,
+    spell: Spell,
+) -> Result<Connection> {
     let group = Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, DATABASE)?;
-    let written = group.text("dbhost").unwrap_or_default();
-    let understood = match protocol {
-        Protocol::Postgres => understand_postgres(&written),
-        _ => understand_mysql(&written),
-    };
-    let connection = Connection {
-        name: "dbhost".into(),
-        protocol,
-        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-        written,
-        login: Login {
-            user: word(items, "dbuser"),
-            password: word(items, "dbpassword"),
-            database: word(items, "dbname"),
-        },
-        groups: vec![group],
-        spell: if protocol == Protocol::Postgres { spell_postgres } else { spell_mysql },
-        by_hand: DATABASE,
-    };
+    let connection = Connection::new("dbhost", protocol, vec![group], spell, DATABASE)
+        .with_login(items, ["dbuser", "dbpassword", "dbname"]);
+    let understood = understand(connection.written());
     connection.leading_to(understood)
 }
 
@@ -154,28 +137,15 @@ fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, Reason> {
 
 fn cache(file: &Path, items: &[Item]) -> Result<Connection> {
     let group = Group { keys: &["host", "port"], items: items.to_vec() }.understood(file, REDIS)?;
-    let written = group.text("host").unwrap_or_else(|| "127.0.0.1".into());
     let number = group.text("port");
-    let connection = Connection {
-        name: "redis".into(),
-        protocol: Protocol::Redis,
-        endpoint: Endpoint::Unix(written.clone().into()),
-        login: Login {
-            user: word(&group.items, "user"),
-            password: word(&group.items, "password"),
-            database: word(&group.items, "dbindex"),
-        },
-        written,
-        groups: vec![group],
-        spell: spell_redis,
-        by_hand: REDIS,
-    };
-    let is_path = connection.written.starts_with('/');
+    let connection = Connection::new("redis", Protocol::Redis, vec![group], spell_redis, REDIS)
+        .with_login(items, ["user", "password", "dbindex"]);
+    let is_path = connection.written().starts_with('/');
     let is_lookup = is_path && !matches!(number.as_deref().map(str::trim), None | Some("" | "0"));
     let understood = if is_lookup {
         Err("with a port, phpredis takes the path for the name of a host: it has to be 0".into())
     } else {
-        redis(&connection.written, number.as_deref())
+        redis(connection.written(), number.as_deref())
     };
     connection.leading_to(understood)
 }

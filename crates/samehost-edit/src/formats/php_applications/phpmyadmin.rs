@@ -5,66 +5,49 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{
-    Application, Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port,
-    refuse, word,
+    Application, Connection, Connections, Group, Words, element, elements, mysql_endpoint, mysql_host, path,
+    port, refuse, variable,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
 use crate::refusal::{Reason, Result};
 
-pub(super) const PHPMYADMIN: Application =
-    Application { file: "config.inc.php", mark: "Servers", setup, connections };
+pub(super) const PHPMYADMIN: Application = Application { setup, connections };
 
 const BY_HAND: &str =
     "$cfg['Servers'][$i]['host'] = 'localhost'; $cfg['Servers'][$i]['socket'] = '/run/mysqld/mysqld.sock';";
 
-fn setup() -> Setup<'static> {
+fn setup(_: &Path) -> Setup<'static> {
     // Config::load() has set it before it evaluates the file.
     Setup { variables: vec![("cfg", Value::Array(Items::default()))], ..Setup::default() }
 }
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
-    let config = outcome.state.variables.get(b"cfg".as_slice());
-    let servers = config.map(|config| match elements(outcome, config, "$cfg", BY_HAND)? {
-        Ok(items) => elements(outcome, element(items, "Servers")?, "$cfg['Servers']", BY_HAND),
-        Err(refusal) => Some(Err(refusal)),
-    });
-    let items = match servers.flatten() {
-        Some(Ok(items)) => items,
-        Some(Err(refusal)) => return vec![Err(refusal)],
-        None => return Vec::new(),
-    };
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+    let config = variable(outcome, b"cfg", "$cfg", BY_HAND)?.unwrap_or_default();
+    let Some(servers) = element(config, "Servers") else { return Ok(Vec::new()) };
+    let Some(items) = elements(outcome, servers, "$cfg['Servers']", BY_HAND)? else { return Ok(Vec::new()) };
     if let Some(trouble) = variable_used(outcome, "$cfg") {
-        return vec![Err(refuse(&trouble, "$cfg", BY_HAND))];
+        return Err(refuse(&trouble, "$cfg", BY_HAND));
     }
     let mut found = Vec::new();
     for item in items {
         let name = format!("server {}", String::from_utf8_lossy(&item.key));
         match elements(outcome, &item.value, &name, BY_HAND) {
             // Without a host it is not meant to be used: phpMyAdmin's own default would be the socket.
-            Some(Ok(inner)) if element(inner, "host").is_some() => found.push(connection(file, name, inner)),
-            Some(Err(refusal)) => found.push(Err(refusal)),
-            _ => {}
+            Ok(Some(inner)) if element(inner, "host").is_some() => found.push(connection(file, name, inner)),
+            Err(refusal) => found.push(Err(refusal)),
+            Ok(_) => {}
         }
     }
-    found
+    Ok(found)
 }
 
 fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
     let keys = &["host", "port", "socket", "connect_type"];
     let group = Group { keys, items: items.to_vec() }.understood(file, BY_HAND)?;
-    let written = group.text("host").unwrap_or_default();
-    let connection = Connection {
-        name,
-        protocol: Protocol::Mysql,
-        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-        written,
-        login: Login { user: word(items, "user"), password: word(items, "password"), database: None },
-        groups: vec![group],
-        spell,
-        by_hand: BY_HAND,
-    };
-    let host = if connection.written.is_empty() { "localhost" } else { connection.written.as_str() };
+    let connection = Connection::new(name, Protocol::Mysql, vec![group], spell, BY_HAND)
+        .with_login(items, ["user", "password", ""]);
+    let host = if connection.written().is_empty() { "localhost" } else { connection.written() };
     let understood = if host == "localhost" && connection.text("connect_type").as_deref() == Some("tcp") {
         Err(
             "`connect_type` made versions before 4.7 use TCP for `localhost`, and is ignored since: say 127.0.0.1 or remove it".into(),

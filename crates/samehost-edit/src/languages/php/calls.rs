@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use tree_sitter::Node;
 
+use super::Run;
+use super::expressions::path_value;
 use super::source::{Source, children, walk};
 use super::value::{Value, Valued};
-use super::{Inclusion, Run};
 
 /// Functions without effects on constants and variables.
 const CALM: &[&str] = &[
@@ -138,8 +139,8 @@ impl Run<'_> {
                 // In PHP before 8, a constant of any case.
                 _ if valued.value.truth() == Some(false) => {}
                 _ => {
-                    self.state
-                        .lose(&source.trouble(node, "this constant may be meant in any case of its letters"));
+                    let reason = "this constant may be meant in any case of its letters";
+                    self.state.lose(&source.trouble(node, reason));
                 }
             }
         }
@@ -179,7 +180,6 @@ impl Run<'_> {
     }
 
     pub(super) fn inclusion(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let kind = node.kind();
         let Some(argument) = children(node).first().copied() else {
             return self.opaque(source, node, "this is not understood");
         };
@@ -205,9 +205,8 @@ impl Run<'_> {
             return result;
         }
         let path = value.text().and_then(|path| self.resolve(source, &path));
-        let inclusion = if kind.starts_with("require") { Inclusion::Needed } else { Inclusion::Wanted };
         match path {
-            Some(path) => self.include(&path, inclusion, kind.contains("once"), trouble),
+            Some(path) => self.include(&path, node.kind(), trouble),
             None => self.state.lose(&trouble),
         }
         result
@@ -246,7 +245,5 @@ fn ancestor(path: &[u8], levels: usize) -> Option<PathBuf> {
 }
 
 fn known(source: &Source, node: Node<'_>, path: &Path) -> Valued {
-    let mut valued = Valued::plain(Value::Text(path.as_os_str().as_encoded_bytes().to_vec()));
-    valued.via = Some(source.of(node).to_vec());
-    valued
+    Valued { value: path_value(path), place: None, via: Some(source.of(node).to_vec()) }
 }

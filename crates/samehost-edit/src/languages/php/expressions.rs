@@ -231,9 +231,7 @@ impl Run<'_> {
             _ if text == b"DIRECTORY_SEPARATOR" => Value::Text(b"/".to_vec()),
             _ => return self.constant(source, node, text),
         };
-        let mut valued = Valued::plain(value);
-        valued.via = Some(text.to_vec());
-        valued
+        Valued { value, place: None, via: Some(text.to_vec()) }
     }
 
     pub(super) fn constant(&mut self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
@@ -416,6 +414,6 @@ fn compared(source: &Source, node: Node<'_>, one: Valued, two: Valued, same: boo
     }
 }
 
-fn path_value(path: &Path) -> Value {
+pub(super) fn path_value(path: &Path) -> Value {
     Value::Text(path.as_os_str().as_encoded_bytes().to_vec())
 }

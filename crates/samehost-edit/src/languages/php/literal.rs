@@ -199,9 +199,7 @@ impl Run<'_> {
             Some(rest) => text.extend(rest),
             None => return source.unknown(node, "this string has an escape that PHP does not know"),
         }
-        let mut valued = Valued::plain(Value::Text(text));
-        valued.via = Some(source.of(node).to_vec());
-        valued
+        Valued { value: Value::Text(text), place: None, via: Some(source.of(node).to_vec()) }
     }
 }
 

@@ -27,6 +27,7 @@ use self::state::State;
 use crate::files::Files;
 
 pub(crate) use literal::encode;
+pub(crate) use source::{children, walk};
 pub(crate) use splice::{add, change, constant_used, once, property_used, remove, variable_used};
 pub(crate) use state::Constant;
 pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
@@ -125,14 +126,6 @@ pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -
     Ok(Outcome { state, sources: run.sources })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inclusion {
-    /// `include`
-    Wanted,
-    /// `require`
-    Needed,
-}
-
 impl Run<'_> {
     fn follow(&mut self, source: Source) {
         let source = Rc::new(source);
@@ -153,10 +146,10 @@ impl Run<'_> {
         self.namespaced = namespaced;
     }
 
-    /// Follows an included file. `once` is the rule of include_once.
-    pub(super) fn include(&mut self, path: &Path, inclusion: Inclusion, once: bool, from: Trouble) {
+    /// Follows an included file; `kind` is the kind of the expression that includes it.
+    pub(super) fn include(&mut self, path: &Path, kind: &str, from: Trouble) {
         let real = self.files.real(path);
-        if once && self.sources.iter().any(|source| source.path == real) {
+        if kind.contains("once") && self.sources.iter().any(|source| source.path == real) {
             return;
         }
         if self.sources.len() >= MOST_INCLUDES {
@@ -168,7 +161,7 @@ impl Run<'_> {
                 Ok(source) => self.follow(source),
                 Err(trouble) => self.state.lose(&trouble),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound && inclusion == Inclusion::Wanted => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && kind.starts_with("include") => {}
             Err(error) => {
                 let reason = format!("{} is included here, and cannot be read: {error}", path.display());
                 self.state.lose(&Trouble { reason, ..from });

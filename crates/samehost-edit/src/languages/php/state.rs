@@ -33,10 +33,7 @@ impl Constant {
             self.alternatives.push(valued);
             return;
         }
-        let (file, line) = match &valued.place {
-            Some(place) => (place.file.as_path(), place.line),
-            None => (Path::new(""), 0),
-        };
+        let (file, line) = Place::of(valued.place.as_ref(), Path::new(""));
         let trouble = Trouble::new(file, line, "it may have more values than are followed");
         self.alternatives.push(Valued::unknown(trouble));
     }
@@ -67,7 +64,6 @@ struct Lost {
 }
 
 impl State {
-    /// Execution does not get here.
     pub(super) fn over() -> State {
         State { over: true, ..State::default() }
     }
@@ -223,7 +219,7 @@ pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place
         return;
     };
     if slot.value == Value::Null {
-        *slot = Valued { value: Value::Array(Items::default()), place: None, via: None };
+        *slot = Valued::plain(Value::Array(Items::default()));
     }
     match &mut slot.value {
         Value::Array(items) => {
@@ -280,16 +276,10 @@ enum Node<V> {
     Branch([Option<Rc<Node<V>>>; BRANCHES]),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct MapEntry<V> {
     key: Rc<[u8]>,
     value: Rc<V>,
-}
-
-impl<V> Clone for MapEntry<V> {
-    fn clone(&self) -> Self {
-        MapEntry { key: Rc::clone(&self.key), value: Rc::clone(&self.value) }
-    }
 }
 
 impl<V> Default for Map<V> {

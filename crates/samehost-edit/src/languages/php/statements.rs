@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::source::{Source, children};
+use super::source::{Source, children, walk};
 use super::state::{Key, State};
 use super::value::{Entry, Item, Items, Place, Value, Valued};
 use super::{DEEPEST, RETURNED, Run};
@@ -27,23 +27,16 @@ impl Run<'_> {
         self.depth -= 1;
     }
 
-    fn evaluate_all(&mut self, source: &Source, node: Node<'_>) {
-        for child in children(node) {
-            self.evaluate(source, child);
-        }
-    }
-
-    /// Keeps what the file itself returns, and not what an included one does.
-    fn returned(&mut self, valued: Valued) {
-        if self.returns.len() == 1 {
-            self.state.variables.insert(RETURNED, valued);
-        }
-    }
-
     /// Returns from the present function or file.
-    fn leave(&mut self) {
-        let over = State::over();
-        let state = std::mem::replace(&mut self.state, over);
+    fn leave(&mut self, source: &Source, node: Node<'_>) {
+        if let Some(value) = children(node).first() {
+            let valued = self.evaluate(source, *value);
+            // What the file itself returns is kept, and not what an included one does.
+            if self.returns.len() == 1 {
+                self.state.variables.insert(RETURNED, valued);
+            }
+        }
+        let state = std::mem::replace(&mut self.state, State::over());
         if let Some(returns) = self.returns.last_mut() {
             returns.push(state);
         }
@@ -52,8 +45,11 @@ impl Run<'_> {
     fn one(&mut self, source: &Source, node: Node<'_>) {
         match node.kind() {
             "program" | "compound_statement" | "colon_block" => self.block(source, node),
-            "expression_statement" | "echo_statement" | "sequence_expression" => {
-                self.evaluate_all(source, node);
+            "expression_statement" | "echo_statement" | "sequence_expression" | "exit_statement" => {
+                for child in children(node) {
+                    self.evaluate(source, child);
+                }
+                self.state.over |= node.kind() == "exit_statement";
             }
             "if_statement" => {
                 let mut cursor = node.walk();
@@ -62,17 +58,7 @@ impl Run<'_> {
                 self.fork(source, node, &alternatives);
             }
             "const_declaration" => self.constants(source, node),
-            "return_statement" => {
-                if let Some(value) = children(node).first() {
-                    let valued = self.evaluate(source, *value);
-                    self.returned(valued);
-                }
-                self.leave();
-            }
-            "exit_statement" => {
-                self.evaluate_all(source, node);
-                self.state.over = true;
-            }
+            "return_statement" => self.leave(source, node),
             // The file is included where this variable is a global one, or by a function that means it to be.
             "global_declaration" | "unset_statement" if self.object(source, node).is_some() => {}
             "class_declaration" if self.is_wanted(source, node) => self.properties(source, node),
@@ -130,7 +116,7 @@ impl Run<'_> {
 
     fn is_wanted(&self, source: &Source, node: Node<'_>) -> bool {
         let name = node.child_by_field_name("name").map(|name| source.of(name));
-        self.setup.class.is_some_and(|class| name == Some(class.as_bytes()))
+        name.is_some() && name == self.setup.class.map(str::as_bytes)
     }
 
     fn properties(&mut self, source: &Source, node: Node<'_>) {
@@ -309,7 +295,7 @@ impl Run<'_> {
 }
 
 pub(super) fn place(source: &Source, node: Node<'_>) -> Place {
-    let comment = super::source::walk(node).any(|inner| inner.kind() == "comment");
+    let comment = walk(node).any(|inner| inner.kind() == "comment");
     Place {
         file: source.path.clone(),
         line: source.line(node.start_byte()),

@@ -45,6 +45,13 @@ pub(crate) struct Place {
     pub(crate) comment: bool,
 }
 
+impl Place {
+    /// The file and the line of a place; without one, the file as a whole.
+    pub(crate) fn of<'a>(place: Option<&'a Place>, file: &'a Path) -> (&'a Path, u32) {
+        place.map_or((file, 0), |place| (place.file.as_path(), place.line))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(Vec<u8>),
@@ -97,6 +104,22 @@ impl Valued {
     pub(crate) fn unknown(trouble: Trouble) -> Self {
         Valued::plain(Value::Unknown(trouble))
     }
+
+    /// Bytes that a copy of it takes. Arrays are shared.
+    pub(super) fn own(&self) -> usize {
+        match &self.value {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        }
+    }
+
+    /// How much there is to compare.
+    pub(super) fn extent(&self) -> u64 {
+        match &self.value {
+            Value::Array(items) => items.extent() as u64,
+            _ => 1,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,24 +146,6 @@ pub(crate) struct Item {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Valued,
     pub(crate) entry: Entry,
-}
-
-impl Valued {
-    /// Bytes that a copy of it takes. Arrays are shared.
-    pub(super) fn own(&self) -> usize {
-        match &self.value {
-            Value::Text(text) => text.len(),
-            _ => 0,
-        }
-    }
-
-    /// How much there is to compare.
-    pub(super) fn extent(&self) -> u64 {
-        match &self.value {
-            Value::Array(items) => items.extent() as u64,
-            _ => 1,
-        }
-    }
 }
 
 /// Deepest nesting of arrays; a configuration has five levels. Deeper ones are not known: they are compared and freed by
