@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::compose::host_of;
-use super::image::{Listens, Served, arguments, is_loopback, leads};
+use super::image::{Server, is_loopback, leads};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::languages::yaml::{Document, Kind, Node};
@@ -115,7 +115,7 @@ struct Pod<'a> {
     labels: Option<&'a Node>,
     containers: Vec<Container<'a>>,
     /// The containers with a server that a client could mean, as indexes.
-    servers: Vec<(usize, Served)>,
+    servers: Vec<(usize, Server)>,
     /// How many containers with a server have a name.
     server_names: HashMap<&'a str, usize>,
     /// How many containers have a server.
@@ -185,7 +185,7 @@ impl<'a> Manifests<'a> {
             let (server, served) = other.first_server()?;
             (other, server, served)
         };
-        let recipe = recipe(client, server, &served, name);
+        let recipe = recipe(client, server, served, name);
         let (reason, by_hand) = if std::ptr::eq(home, pod) {
             (format!("it reaches {} of its pod over TCP; manifests are not edited", server.name), recipe)
         } else {
@@ -270,7 +270,7 @@ impl Pod<'_> {
             let Some(served) = container.served() else { continue };
             self.server_count += 1;
             *self.server_names.entry(container.name).or_default() += 1;
-            let names = known.entry(served.port).or_default();
+            let names = known.entry(served.port()).or_default();
             if names.len() < 2 && !names.contains(&container.name) {
                 names.push(container.name);
                 self.servers.push((place, served));
@@ -280,7 +280,7 @@ impl Pod<'_> {
 }
 
 impl<'a> Pod<'a> {
-    fn first_server(&self) -> Option<(&Container<'a>, Served)> {
+    fn first_server(&self) -> Option<(&Container<'a>, Server)> {
         for container in &self.containers {
             if let Some(served) = container.served() {
                 return Some((container, served));
@@ -290,17 +290,17 @@ impl<'a> Pod<'a> {
     }
 
     /// The server that a client means by an address of the loopback: the one at its port, else the only one.
-    fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Served)> {
+    fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Server)> {
         let mut others = self.servers.clone();
         others.retain(|(place, _)| self.containers[*place].name != client.name);
-        let named = others.iter().find(|(_, served)| value.contains(&format!(":{}", served.port)));
+        let named = others.iter().find(|(_, served)| value.contains(&format!(":{}", served.port())));
         let own = self.server_names.get(client.name).copied().unwrap_or_default();
         let (place, served) = match named {
             Some(named) => named,
             None if self.server_count - own == 1 => others.first()?,
             None => return None,
         };
-        Some((&self.containers[*place], served.clone()))
+        Some((&self.containers[*place], *served))
     }
 }
 
@@ -318,20 +318,20 @@ impl<'a> Container<'a> {
         found
     }
 
-    fn served(&self) -> Option<Served> {
-        Served::of_image(self.image)
+    fn served(&self) -> Option<Server> {
+        Server::of_image(self.image)
     }
 }
 
-fn recipe(client: &Container<'_>, server: &Container<'_>, served: &Served, variable: &str) -> String {
+fn recipe(client: &Container<'_>, server: &Container<'_>, served: Server, variable: &str) -> String {
     let volume = format!("{}-socket", server.name);
     // Every container of the pod gets this group, and so does what is made in the volume.
-    let needs = match served.listens {
-        Listens::ByItself => String::new(),
-        Listens::WithArguments => format!(
+    let needs = match served.arguments("770") {
+        None => String::new(),
+        Some(arguments) => format!(
             "args of {}: [{}]; spec.securityContext of the pod: {{fsGroup: 999}}; ",
             server.name,
-            arguments("770").map(|word| format!("\"{word}\"")).join(", ")
+            arguments.map(|word| format!("\"{word}\"")).join(", ")
         ),
     };
     format!(

@@ -13,13 +13,35 @@ use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting};
 
-struct Variable<'a> {
-    name: String,
-    value: String,
-    assignment: &'a Assignment,
-    is_alone: bool,
+pub(in crate::formats) struct Variable<'a> {
+    pub(in crate::formats) name: String,
+    pub(in crate::formats) value: String,
+    pub(in crate::formats) assignment: &'a Assignment,
+    pub(in crate::formats) is_alone: bool,
     /// Why its value is not certain.
-    odd: Option<String>,
+    pub(in crate::formats) odd: Option<String>,
+}
+
+/// The variables that assignments of `Environment=` set. The last one of a name counts, and stands where it is.
+pub(in crate::formats) fn variables(assignments: Vec<&Assignment>) -> Vec<Variable<'_>> {
+    let (mut all, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
+    for assignment in assignments {
+        let Some(words) = words(&assignment.value) else { continue };
+        for word in &words {
+            let Some((name, value)) = word.text.split_once('=') else { continue };
+            if let Some(before) = places.insert(name.to_owned(), all.len()) {
+                all[before] = None;
+            }
+            all.push(Some(Variable {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                assignment,
+                is_alone: words.len() == 1,
+                odd: word.dynamic.clone(),
+            }));
+        }
+    }
+    all.into_iter().flatten().collect()
 }
 
 /// The variables of a unit, in the form of the framework's file.
@@ -36,25 +58,7 @@ pub(super) struct Environment<'a> {
 
 impl<'a> Environment<'a> {
     pub(super) fn new(unit: &'a Unit, file: &'a Path) -> Self {
-        let (mut all, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
-        for assignment in unit.list("Service", "Environment") {
-            let Some(words) = words(&assignment.value) else { continue };
-            for word in &words {
-                let Some((name, value)) = word.text.split_once('=') else { continue };
-                // The last one counts, and stands where it is.
-                if let Some(before) = places.insert(name.to_owned(), all.len()) {
-                    all[before] = None;
-                }
-                all.push(Some(Variable {
-                    name: name.to_owned(),
-                    value: value.to_owned(),
-                    assignment,
-                    is_alone: words.len() == 1,
-                    odd: word.dynamic.clone(),
-                }));
-            }
-        }
-        let mut all: Vec<Variable> = all.into_iter().flatten().collect();
+        let mut all = variables(unit.list("Service", "Environment"));
         let mut unset: HashSet<&str> = HashSet::new();
         for assignment in unit.list("Service", "UnsetEnvironment") {
             unset.extend(assignment.value.split_ascii_whitespace());

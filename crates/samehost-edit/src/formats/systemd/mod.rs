@@ -12,7 +12,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use self::environment::Environment;
-use self::unit::{OURS, Unit, add, in_place, under};
+use self::unit::{OURS, Unit, Word, add, command, in_place, under, words};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::languages::url::is_plain_path;
@@ -21,11 +21,10 @@ use crate::proposal::verify_edits;
 use crate::refusal::{At, Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 use listens::{Listens, base, server};
-use unit::{Word, command};
 
+pub(super) use self::environment::variables;
 pub use self::environment::{EnvironmentFile, environment_files, places};
-pub(super) use self::unit::{Assignment, assignments};
-pub(super) use unit::{quoted, words};
+pub(super) use self::unit::{Assignment, assignments, counting, quoted};
 
 pub(crate) struct Systemd;
 
@@ -290,10 +289,8 @@ struct Socket<'a> {
 impl<'a> Socket<'a> {
     fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>> {
         // An empty assignment of any kind resets all of them.
-        let all: Vec<&Assignment> =
-            unit.all.iter().filter(|one| one.section == "Socket" && one.key.starts_with("Listen")).collect();
-        let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
-        let all = &all[start..];
+        let listens = |one: &&Assignment| one.section == "Socket" && one.key.starts_with("Listen");
+        let all = counting(unit.all.iter().filter(listens));
         let Some(assignment) = all.first().copied() else { return Ok(None) };
         let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
         let here = At { file: &assignment.file, line: assignment.line };

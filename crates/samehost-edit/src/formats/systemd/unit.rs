@@ -74,12 +74,8 @@ impl Unit {
         self.root.join(ETC).join(format!("{}.d", self.name)).join(OURS)
     }
 
-    /// The effective assignments of a key: those after the last empty one.
     pub(super) fn list<'a>(&'a self, section: &str, key: &str) -> Vec<&'a Assignment> {
-        let all: Vec<&Assignment> =
-            self.all.iter().filter(|one| one.section == section && one.key == key).collect();
-        let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
-        all[start..].to_vec()
+        counting(self.all.iter().filter(|one| one.section == section && one.key == key))
     }
 
     /// Value of a key of which the last assignment wins.
@@ -200,6 +196,13 @@ impl Unit {
         }
         Ok(())
     }
+}
+
+/// Those of a key's assignments that count: all after the last empty one.
+pub(in crate::formats) fn counting<'a>(all: impl Iterator<Item = &'a Assignment>) -> Vec<&'a Assignment> {
+    let all: Vec<&Assignment> = all.collect();
+    let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
+    all[start..].to_vec()
 }
 
 fn root(file: &Path) -> Option<PathBuf> {
@@ -376,8 +379,8 @@ pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
             return None;
         }
         let text = match percents(&text) {
-            Percents::None(text) => text,
-            Percents::Specifier(specifier) => {
+            Ok(text) => text,
+            Err(specifier) => {
                 odd.get_or_insert(specifier);
                 text
             }
@@ -386,15 +389,11 @@ pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
     }
 }
 
-/// What systemd makes of the percent signs in a text.
-enum Percents {
-    /// The text, with `%%` as a percent sign; one before a digit stays.
-    None(String),
-    /// The first specifier, which systemd fills in: `%i`.
-    Specifier(String),
-}
-
-fn percents(text: &str) -> Percents {
+/// A text with `%%` as a percent sign, where one before a digit stays.
+///
+/// # Errors
+/// The first specifier, which systemd fills in: `%i`.
+fn percents(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -403,12 +402,12 @@ fn percents(text: &str) -> Percents {
             match chars.next() {
                 Some('%') => {}
                 Some(digit) if digit.is_ascii_digit() => out.push(digit),
-                Some(other) => return Percents::Specifier(format!("%{other}")),
-                None => return Percents::Specifier("%".into()),
+                Some(other) => return Err(format!("%{other}")),
+                None => return Err("%".into()),
             }
         }
     }
-    Percents::None(out)
+    Ok(out)
 }
 
 /// The words of a command line, in which variables are filled in.
