@@ -147,6 +147,11 @@ pub(super) fn listening_host(host: &str) -> String {
     if host.eq_ignore_ascii_case("localhost") { "127.0.0.1".into() } else { host.into() }
 }
 
+/// The socket at a path; `None` if it is not absolute, or cannot be one.
+pub(super) fn unix(path: &str) -> Option<Endpoint> {
+    format!("unix:{path}").parse().ok().filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)))
+}
+
 /// Whether an endpoint can be written: its host must parse back.
 pub(super) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     let endpoint = Endpoint::Tcp { host: host.to_owned(), port };

@@ -217,8 +217,7 @@ impl Options {
     /// Where the server listens; `None` if it has no port (`-p 0`), or at an unusual address.
     fn endpoint(&self) -> Option<Endpoint> {
         if let Some(socket) = self.last('s') {
-            let endpoint = format!("unix:{}", socket.value).parse().ok()?;
-            return if matches!(endpoint, Endpoint::Unix(_)) { Some(endpoint) } else { None };
+            return lines::unix(&socket.value);
         }
         let hosts = self.hosts();
         let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first())?;

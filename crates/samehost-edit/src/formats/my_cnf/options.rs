@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::{At, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth of includes, as in the programs.
 const DEEPEST: usize = 10;
@@ -22,6 +22,12 @@ pub(super) struct Entry {
     pub(super) written: Range<usize>,
     pub(super) file: PathBuf,
     pub(super) line: Line,
+}
+
+impl Entry {
+    pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(&self.file, self.line.number, reason, by_hand)
+    }
 }
 
 #[derive(Clone, Debug)]

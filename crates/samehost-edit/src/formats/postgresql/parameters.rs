@@ -22,7 +22,7 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    pub(super) fn refusal(&self, reason: &str, by_hand: &str) -> Refusal {
+    pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(&self.file, self.line.number, reason, by_hand)
     }
 }

@@ -6,7 +6,7 @@ use super::{Configuration, Directive, quote, words};
 use crate::files::Edit;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
 use crate::proposal::Editing;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::Result;
 
 const DEFAULT_BACKLOG: u32 = 511;
 
@@ -46,12 +46,8 @@ impl Editing<'_, Configuration> {
             Some(at) => {
                 let present = String::from_utf8_lossy(at.value()).into_owned();
                 let reason = format!("the server has a socket already, {present}, and can have only one");
-                return Err(Refusal::new(
-                    &at.file,
-                    at.number(),
-                    reason,
-                    format!("use unix:{present}, or write `unixsocket {}` here", quote(path, b"")),
-                ));
+                let by_hand = format!("use unix:{present}, or write `unixsocket {}` here", quote(path, b""));
+                return Err(at.refusal(reason, by_hand));
             }
             None => self.insert(&format!("unixsocket {}", quote(path, b"")), "unixsocket"),
         }
@@ -95,9 +91,7 @@ impl Editing<'_, Configuration> {
     fn close(&mut self) -> Result<()> {
         let configuration = self.configuration;
         if let Some(tls) = configuration.last("tls-port").filter(|at| at.value() != b"0") {
-            return Err(Refusal::new(
-                &tls.file,
-                tls.number(),
+            return Err(tls.refusal(
                 "the server is also reached with TLS, which is meant for other machines",
                 "keep TCP open; or, if nobody needs TLS, write `port 0` and `tls-port 0`",
             ));
@@ -115,7 +109,7 @@ impl Editing<'_, Configuration> {
         let replica = replica.filter(|at| !at.value().eq_ignore_ascii_case(b"no"));
         if let Some(at) = cluster.or(replica) {
             let reason = format!("`{}`: other servers reach this one through its port", at.name);
-            return Err(Refusal::new(&at.file, at.number(), reason, "keep TCP open"));
+            return Err(at.refusal(reason, "keep TCP open"));
         }
         match configuration.last("port") {
             Some(at) if at.value() == b"0" => Ok(()),

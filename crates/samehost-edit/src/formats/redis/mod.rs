@@ -52,8 +52,8 @@ impl Directive {
         self.values.first().map_or(b"", |word| &word.bytes)
     }
 
-    fn number(&self) -> u32 {
-        self.line.number
+    fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(&self.file, self.line.number, reason, by_hand)
     }
 }
 
@@ -184,7 +184,7 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
     }
     if let Some(socket) = configuration.socket()
         && let Some(path) = utf8(socket.value())
-        && let Ok(endpoint @ Endpoint::Unix(_)) = format!("unix:{path}").parse()
+        && let Some(endpoint) = lines::unix(path)
     {
         settings.push(setting(file, "unixsocket", endpoint, socket.value(), Some(socket)));
     }
@@ -200,7 +200,7 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
 /// A listener, and the line that says so; without one it is the server's default.
 fn setting(file: &Path, name: &str, endpoint: Endpoint, written: &[u8], at: Option<&Directive>) -> Setting {
     let (file, line) = match at {
-        Some(at) => (at.file.as_path(), at.number()),
+        Some(at) => (at.file.as_path(), at.line.number),
         None => (file, 1),
     };
     let written = String::from_utf8_lossy(written).into_owned();
@@ -277,7 +277,6 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
 
 /// Refuses a relevant line that the server would not start with, or that its versions understand differently.
 fn understood(directive: &Directive) -> Result<()> {
-    let here = At { file: &directive.file, line: directive.number() };
     let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
     let count = directive.values.len();
     let wanted = match directive.name.as_str() {
@@ -287,27 +286,27 @@ fn understood(directive: &Directive) -> Result<()> {
     };
     if !wanted.contains(&count) {
         let reason = format!("`{}` has {count} values (a comment needs a line of its own)", directive.name);
-        return Err(here.refusal(reason, by_hand));
+        return Err(directive.refusal(reason, by_hand));
     }
     let text = utf8(directive.value());
     match directive.name.as_str() {
         "port" | "tls-port" if port(directive.value()).is_none() => {
-            Err(here.refusal(format!("`{}` has no port number", directive.name), by_hand))
+            Err(directive.refusal(format!("`{}` has no port number", directive.name), by_hand))
         }
         "unixsocketperm" if text.is_none_or(|text| u32::from_str_radix(text, 8).is_err()) => {
-            Err(here.refusal("`unixsocketperm` is not an octal number", by_hand))
+            Err(directive.refusal("`unixsocketperm` is not an octal number", by_hand))
         }
         "tcp-backlog" if text.is_none_or(|text| text.parse::<u32>().is_err()) => {
-            Err(here.refusal("`tcp-backlog` is not a number", by_hand))
+            Err(directive.refusal("`tcp-backlog` is not a number", by_hand))
         }
-        "unixsocket" if text.is_none() => Err(here.refusal("the path is not UTF-8", by_hand)),
+        "unixsocket" if text.is_none() => Err(directive.refusal("the path is not UTF-8", by_hand)),
         "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => {
-            Err(here.refusal(
+            Err(directive.refusal(
                 "the socket's path does not begin with /: where it is depends on where the server was started",
                 "write the socket's whole path in this line",
             ))
         }
-        "bind" if directive.value().is_empty() => Err(here.refusal(
+        "bind" if directive.value().is_empty() => Err(directive.refusal(
             "an empty bind means no address to new versions of the server, and every address to old ones",
             "write the addresses that are meant, such as `bind 127.0.0.1 -::1`",
         )),
