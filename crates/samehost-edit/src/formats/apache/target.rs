@@ -267,22 +267,20 @@ pub(super) enum Worker {
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) node: usize,
-    /// Its argument with the URL, and where in it the URL begins.
-    pub(super) word: usize,
-    pub(super) offset: usize,
+    pub(super) spot: Spot,
     pub(super) target: Target,
-    pub(super) worker: Worker,
-    /// The balancer that it is a member of: that has workers of its own.
-    pub(super) balancer: Option<String>,
 }
 
 const BY_HAND: &str = "write `unix:/path/of.sock|` before the URL by hand, if it should move";
 
-struct Spot {
-    word: usize,
-    offset: usize,
-    worker: Worker,
-    balancer: Option<String>,
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    /// The argument with the URL, and where in it the URL begins.
+    pub(super) word: usize,
+    pub(super) offset: usize,
+    pub(super) worker: Worker,
+    /// The balancer that it is a member of: that has workers of its own.
+    pub(super) balancer: Option<String>,
 }
 
 impl Spot {
@@ -335,7 +333,7 @@ impl Spot {
 /// [`Refusal`], where it may connect, to what is not understood or cannot move.
 pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     let directive = &tree.nodes[node];
-    let refused = |reason: Reason| tree.refusal(node, reason, BY_HAND);
+    let refused = |reason: Reason| tree.at(node).refusal(reason, BY_HAND);
     let spot = match directive.name.as_str() {
         "sethandler" | "addhandler" => Spot::handler(&directive.words).map_err(refused)?,
         "proxypass" | "proxypassmatch" => Some(Spot::pass(tree, node)),
@@ -346,15 +344,15 @@ pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
         }
         _ => None,
     };
-    let Some(Spot { word, offset, worker, balancer }) = spot else { return Ok(None) };
-    let Some(text) = directive.words.get(word) else { return Ok(None) };
-    let found = parse(&text.bytes[offset.min(text.bytes.len())..]).map_err(refused)?;
+    let Some(spot) = spot else { return Ok(None) };
+    let Some(text) = directive.words.get(spot.word) else { return Ok(None) };
+    let found = parse(&text.bytes[spot.offset.min(text.bytes.len())..]).map_err(refused)?;
     let Some(target) = found else { return Ok(None) };
     if tree.around(node).any(|outer| outer.name == "<macro") {
         let reason = "it is part of a macro, which stands for several places (mod_macro)";
         return Err(refused(reason.into()));
     }
-    Ok(Some(Use { node, word, offset, target, worker, balancer }))
+    Ok(Some(Use { node, spot, target }))
 }
 
 fn names_address(words: &[Text]) -> bool {
@@ -363,7 +361,7 @@ fn names_address(words: &[Text]) -> bool {
 
 impl Use {
     pub(super) fn text<'a>(&self, tree: &'a Tree) -> &'a Text {
-        &tree.nodes[self.node].words[self.word]
+        &tree.nodes[self.node].words[self.spot.word]
     }
 }
 
@@ -409,7 +407,7 @@ impl Shared {
     pub(super) fn is_for(&self, one: &Use, tree: &Tree) -> bool {
         let (own, others) = (&self.target, &one.target);
         (&own.scheme, &own.host, own.port) == (&others.scheme, &others.host, others.port)
-            && one.balancer.is_none()
+            && one.spot.balancer.is_none()
             && is_below(&others.path, &own.path)
             && is_visible(tree, self.node, one.node)
     }
@@ -417,7 +415,7 @@ impl Shared {
     /// Whether a directive finds this worker when Apache reads it, and makes none with its own socket.
     pub(super) fn precedes(&self, one: &Use, tree: &Tree) -> bool {
         let is_first = self.node < one.node || tree.host(self.node) != tree.host(one.node);
-        one.worker == Worker::Own && is_first && self.is_for(one, tree)
+        one.spot.worker == Worker::Own && is_first && self.is_for(one, tree)
     }
 }
 

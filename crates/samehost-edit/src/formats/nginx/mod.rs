@@ -15,11 +15,13 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
+use crate::formats::includes::main_of;
 use crate::lines::{has_only, starts_with_any_case};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use analysis::{Analysis, Found, Kind};
 use listen::Listener;
+use tree::Tree;
 
 #[derive(Debug)]
 pub struct Nginx;
@@ -99,7 +101,7 @@ impl Editor for Nginx {
             if other? != first {
                 let reason = "the file is included in several places, which would need different edits";
                 let by_hand = "write the directive into each place";
-                return Err(analysis.tree.refusal(found.nodes[0], reason, by_hand));
+                return Err(analysis.tree.at(found.nodes[0]).refusal(reason, by_hand));
             }
         }
         Ok(first)
@@ -116,10 +118,10 @@ impl Editor for Nginx {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         // A part of a configuration can only be checked with the rest.
         let is_whole = files.read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
-        let main = if is_whole { file.to_owned() } else { tree::main_of(file, files)? };
+        let main = if is_whole { file.to_owned() } else { main_of(file, tree::MAIN_NAMES, files)? };
         let main = std::path::absolute(main).ok()?;
         let arguments = vec!["-t".into(), "-q".into(), "-c".into(), main.to_str()?.to_owned()];
-        let (reads, unknown) = match tree::Tree::read(&main, files) {
+        let (reads, unknown) = match Tree::read(&main, files) {
             Ok(tree) => (tree.files(&main, files), None),
             Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
         };
@@ -157,9 +159,9 @@ fn has_blocks(text: &[u8]) -> bool {
 /// Adds the new address as a second `server` of the upstream with `max_fails=0`: nginx falls back to the other one, and
 /// keeps retrying this one. So a server that has one address only (uvicorn, say) moves without a gap: nginx names both
 /// while it moves, and asks whichever of the two answers. The present line's own `max_fails` is not repeated.
-fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
-    let directive = &analysis.tree.nodes[node];
-    let source = analysis.tree.source(node);
+fn beside(tree: &Tree, node: usize, address: &str) -> Edit {
+    let directive = &tree.nodes[node];
+    let source = tree.source(node);
     let mut line = format!("server {address}");
     for word in &directive.arguments()[1..] {
         let parameter = String::from_utf8_lossy(&source.text[word.range.clone()]);
@@ -167,9 +169,7 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
             line = format!("{line} {parameter}");
         }
     }
-    let spot = listen::Spot::new(&source.text, directive.words[0].range.start, directive.after);
-    let (at, bytes) = spot.behind(&[line + " max_fails=0;"]);
-    Edit::new(&found.setting.file, at..at, bytes)
+    listen::insert(tree, node, &[line + " max_fails=0;"])
 }
 
 fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>> {
@@ -182,18 +182,18 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         Kind::Pass(pass) => pass.example(""),
         Kind::Server | Kind::Listen => "`server unix:/path/of.sock;`".to_owned(),
     };
-    let refused = |reason: String| tree.refusal(node, reason, example.clone());
+    let refused = |reason: String| tree.at(node).refusal(reason, example.clone());
     if matches!(goal.endpoint, Endpoint::Unix(_))
         && let Some(bound) = bind(tree)
     {
-        let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
-        return Err(refused(format!("`{}` ({place}) is an address that no socket has", tree.text(bound))));
+        let (text, place) = (tree.text(bound), tree.place(bound));
+        return Err(refused(format!("`{text}` ({place}) is an address that no socket has")));
     }
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
         let written = spell(&goal.endpoint).map_err(|why| refused(why.into()))?;
         let edit = if goal.stays {
-            beside(analysis, found, node, &written)
+            beside(tree, node, &written)
         } else {
             Edit::new(&setting.file, word.range.clone(), written)
         };
@@ -205,20 +205,15 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     let lines = moved.beside()?;
     let mut edits = vec![Edit::new(&setting.file, word.range.clone(), after.as_bytes())];
     if !lines.is_empty() {
-        let source = tree.source(node);
-        let directive = &tree.nodes[node];
-        let spot = listen::Spot::new(&source.text, directive.words[0].range.start, directive.after);
-        let (at, bytes) = spot.behind(&lines);
-        edits.push(Edit::new(&setting.file, at..at, bytes));
+        edits.push(listen::insert(tree, node, &lines));
     }
     Ok(edits)
 }
 
 /// A directive such as `proxy_bind`, which gives connections an address of this machine.
-fn bind(tree: &tree::Tree) -> Option<usize> {
+fn bind(tree: &Tree) -> Option<usize> {
     for (index, directive) in tree.nodes.iter().enumerate() {
-        let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
-        if directive.name().ends_with(b"_bind") && !directive.is_block && !is_off {
+        if directive.name().ends_with(b"_bind") && !directive.is_block && directive.first() != b"off" {
             return Some(index);
         }
     }

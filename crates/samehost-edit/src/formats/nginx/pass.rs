@@ -103,7 +103,7 @@ impl Pass {
     /// # Errors
     /// [`Refusal`], where that cannot be moved.
     pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &Upstreams) -> Result<Target> {
-        let refused = |reason: String, by_hand: String| Err(tree.refusal(node, reason, by_hand));
+        let refused = |reason: String, by_hand: String| Err(tree.at(node).refusal(reason, by_hand));
         let [word] = tree.nodes[node].arguments() else {
             return refused(format!("`{}` wants one address", self.directive), "correct it first".into());
         };
@@ -351,8 +351,8 @@ impl Moved<'_> {
                     continue;
                 }
                 if node.arguments().iter().any(|word| has_address(&word.value)) {
-                    let place = format!("{}:{}", self.tree.source(other).path.display(), node.line());
-                    let reason = format!("`{}` ({place}) depends on the address", self.tree.text(other));
+                    let (text, place) = (self.tree.text(other), self.tree.place(other));
+                    let reason = format!("`{text}` ({place}) depends on the address");
                     return Err(self.refuse(reason, "replace the variable there by what it should be"));
                 }
             }
@@ -373,7 +373,7 @@ impl Moved<'_> {
 
     fn refuse(&self, reason: String, by_hand: &str) -> Refusal {
         let directive = format!("`{} {};`", self.pass.directive, self.after);
-        self.tree.refusal(self.node, reason, format!("{by_hand}; then {directive}"))
+        self.tree.at(self.node).refusal(reason, format!("{by_hand}; then {directive}"))
     }
 
     fn host_of(&self, nodes: &[usize]) -> Option<String> {
@@ -386,10 +386,6 @@ impl Moved<'_> {
         None
     }
 
-    fn is_default(&self, node: usize) -> bool {
-        self.tree.nodes[node].arguments().first().is_some_and(|word| word.value == b"default")
-    }
-
     /// The `proxy_redirect` that does what the default did; `None` if it did nothing.
     fn redirect(&self, host_header: &str, old: &str) -> Result<Option<String>> {
         // A server redirects to the host of the request.
@@ -398,7 +394,11 @@ impl Moved<'_> {
             return Ok(None);
         }
         match effect(self.tree, self.node, b"proxy_redirect") {
-            Effect::Set { nodes, .. } if !nodes.iter().any(|node| self.is_default(*node)) => return Ok(None),
+            Effect::Set { nodes, .. }
+                if nodes.iter().all(|node| self.tree.nodes[*node].first() != b"default") =>
+            {
+                return Ok(None);
+            }
             Effect::Set { is_own: false, .. } => {
                 let reason =
                     "the `proxy_redirect default` around it rewrites redirects to the address".to_owned();
