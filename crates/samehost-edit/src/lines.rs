@@ -147,6 +147,16 @@ pub(super) fn listening_host(host: &str) -> String {
     if host.eq_ignore_ascii_case("localhost") { "127.0.0.1".into() } else { host.into() }
 }
 
+/// A host in brackets if it is an IPv6 address.
+pub(super) fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// `127.0.0.1:80`, `[::1]:80`.
+pub(super) fn host_and_port(host: &str, port: u16) -> String {
+    format!("{}:{port}", bracketed(host))
+}
+
 /// The socket at a path; `None` if it is not absolute, or cannot be one.
 pub(super) fn unix(path: &str) -> Option<Endpoint> {
     format!("unix:{path}").parse().ok().filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)))

@@ -113,13 +113,19 @@ pub struct Reading {
 impl FromIterator<Result<Setting>> for Reading {
     fn from_iter<T: IntoIterator<Item = Result<Setting>>>(found: T) -> Self {
         let mut reading = Reading::default();
+        reading.extend(found);
+        reading
+    }
+}
+
+impl Extend<Result<Setting>> for Reading {
+    fn extend<T: IntoIterator<Item = Result<Setting>>>(&mut self, found: T) {
         for one in found {
             match one {
-                Ok(setting) => reading.settings.push(setting),
-                Err(refusal) => reading.refused.push(refusal),
+                Ok(setting) => self.settings.push(setting),
+                Err(refusal) => self.refused.push(refusal),
             }
         }
-        reading
     }
 }
 

@@ -192,7 +192,7 @@ pub(super) fn authority(endpoint: &Endpoint) -> Result<String, Reason> {
     let Endpoint::Tcp { host, port } = endpoint else {
         return Err(format!("Apache cannot connect to {endpoint}").into());
     };
-    let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let text = crate::lines::host_and_port(host, *port);
     match host_and_port(&text) {
         Ok(parsed) if parsed == (host.clone(), Some(*port)) => Ok(text),
         _ => Err(format!("`{text}` is not an address that Apache could look up").into()),

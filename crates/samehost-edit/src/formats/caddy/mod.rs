@@ -16,12 +16,11 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use self::tree::Statement;
-use super::caddy::tree::Token;
+use self::tree::{Statement, Token};
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
 use crate::files::{Edit, Files, Remembered};
 use crate::languages::url;
-use crate::lines::{insert_below, is_plain, line_end, lines};
+use crate::lines::{host_and_port, insert_below, is_plain, line_end, lines};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -60,12 +59,9 @@ impl Editor for Caddy {
                 reading.refused.push(refusal);
             }
             for upstream in proxy.upstreams(file) {
-                let (file, at) = upstream.place();
+                let (file, at) = (upstream.statement.file.as_path(), upstream.token.range.start);
                 if seen.insert((file.to_owned(), at)) {
-                    match upstream.setting() {
-                        Ok(setting) => reading.settings.push(setting),
-                        Err(refusal) => reading.refused.push(refusal),
-                    }
+                    reading.extend([upstream.setting()]);
                 }
             }
         }
@@ -127,7 +123,7 @@ fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
     for statement in statements {
         let is_proxy = DIRECTIVES.contains(&statement.word(0));
         if is_proxy {
-            found.push(Proxy::of(statement));
+            found.push(Proxy { statement, together: OnceCell::new() });
         }
         if is_proxy || ROUTES.contains(&statement.word(0)) {
             let block = statement.block.as_deref().unwrap_or_default();
@@ -203,11 +199,7 @@ struct Upstream<'a> {
     name: String,
 }
 
-impl<'a> Proxy<'a> {
-    fn of(statement: &'a Statement) -> Self {
-        Proxy { statement, together: OnceCell::new() }
-    }
-
+impl Proxy<'_> {
     fn together(&self) -> &Together {
         self.together.get_or_init(|| {
             let all = self.upstreams(Path::new(""));
@@ -267,10 +259,6 @@ impl<'a> Proxy<'a> {
         Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
     }
 
-    fn is_alone(&self) -> bool {
-        self.together().is_alone
-    }
-
     fn transport(&self) -> Option<&Statement> {
         self.block().find(|one| one.word(0) == "transport")
     }
@@ -293,7 +281,7 @@ impl<'a> Proxy<'a> {
 
     /// Why it cannot get an address of another kind, which would take the meaning from what it says, and the manual edit.
     fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
-        let is_alone = self.is_alone();
+        let is_alone = self.together().is_alone;
         if !is_alone && scheme == Scheme::Http {
             let why = "the upstreams of a directive need the same scheme, and a socket has no `http://`";
             return Some((why.to_owned(), "remove `http://` from each upstream first"));
@@ -332,10 +320,6 @@ impl<'a> Proxy<'a> {
 }
 
 impl Upstream<'_> {
-    fn place(&self) -> (&Path, usize) {
-        (&self.statement.file, self.token.range.start)
-    }
-
     fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         self.statement.refusal(self.token.line, why, by_hand)
     }
@@ -356,7 +340,7 @@ impl Upstream<'_> {
             if let Some((why, by_hand)) = self.proxy.obstacle(scheme) {
                 return Err(self.refuse(why, by_hand));
             }
-            more = named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
+            more = named_host(self.proxy.statement, self.proxy.together().is_alone, now, files)
                 .map_err(|(why, by_hand)| self.refuse(why, by_hand))?;
         }
         let written = spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
@@ -394,8 +378,7 @@ fn named_host(
     }
     let host = match now {
         Endpoint::Unix(_) => "localhost".to_owned(),
-        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        Endpoint::Tcp { host, port } => host_and_port(host, *port),
         _ => return Ok(None),
     };
     let text = files.read(&check.file).unwrap_or_default();
@@ -487,13 +470,12 @@ fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, Reason> {
             Ok(format!("{}/{path}", if scheme == Scheme::H2c { "unix+h2c" } else { "unix" }))
         }
         Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let prefix = match scheme {
                 Scheme::H2c => "h2c://",
                 Scheme::Http => "http://",
                 Scheme::None | Scheme::Https => "",
             };
-            Ok(format!("{prefix}{host}:{port}"))
+            Ok(prefix.to_owned() + &host_and_port(host, *port))
         }
         _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }

@@ -69,7 +69,17 @@ impl Pools {
         Ok(reader.pools)
     }
 
-    pub(super) fn includes(&self, path: &Path) -> bool {
+    /// The file that the configuration begins with.
+    pub(super) fn main(&self) -> &Path {
+        &self.sources[0].path
+    }
+
+    /// Whether a pool has a line in a file; each is in the main file.
+    pub(super) fn is_in(&self, file: &Path, pool: &Pool) -> bool {
+        self.main() == file || pool.entries.iter().any(|placed| self.sources[placed.source].path == file)
+    }
+
+    fn includes(&self, path: &Path) -> bool {
         for pattern in &self.patterns {
             let (Some(last), Some(name)) = (pattern.file_name(), path.file_name()) else { continue };
             if pattern.parent() == path.parent() && matches(last.as_bytes(), name.as_bytes()) {
@@ -223,10 +233,6 @@ fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
         }
     }
     None
-}
-
-pub(super) fn main_path(file: &Path, files: &dyn Files) -> Option<PathBuf> {
-    main_of(file, files)?.sources.into_iter().next().map(|source| source.path)
 }
 
 struct Reader<'a> {

@@ -10,7 +10,7 @@ use crate::editor::Editor;
 use crate::files::{Edit, Files, Overlay, apply};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::lines::has_only;
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting};
 
 pub(in crate::formats) struct Variable<'a> {
@@ -95,15 +95,14 @@ impl<'a> Environment<'a> {
     }
 
     fn refusal(&self, refusal: &Refusal) -> Refusal {
-        let (file, line) = match self.at(refusal.line) {
-            Some(one) => (one.assignment.file.as_path(), one.assignment.line),
-            None => (self.file, 0),
-        };
         let by_hand = format!(
             "in a drop-in (systemctl edit {}), Environment= with {}",
             self.unit.name, refusal.by_hand
         );
-        Refusal::new(file, line, refusal.reason.clone(), by_hand)
+        match self.at(refusal.line) {
+            Some(one) => one.assignment.refusal(refusal.reason.clone(), by_hand),
+            None => Refusal::new(self.file, 0, refusal.reason.clone(), by_hand),
+        }
     }
 
     pub(super) fn read(&self, files: &dyn Files) -> Reading {
@@ -131,9 +130,7 @@ impl<'a> Environment<'a> {
             if let Some(odd) = &one.odd {
                 let reason = format!("{} has {odd} in its value", one.name);
                 let by_hand = format!("Environment={}=… written out, then switch again", one.name);
-                reading
-                    .refused
-                    .push(Refusal::new(&one.assignment.file, one.assignment.line, reason, by_hand));
+                reading.refused.push(one.assignment.refusal(reason, by_hand));
             }
         }
         self.environment_files(files, &mut reading);
@@ -149,14 +146,13 @@ impl<'a> Environment<'a> {
                 None => (false, assignment.value.as_str()),
             };
             let name = name.trim_matches('"');
-            let here = At { file: &assignment.file, line: assignment.line };
             let path = under(&self.unit.root, name);
             let Ok(text) = files.read(&path) else {
                 if !is_optional || name.contains(['*', '%', '?']) {
                     reading.settings.clear();
                     let reason =
                         format!("what {name} sets counts before Environment=, and it cannot be read");
-                    reading.refused.push(here.refusal(reason, format!("samehost switch {name}")));
+                    reading.refused.push(assignment.refusal(reason, format!("samehost switch {name}")));
                 }
                 continue;
             };
@@ -165,7 +161,7 @@ impl<'a> Environment<'a> {
             if names.any(|line| GROUPS.iter().any(|group| line.starts_with(group))) {
                 reading.settings.clear();
                 let reason = format!("{name} sets variables of connections, which count before Environment=");
-                reading.refused.push(here.refusal(reason, format!("samehost switch {name}")));
+                reading.refused.push(assignment.refusal(reason, format!("samehost switch {name}")));
             }
         }
     }
@@ -190,16 +186,7 @@ impl<'a> Environment<'a> {
             if let Some(one) = present
                 && self.unit.is_later(&one.assignment.file)
             {
-                let reason = format!(
-                    "this drop-in counts before the one that would be written ({})",
-                    super::unit::OURS
-                );
-                return Err(Refusal::new(
-                    &one.assignment.file,
-                    one.assignment.line,
-                    reason,
-                    format!("set {name} there for {}", goal.endpoint),
-                ));
+                return Err(one.assignment.later(format!("set {name} there for {}", goal.endpoint)));
             }
             let written = quoted(&name, &value);
             let in_place = match present {

@@ -6,7 +6,7 @@ use samehost_services as services;
 
 use super::unit::Word;
 use crate::languages::url::is_plain_path;
-use crate::lines::{has_only, is_loopback, listening_host, tcp};
+use crate::lines::{has_only, host_and_port, is_loopback, listening_host, tcp};
 use crate::refusal::Reason;
 use crate::setting::Goal;
 
@@ -106,10 +106,10 @@ impl Listens {
     }
 
     fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, Reason> {
-        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let place = host_and_port(host, port);
         let options = match self.server.say {
-            Say::Gunicorn => return Ok(vec!["--bind".into(), format!("{bracketed}:{port}")]),
-            Say::Puma => return Ok(vec!["--bind".into(), format!("tcp://{bracketed}:{port}")]),
+            Say::Gunicorn => return Ok(vec!["--bind".into(), place]),
+            Say::Puma => return Ok(vec!["--bind".into(), format!("tcp://{place}")]),
             Say::Uvicorn => ["--host", "--port"],
             Say::Thin => ["-a", "-p"],
             Say::Memcached => ["-l", "-p"],
@@ -225,14 +225,14 @@ impl Server {
             let usual = match (self.say, port) {
                 (Say::Puma, Some(_)) => Some("0.0.0.0"),
                 (Say::Puma, None) => None,
-                _ => self.host,
+                _ => self.usual.map(|(host, _)| host),
             };
             let Some(host) = host.map(|given| given.value.as_str()).or(usual) else {
                 return Err(format!("its command does not say where {} listens", self.name()).into());
             };
             let port = match port {
                 Some(given) => given.value.parse().ok(),
-                None => self.port,
+                None => self.usual.map(|(_, port)| port),
             };
             let plain = has_only(host, ".-_:*");
             let numeric = self.say != Say::Memcached
@@ -349,7 +349,7 @@ impl Server {
                 }
                 let behind = if spelling.starts_with("--") { rest.strip_prefix('=') } else { Some(rest) };
                 let Some(behind) = behind else { continue };
-                if spelling.starts_with("--") || self.is_joined {
+                if spelling.starts_with("--") || self.is_joined() {
                     return Some((*kind, &text[..text.len() - behind.len()], Some(behind)));
                 }
             }
@@ -395,14 +395,10 @@ pub(super) enum Kind {
 pub(super) struct Server {
     programs: &'static [&'static str],
     pub(super) protocol: Protocol,
-    pub(super) options: &'static [(&'static [&'static str], Kind)],
-    pub(super) host: Option<&'static str>,
-    pub(super) port: Option<u16>,
+    options: &'static [(&'static [&'static str], Kind)],
+    /// Where it listens if its command does not say.
+    usual: Option<(&'static str, u16)>,
     pub(super) variables: &'static [&'static str],
-    /// The file in its working directory that it reads by default.
-    pub(super) unasked: Option<&'static str>,
-    /// Whether `-p3000` is `-p 3000`.
-    is_joined: bool,
     pub(super) say: Say,
 }
 
@@ -428,11 +424,8 @@ const SERVERS: &[Server] = &[
             (&["--config", "-c"], Kind::Stop("")),
             (&["--paste", "--paster"], CONFIGURED),
         ],
-        host: Some("127.0.0.1"),
-        port: Some(8000),
+        usual: Some(("127.0.0.1", 8000)),
         variables: &["GUNICORN_CMD_ARGS", "PORT"],
-        unasked: Some("gunicorn.conf.py"),
-        is_joined: true,
         say: Say::Gunicorn,
     },
     Server {
@@ -446,22 +439,16 @@ const SERVERS: &[Server] = &[
             (&["--fd"], Kind::Stop("systemd hands it its socket")),
             (&["--ssl-keyfile", "--ssl-certfile"], Kind::Stop("it speaks TLS")),
         ],
-        host: Some("127.0.0.1"),
-        port: Some(8000),
+        usual: Some(("127.0.0.1", 8000)),
         variables: &["UVICORN_HOST", "UVICORN_PORT", "UVICORN_UDS", "UVICORN_FD"],
-        unasked: None,
-        is_joined: false,
         say: Say::Uvicorn,
     },
     Server {
         programs: &["puma"],
         protocol: Protocol::Http,
         options: &[(&["--bind", "-b"], Kind::Bind), (&["--port", "-p"], Kind::Port)],
-        host: None,
-        port: None,
+        usual: None,
         variables: &[],
-        unasked: None,
-        is_joined: true,
         say: Say::Puma,
     },
     Server {
@@ -478,11 +465,8 @@ const SERVERS: &[Server] = &[
             (&["--all"], CONFIGURED),
             (&["--ssl"], Kind::Stop("it speaks TLS")),
         ],
-        host: Some("0.0.0.0"),
-        port: Some(3000),
+        usual: Some(("0.0.0.0", 3000)),
         variables: &[],
-        unasked: None,
-        is_joined: true,
         say: Say::Thin,
     },
     Server {
@@ -497,11 +481,8 @@ const SERVERS: &[Server] = &[
             (&["--udp-port", "-U"], Kind::Stop("a socket has no UDP beside it")),
             (&["--enable-ssl", "-Z"], Kind::Stop("it speaks TLS")),
         ],
-        host: Some("0.0.0.0"),
-        port: Some(11211),
+        usual: Some(("0.0.0.0", 11211)),
         variables: &["MEMCACHED_PORT_FILENAME"],
-        unasked: None,
-        is_joined: true,
         say: Say::Memcached,
     },
     Server {
@@ -516,11 +497,8 @@ const SERVERS: &[Server] = &[
             (&["--tls-port"], Kind::Stop("it speaks TLS")),
             (&["--include", "--sentinel"], CONFIGURED),
         ],
-        host: Some("0.0.0.0"),
-        port: Some(6379),
+        usual: Some(("0.0.0.0", 6379)),
         variables: &[],
-        unasked: None,
-        is_joined: false,
         say: Say::Redis,
     },
 ];
@@ -569,6 +547,11 @@ impl Server {
 
     pub(super) fn name(&self) -> &'static str {
         self.programs[0]
+    }
+
+    /// Whether `-p3000` is `-p 3000`.
+    fn is_joined(&self) -> bool {
+        !matches!(self.say, Say::Uvicorn | Say::Redis)
     }
 
     /// Whether it uses a socket of systemd's if it gets one.

@@ -41,6 +41,11 @@ impl Assignment {
     pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(&self.file, self.line, reason, by_hand)
     }
+
+    /// The refusal of one in a drop-in that follows ours and overrides it.
+    pub(super) fn later(&self, by_hand: impl Into<String>) -> Refusal {
+        self.refusal(format!("this drop-in counts before the one that would be written ({OURS})"), by_hand)
+    }
 }
 
 /// A unit: its file and its drop-ins, in order of precedence.
@@ -90,13 +95,8 @@ impl Unit {
     }
 
     pub(super) fn find(&self, name: &str, files: &dyn Files) -> Option<PathBuf> {
-        for directory in DIRECTORIES {
-            let path = self.root.join(directory).join(name);
-            if files.read(&path).is_ok() {
-                return Some(path);
-            }
-        }
-        None
+        let mut places = DIRECTORIES.iter().map(|directory| self.root.join(directory).join(name));
+        places.find(|path| files.read(path).is_ok())
     }
 
     /// The socket unit that passes its socket to this service.
