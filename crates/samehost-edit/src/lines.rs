@@ -157,7 +157,7 @@ pub(super) fn host_and_port(host: &str, port: u16) -> String {
     format!("{}:{port}", bracketed(host))
 }
 
-/// The socket at a path; `None` if it is not absolute, or cannot be one.
+/// The socket at a path; `None` if that is empty, or is the name of an abstract socket.
 pub(super) fn unix(path: &str) -> Option<Endpoint> {
     format!("unix:{path}").parse().ok().filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)))
 }

@@ -101,10 +101,7 @@ impl<'a> Pods<'a> {
 
     fn with(&self, (key, value): &(Node, Node)) -> &[usize] {
         let Some(label) = label(key, value) else { return &[] };
-        match self.labelled.get(&label) {
-            Some(places) => places,
-            None => &[],
-        }
+        self.labelled.get(&label).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -118,7 +115,6 @@ struct Pod<'a> {
     servers: Vec<(usize, Server)>,
     /// How many containers with a server have a name.
     server_names: HashMap<&'a str, usize>,
-    /// How many containers have a server.
     server_count: usize,
 }
 
@@ -142,17 +138,8 @@ impl<'a> Manifests<'a> {
         Manifests { file, documents, services }
     }
 
-    fn pods(&self) -> Pods<'a> {
-        let mut all = Vec::new();
-        for document in self.documents {
-            all.extend(pod(&document.root));
-        }
-        Pods::of(all)
-    }
-
-    /// A refusal for each variable that leads to a server over TCP.
     fn hops(&self) -> Vec<Refusal> {
-        let pods = self.pods();
+        let pods = Pods::of(self.documents.iter().filter_map(|document| pod(&document.root)).collect());
         let mut hops = Vec::new();
         for pod in &pods.all {
             for client in &pod.containers {
@@ -204,7 +191,6 @@ impl<'a> Manifests<'a> {
         Some(Refusal::new(self.file, value.line, format!("{what}: {reason}"), by_hand))
     }
 
-    /// The pod that a Service of this name leads to.
     fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
         let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
@@ -220,7 +206,6 @@ impl<'a> Manifests<'a> {
     }
 }
 
-/// The node at a path of keys.
 fn at<'a>(mut node: &'a Node, path: &[&str]) -> Option<&'a Node> {
     for name in path {
         node = node.value(name)?;

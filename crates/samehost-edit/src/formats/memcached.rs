@@ -83,7 +83,6 @@ impl Editing<'_, Options> {
         Ok(self.edits)
     }
 
-    /// Has the server listen at a socket, and nowhere else.
     fn to_unix(&mut self) -> Result<()> {
         let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
         let (goal, options) = (self.goal, self.configuration);
@@ -201,7 +200,6 @@ struct Given {
     letter: char,
     value: String,
     written: Range<usize>,
-    /// The whole option, from the dash on.
     whole: Range<usize>,
     line: Line,
 }
@@ -325,23 +323,18 @@ impl Reader<'_> {
 
     /// The words of a range, which must mean nothing special to a shell.
     fn split(&mut self, line: &Line, range: Range<usize>) -> Result<()> {
-        let text = self.text;
-        let mut at = range.start;
-        while at < range.end {
-            if text[at].is_ascii_whitespace() {
-                at += 1;
+        let mut next = range.start;
+        for word in self.text[range].split(u8::is_ascii_whitespace) {
+            let start = next;
+            next += word.len() + 1;
+            if word.is_empty() {
                 continue;
             }
-            let start = at;
-            while at < range.end && !text[at].is_ascii_whitespace() {
-                at += 1;
-            }
-            let word = &text[start..at];
             if utf8(word).is_none() || word.iter().any(|byte| b"\\\"'$`*?[]{}|&;<>()~!\0".contains(byte)) {
                 let reason = "a word has characters that mean something to a shell";
                 return Err(Refusal::new(self.file, line.number, reason, "write the options in plain words"));
             }
-            self.words.push((start..at, line.clone()));
+            self.words.push((start..start + word.len(), line.clone()));
         }
         Ok(())
     }

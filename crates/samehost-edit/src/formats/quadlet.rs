@@ -249,7 +249,6 @@ impl Hop<'_> {
         Ok(edits)
     }
 
-    /// Mounts the directory of a socket at the same path.
     fn mount(&self, file: &Path, socket: &Path) -> Result<Edit, Reason> {
         if let Some(why) = self.container.cannot_mount(socket) {
             return Err(why.into());
@@ -295,7 +294,6 @@ struct Container {
     names: Vec<String>,
     image: String,
     pod: Option<String>,
-    /// Each variable as it is set at last.
     variables: Vec<Variable>,
     client: Client,
     on_host: OnceCell<bool>,
@@ -411,7 +409,6 @@ impl Container {
         None
     }
 
-    /// Whether it has this machine's network.
     fn is_on_host(&self) -> bool {
         *self.on_host.get_or_init(|| {
             self.pod.is_none() && self.list("Network").iter().any(|network| network.value == "host")
@@ -422,7 +419,6 @@ impl Container {
         if self.is_on_host() { is_loopback(host) } else { THIS_MACHINE.contains(&host) }
     }
 
-    /// Volumes that are directories of this machine.
     fn mounts(&self) -> Vec<Mount<'_>> {
         let mut mounts = Vec::new();
         for one in self.list("Volume") {

@@ -225,7 +225,6 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// The first directive with which one shares a worker, and which has another address.
     pub(super) fn confused_with(&mut self, index: usize) -> Option<usize> {
         let one = self.uses[index];
         let key = (url_of(one), self.kind_of(one), path_of(one), &one.target.endpoint);

@@ -34,7 +34,6 @@ const BARRED: &[(&str, &str)] = &[
 
 const ANEW: &str = "its address is made anew with each request";
 
-/// A URL of mod_proxy, with its parts as places in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) endpoint: Endpoint,
@@ -51,10 +50,7 @@ pub(super) struct Target {
     pub(super) path: String,
 }
 
-/// Parses what stands where a URL may; `None` if it is none, or names a balancer.
-///
-/// # Errors
-/// Why it is not understood, or cannot move.
+/// What stands where a URL may, or why it cannot move; `None` if it is no URL, or names a balancer.
 pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     let is_socket = starts_with_any_case(text.as_bytes(), "unix:");
@@ -171,10 +167,7 @@ fn is_plain(path: &str) -> bool {
     has_only(path, "/._-+@")
 }
 
-/// How a socket is written before a URL.
-///
-/// # Errors
-/// Why it cannot be.
+/// How a socket is written before a URL, or why it cannot be.
 pub(super) fn socket(endpoint: &Endpoint) -> Result<String, Reason> {
     let path = crate::lines::socket_path(endpoint)?;
     if is_plain(path) && !path.starts_with("//") {
@@ -184,10 +177,7 @@ pub(super) fn socket(endpoint: &Endpoint) -> Result<String, Reason> {
     }
 }
 
-/// How a host and a port are written in a URL.
-///
-/// # Errors
-/// Why they cannot be.
+/// How a host and a port are written in a URL, or why they cannot be.
 pub(super) fn authority(endpoint: &Endpoint) -> Result<String, Reason> {
     let Endpoint::Tcp { host, port } = endpoint else {
         return Err(format!("Apache cannot connect to {endpoint}").into());
@@ -327,10 +317,7 @@ impl Spot {
     }
 }
 
-/// What a directive connects to; `None` if it does not connect.
-///
-/// # Errors
-/// [`Refusal`], where it may connect, to what is not understood or cannot move.
+/// What a directive connects to, or a refusal if that is not understood or cannot move; `None` if it does not connect.
 pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     let directive = &tree.nodes[node];
     let refused = |reason: Reason| tree.at(node).refusal(reason, BY_HAND);

@@ -240,17 +240,13 @@ pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     /// Includes that could not be followed.
     pub(super) missing: Vec<Refusal>,
-    /// What is defined at the end.
     pub(super) variables: Variables,
     /// Where relative names begin, if that is known.
     root: Option<PathBuf>,
 }
 
 impl Tree {
-    /// Reads a configuration with everything it includes.
-    ///
-    /// # Errors
-    /// When Apache would not read it.
+    /// Reads a configuration with everything it includes; a refusal, when Apache would not read it.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
         let is_main = MAIN_NAMES.iter().any(|name| file.ends_with(name));
         let main = if is_main { Some(file.to_owned()) } else { main_of(file, MAIN_NAMES, files) };
@@ -262,7 +258,6 @@ impl Tree {
         Ok(reader.tree)
     }
 
-    /// The sections around a directive, from the inside.
     pub(super) fn around(&self, node: usize) -> impl Iterator<Item = &Node> {
         let index = std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent);
         index.map(|index| &self.nodes[index])

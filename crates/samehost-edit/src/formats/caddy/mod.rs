@@ -188,7 +188,6 @@ struct Together {
     is_alone: bool,
     schemes: Vec<Scheme>,
     has_tls: bool,
-    /// The word behind `transport`.
     transport: Option<String>,
 }
 
@@ -355,11 +354,8 @@ fn uses_address(word: &Token) -> bool {
 
 const ASKED_HOST_BY_HAND: &str = "say for which host it asks: health_headers { Host NAME }";
 
-/// The edit that names the host of a proxy's health check, if it has one and names none; `is_alone` says whether the
-/// proxy has one upstream only.
-///
-/// # Errors
-/// What is in the way, and what to do by hand.
+/// The edit that names the host of a proxy's health check, if it has one and names none; or what is in the way, and what
+/// to do by hand. `is_alone` says whether the proxy has one upstream only.
 fn named_host(
     proxy: &Statement,
     is_alone: bool,
@@ -411,7 +407,6 @@ enum Scheme {
     Https,
 }
 
-/// The scheme and the endpoint of an upstream's address.
 fn parse(token: &Token) -> Result<(Scheme, Endpoint), Reason> {
     let text = token.value.as_str();
     if token.has_variable {

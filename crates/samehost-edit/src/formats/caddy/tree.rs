@@ -106,7 +106,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Statements with what they import in its place.
     fn expanded(&self, statements: Vec<Statement>, depth: usize) -> Result<Vec<Statement>> {
         let mut found = Vec::new();
         for mut statement in statements {
@@ -228,10 +227,7 @@ pub(super) struct Token {
     pub(super) has_variable: bool,
 }
 
-/// The tokens of a text.
-///
-/// # Errors
-/// The line, and what is unusual in it.
+/// The tokens of a text; or a line, and what is unusual in it.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, (u32, &'static str)> {
     let mut lexer = Lexer { text, at: 0, line: 1, is_new_line: true };
     let mut tokens = Vec::new();

@@ -92,7 +92,6 @@ impl<'a> Service<'a> {
         self.map.value(name)
     }
 
-    /// Name of the image, without registry and tag.
     pub(super) fn image(&self) -> Option<&'a str> {
         Some(name_of(self.get("image")?.text()?))
     }
@@ -174,7 +173,6 @@ impl<'a> Service<'a> {
         None
     }
 
-    /// Whether anything is mounted at a directory, below or above it.
     pub(super) fn covers(&self, directory: &str) -> bool {
         if self.get("tmpfs").is_some_and(|node| words(node).contains("/run")) {
             return true;

@@ -81,7 +81,6 @@ const GHOST: &Beside = &Beside {
 };
 
 impl Words {
-    /// The names of the variables for user, password and database.
     fn login(self) -> [&'static str; 3] {
         match self {
             Words::WordPress => ["WORDPRESS_DB_USER", "WORDPRESS_DB_PASSWORD", "WORDPRESS_DB_NAME"],

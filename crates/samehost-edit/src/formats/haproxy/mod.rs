@@ -241,7 +241,6 @@ impl Chroot {
         Ok(found)
     }
 
-    /// What to do by hand, so that a server reaches a socket.
     fn by_hand(&self, path: &str) -> String {
         match self {
             Chroot::Directory(root) => {

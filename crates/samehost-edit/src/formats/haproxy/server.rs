@@ -249,7 +249,6 @@ impl<'a> Server<'a> {
 #[derive(PartialEq, Eq)]
 enum Stays {
     AsItIs,
-    /// Only if its address is given.
     WithAddress,
 }
 
@@ -346,10 +345,7 @@ impl Opt<'_> {
     }
 }
 
-/// The options of a line, from this word on.
-///
-/// # Errors
-/// What is not understood.
+/// The options of a line, from this word on, or what is not understood.
 fn options_of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
     let mut options = Vec::new();
     let mut words = line.words.iter().skip(from);

@@ -26,9 +26,7 @@ const PROGRAMS: &[&str] = &[
     "client-mariadb", "mysql", "mariadb-client", "mysqldump", "mariadb-dump", "mysqladmin", "mariadb-admin",
     "mysqlcheck", "mariadb-check", "mysqlimport", "mysqlshow", "mysqlslap", "mysql_upgrade", "mysqlbinlog",
 ];
-/// What decides where a server listens.
 const LISTENING: &[&str] = &["socket", "port", "bind-address", "skip-networking", "back-log"];
-/// What decides where a client connects to.
 const CONNECTING: &[&str] = &["host", "port", "socket", "protocol"];
 const PORT: u16 = 3306;
 

@@ -51,7 +51,6 @@ impl Options {
         Ok(options)
     }
 
-    /// The effective option of a name, among groups that a program reads.
     pub(super) fn last(&self, groups: &[&str], name: &str) -> Option<&Entry> {
         self.entries.iter().rfind(|entry| entry.name == name && groups.contains(&entry.group.as_str()))
     }

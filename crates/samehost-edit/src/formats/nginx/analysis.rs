@@ -43,7 +43,6 @@ struct Use {
     bar: Option<String>,
 }
 
-/// The uses of upstreams, by their names in small letters.
 type Uses = HashMap<String, Use>;
 
 impl Analysis {

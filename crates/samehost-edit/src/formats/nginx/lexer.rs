@@ -22,7 +22,6 @@ impl Word {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// `;`
     Semicolon,
     /// `{`, followed by a block of directives.
     Opens,
@@ -32,18 +31,15 @@ pub(super) enum End {
     Closes,
 }
 
-/// A directive's words, or the end of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) words: Vec<Word>,
     pub(super) end: End,
     /// One past the byte that ends it.
     pub(super) after: usize,
-    /// The line of the byte that ends it.
     pub(super) line: u32,
 }
 
-/// State since the last word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Space,
@@ -54,10 +50,7 @@ enum State {
     Closed,
 }
 
-/// The statements of a file, in order.
-///
-/// # Errors
-/// [`Refusal`], where nginx would not read the file.
+/// The statements of a file, in order; a refusal, where nginx would not read it.
 pub(super) fn statements(text: &[u8]) -> Result<Vec<Statement>> {
     let mut lexer = Lexer { text, at: 0, line: 1, statements: Vec::new(), words: Vec::new() };
     lexer.run()?;
@@ -73,7 +66,6 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// What a byte between words begins.
     fn between(&mut self, byte: u8, here: u32) -> Result<State> {
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' => {}

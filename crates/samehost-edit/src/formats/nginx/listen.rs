@@ -30,10 +30,6 @@ pub(super) struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// The bytes to change.
-    ///
-    /// # Errors
-    /// [`Refusal`], where it cannot be said safely.
     pub(super) fn edits(&self) -> Result<Vec<Edit>> {
         let (setting, goal) = (&self.found.setting, self.goal);
         if let Some(access) = &goal.access
@@ -165,10 +161,7 @@ pub(super) struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The edits that keep clients' addresses known.
-    ///
-    /// # Errors
-    /// [`Refusal`], where access is decided by an address that clients no longer have.
+    /// The edits that keep clients' addresses known; a refusal, where access is decided by one that they no longer have.
     pub(super) fn edits(&self) -> Result<Vec<Edit>> {
         let Moved { tree, node, from, to } = *self;
         if from.path().is_some() == to.path().is_some() {
@@ -360,7 +353,6 @@ impl<'a> Spot<'a> {
         if lead.iter().all(|byte| matches!(byte, b' ' | b'\t')) { Some(lead) } else { None }
     }
 
-    /// Whether only a comment follows on its line.
     fn is_last(&self) -> bool {
         let rest = self.text[self.after..self.line_end()].trim_ascii_start();
         rest.is_empty() || rest.starts_with(b"#")

@@ -151,7 +151,6 @@ fn tops(text: &[u8]) -> Vec<Vec<u8>> {
     names
 }
 
-/// Whether a text has blocks that only nginx has.
 fn has_blocks(text: &[u8]) -> bool {
     tops(text).iter().any(|name| matches!(&name[..], b"server" | b"upstream" | b"http" | b"events"))
 }
@@ -240,7 +239,6 @@ fn could_not_look(output: &str) -> bool {
 // Addresses in an nginx configuration: parses `127.0.0.1`, `[::1]:80` and `unix:/path`, and writes endpoints.
 // Independent of directives.
 
-/// What stands where an address may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Address {
     /// An address; a TCP address may lack a port.
@@ -251,10 +249,7 @@ enum Address {
     },
 }
 
-/// Parses an address of a client's directive.
-///
-/// # Errors
-/// Why it is none.
+/// An address of a client's directive, or why it is none.
 fn parse(text: &[u8]) -> Result<Address, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     if let Some(path) = unix(text) {
@@ -284,10 +279,7 @@ fn parse(text: &[u8]) -> Result<Address, Reason> {
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
 }
 
-/// Parses an address of `listen`, which may also be a port alone or `*`.
-///
-/// # Errors
-/// Why it is none.
+/// An address of `listen`, which may also be a port alone or `*`, or why it is none.
 fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
     let port = match text {
         b"*" => 80,
@@ -300,7 +292,6 @@ fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
     Ok(Endpoint::Tcp { host: "0.0.0.0".into(), port })
 }
 
-/// The path, where it is a socket.
 fn unix(text: &str) -> Option<&str> {
     if starts_with_any_case(text.as_bytes(), "unix:") { text.get(5..) } else { None }
 }
@@ -337,10 +328,7 @@ fn is_special(byte: u8) -> bool {
     byte <= b' ' || byte == 0x7f || b";{}\"'\\$#*".contains(&byte)
 }
 
-/// How an endpoint is written.
-///
-/// # Errors
-/// Why it cannot be.
+/// How an endpoint is written, or why it cannot be.
 fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     match endpoint {
         Endpoint::Unix(path) => {

@@ -98,10 +98,7 @@ impl Pass {
         Parts { scheme, authority, uri }
     }
 
-    /// Where a pass leads.
-    ///
-    /// # Errors
-    /// [`Refusal`], where that cannot be moved.
+    /// Where a pass leads; a refusal, where that cannot be moved.
     pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &Upstreams) -> Result<Target> {
         let refused = |reason: String, by_hand: String| Err(tree.at(node).refusal(reason, by_hand));
         let [word] = tree.nodes[node].arguments() else {
@@ -223,10 +220,7 @@ impl Pass {
         format!("`{} {scheme}unix:/path/of.sock{colon}{uri};`", self.directive)
     }
 
-    /// The value with another address.
-    ///
-    /// # Errors
-    /// Why that cannot be written.
+    /// The value with another address, or why that cannot be written.
     pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, Reason> {
         let parts = self.parts(value);
         let written = super::spell(endpoint)?;
@@ -242,7 +236,6 @@ impl Pass {
     }
 }
 
-/// Values of a directive at a level of the configuration, or at those around it.
 enum Effect {
     /// The effective directives; whether they are at the level in question.
     Set {
@@ -269,7 +262,6 @@ fn effect(tree: &Tree, node: usize, name: &'static [u8]) -> Effect {
     if tree.is_whole { Effect::Unset } else { Effect::Unknown }
 }
 
-/// The `Host` that nginx sends to an address by default.
 fn default_host(pass: &Pass, value: &str, endpoint: &Endpoint) -> String {
     if matches!(endpoint, Endpoint::Unix(_)) {
         return "localhost".into();
@@ -289,10 +281,7 @@ pub(super) struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The directives to add, so that the backend sees the same requests as before.
-    ///
-    /// # Errors
-    /// [`Refusal`], where that would change what holds elsewhere, or cannot be known.
+    /// The directives to add, so that the backend sees the same requests; a refusal, where none could do that.
     pub(super) fn beside(&self) -> Result<Vec<String>> {
         if !self.pass.is_url {
             return Ok(Vec::new());

@@ -90,10 +90,7 @@ impl Below {
 }
 
 impl Tree {
-    /// Reads a configuration with everything it includes.
-    ///
-    /// # Errors
-    /// When nginx would not read it.
+    /// Reads a configuration with everything it includes; a refusal, when nginx would not read it.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
         let mut reader = Reader { files, base: PathBuf::new(), tree: Tree::default(), included: 0 };
         let source = reader.source(file, None)?;
@@ -130,7 +127,6 @@ impl Tree {
         self.below.children.get(&parent).map_or(&[], Vec::as_slice)
     }
 
-    /// The directives of a name in a block, or at the top level.
     pub(super) fn named(&self, parent: Option<usize>, name: &[u8]) -> &[usize] {
         self.below.named.get(&parent).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
     }
@@ -161,7 +157,6 @@ impl Tree {
         At { file: &self.source(node).path, line: self.nodes[node].line() }
     }
 
-    /// A directive as written, on one line.
     pub(super) fn text(&self, node: usize) -> String {
         let words = self.nodes[node].words.iter();
         let words: Vec<_> = words.map(|word| String::from_utf8_lossy(&word.value).into_owned()).collect();

@@ -116,17 +116,9 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
         let Some(endpoint) = lines::tcp(host, port) else { continue };
         let address = record.address.as_deref().unwrap_or_default();
         let written = format!("{} {} {address}", record.database.written, record.user.written);
-        let tcp = Setting {
-            user: Some(user.to_owned()),
-            database: Some(database.to_owned()),
-            ..Setting::listens(
-                format!("host {written} (line {})", record.line.number),
-                Protocol::Postgres,
-                format!("{} {written} {}", record.kind, record.method),
-                endpoint,
-            )
-            .at(file, record.line.number)
-        };
+        let name = format!("host {written} (line {})", record.line.number);
+        let spelled = format!("{} {written} {}", record.kind, record.method);
+        let tcp = login(name, spelled, endpoint, (database, user)).at(file, record.line.number);
         names.insert(tcp.name.clone());
         reading.settings.push(tcp.clone());
         let Some((local, Meets::Yes)) = first_local(records, database, user) else { continue };
@@ -145,7 +137,6 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
     reading
 }
 
-/// Adds the logins over the socket that are not among the settings yet.
 fn add_local(
     file: &Path,
     records: &Records,
@@ -163,13 +154,15 @@ fn add_local(
         if !names.insert(name.clone()) {
             continue;
         }
-        settings.push(Setting {
-            user: Some(user.to_owned()),
-            database: Some(database.to_owned()),
-            ..Setting::listens(&name, Protocol::Postgres, format!("{name} {}", record.method), socket.clone())
-                .at(file, record.line.number)
-        });
+        let spelled = format!("{name} {}", record.method);
+        let setting = login(name, spelled, socket.clone(), (database, user));
+        settings.push(setting.at(file, record.line.number));
     }
+}
+
+fn login(name: String, spelled: String, endpoint: Endpoint, (database, user): (&str, &str)) -> Setting {
+    let (user, database) = (Some(user.to_owned()), Some(database.to_owned()));
+    Setting { user, database, ..Setting::listens(name, Protocol::Postgres, spelled, endpoint) }
 }
 
 /// Database and user of a record that its login matches and that can be written for the socket.
@@ -272,7 +265,6 @@ impl Editing<'_, Records> {
         });
     }
 
-    /// Adds the record that admits a login of the socket over TCP from this machine.
     fn to_tcp(&mut self, record: &Record, host: &str, (database, user): (&str, &str)) -> Result<()> {
         let records = self.configuration;
         let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };

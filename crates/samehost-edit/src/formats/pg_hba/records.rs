@@ -138,7 +138,6 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
     yes(bits(network) & mask == bits(host) & mask)
 }
 
-/// The records of a file, with what decides first about a login.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     all: Vec<Record>,
@@ -202,7 +201,6 @@ pub(super) struct Deciding {
     long: Vec<usize>,
 }
 
-/// Most pairs of a record that are written down.
 const MOST_PAIRS: usize = 256;
 
 impl Deciding {

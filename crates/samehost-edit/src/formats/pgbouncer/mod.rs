@@ -26,7 +26,6 @@ use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 #[derive(Debug)]
 pub(crate) struct PgBouncer;
 
-/// The port of a database without one.
 const DATABASE_PORT: u16 = 5432;
 const LISTEN_PORT: u16 = 6432;
 /// The pooler's own directory of sockets, as Debian and Red Hat build it.
@@ -257,7 +256,6 @@ impl Connection {
         Ok(Connection { pairs })
     }
 
-    /// The word of a key that counts.
     fn last(&self, key: &str) -> Option<&Pair> {
         self.pairs.iter().rfind(|pair| pair.key == key)
     }
@@ -422,7 +420,6 @@ impl Ini {
         self.entries.iter().filter(|entry| entry.section == "databases")
     }
 
-    /// The line of a setting of the pooler that counts.
     fn setting(&self, key: &str) -> Option<&Entry> {
         let (last, _) = self.places.get(&("pgbouncer".to_owned(), key.to_owned()))?;
         self.entries.get(*last)
@@ -537,12 +534,12 @@ mod tests {
 
     #[test]
     fn a_database_has_the_login_of_its_user_or_of_anyone() {
-        let users = Users { list: vec![user("hashed", None), user("a", Some("1")), user("b", Some("2"))] };
+        let users = [user("hashed", None), user("a", Some("1")), user("b", Some("2"))];
         let login = |user: Option<&str>| {
             let endpoint = "tcp:127.0.0.1:5432".parse().unwrap();
             let mut database = Setting::connects("database x", Protocol::Postgres, "", endpoint);
             database.user = user.map(str::to_owned);
-            let found = users.login(database);
+            let found = with_login(database, &users);
             (found.user, found.password.map(|password| password.reveal().to_owned()))
         };
         fn some(text: &str) -> Option<String> {

@@ -269,7 +269,6 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
     Ok(edits)
 }
 
-/// New lines after `listen`, with its indentation and spacing.
 fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     let source = &pools.sources[listen.source];
     let (text, line) = (&source.text, &listen.entry.line);

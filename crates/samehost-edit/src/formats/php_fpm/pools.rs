@@ -313,7 +313,6 @@ impl Reader<'_> {
     }
 }
 
-/// Suffix of the name of the pool and of its file.
 const SUFFIX: &str = "-samehost";
 
 /// Path and text of a new file with a copy of a pool that listens at the goal. Everything else is as in the original:

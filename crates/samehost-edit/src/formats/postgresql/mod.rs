@@ -18,7 +18,6 @@ use crate::proposal::{Editing, verify_edits};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// What decides where the server listens.
 const WATCHED: &[&str] = &[
     "port", "listen_addresses", "unix_socket_directories", "unix_socket_directory",
     "unix_socket_permissions", "unix_socket_group",
@@ -89,7 +88,6 @@ fn items(value: &str) -> Vec<&str> {
     if value.trim().is_empty() { Vec::new() } else { value.split(',').map(str::trim).collect() }
 }
 
-/// Reads a configuration; refuses it if anything is not understood.
 fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
@@ -273,7 +271,6 @@ impl Editing<'_, Listening> {
         }
     }
 
-    /// Permissions of all sockets together.
     fn access(&mut self, folders: &[String], folder: &str) -> Result<()> {
         let Some(access) = &self.goal.access else { return Ok(()) };
         let wanted = access.mode & 0o777;

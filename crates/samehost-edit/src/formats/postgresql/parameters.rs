@@ -27,7 +27,6 @@ impl Parameter {
     }
 }
 
-/// All parameters, in the order in which the server reads them.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     pub(super) list: Vec<Parameter>,

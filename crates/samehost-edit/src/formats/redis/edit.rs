@@ -113,11 +113,7 @@ impl Editing<'_, Configuration> {
         }
         match configuration.last("port") {
             Some(at) if at.value() == b"0" => Ok(()),
-            Some(at) => self.replace(at, "0"),
-            None => {
-                self.insert("port 0", "port");
-                Ok(())
-            }
+            _ => self.set("port", "0"),
         }
     }
 
@@ -149,10 +145,8 @@ impl Editing<'_, Configuration> {
             }
             self.insert(&format!("bind {host}"), "bind");
         }
-        match configuration.last("port") {
-            Some(at) if present != port => self.replace(at, &port.to_string())?,
-            None if present != port => self.insert(&format!("port {port}"), "port"),
-            _ => {}
+        if present != port {
+            self.set("port", &port.to_string())?;
         }
         if self.setting.name == "unixsocket" && !self.goal.stays {
             // All of them: an earlier line would take effect if only the last were removed.
@@ -168,16 +162,19 @@ impl Editing<'_, Configuration> {
 
     fn backlog(&mut self) -> Result<()> {
         let Some(wanted) = self.goal.backlog else { return Ok(()) };
-        let at = self.configuration.last("tcp-backlog");
-        let present = match at {
+        let present = match self.configuration.last("tcp-backlog") {
             Some(at) => utf8(at.value()).and_then(|text| text.parse().ok()),
             None => Some(DEFAULT_BACKLOG),
         };
-        match at {
-            _ if present == Some(wanted) => Ok(()),
-            Some(at) => self.replace(at, &wanted.to_string()),
+        if present == Some(wanted) { Ok(()) } else { self.set("tcp-backlog", &wanted.to_string()) }
+    }
+
+    /// Writes a directive: in place of the one that counts, or as a new one.
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match self.configuration.last(name) {
+            Some(at) => self.replace(at, value),
             None => {
-                self.insert(&format!("tcp-backlog {wanted}"), "tcp-backlog");
+                self.insert(&format!("{name} {value}"), name);
                 Ok(())
             }
         }
@@ -191,7 +188,6 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
-    /// The last line of a name in the file itself.
     fn own_line(&self, name: &str) -> Option<Line> {
         let own = self.configuration.all(name).filter(|at| at.file == self.file);
         own.last().map(|at| at.line.clone())

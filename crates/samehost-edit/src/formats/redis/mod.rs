@@ -35,7 +35,6 @@ const TYPICAL: &[&str] = &[
     "dbfilename", "requirepass",
 ];
 
-/// redis.conf, and the files of servers that behave like Redis.
 pub(crate) struct Redis;
 
 #[derive(Clone, Debug)]
@@ -63,12 +62,10 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// The line of a name that counts.
     fn last(&self, name: &str) -> Option<&Directive> {
         self.last_of(&[name])
     }
 
-    /// The line that counts of an option with several names.
     fn last_of(&self, names: &[&str]) -> Option<&Directive> {
         self.directives.iter().rfind(|directive| names.contains(&directive.name.as_str()))
     }
@@ -83,10 +80,6 @@ impl Configuration {
             Some(directive) => port(directive.value()).unwrap_or(0),
             None => default,
         }
-    }
-
-    fn socket(&self) -> Option<&Directive> {
-        self.last("unixsocket").filter(|directive| !directive.value().is_empty())
     }
 
     fn hosts(&self) -> Vec<String> {
@@ -144,8 +137,7 @@ impl Editor for Redis {
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
-        let configuration = configuration(file, files)?;
-        Ok(reading(file, &configuration))
+        Ok(reading(file, &configuration(file, files)?))
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
@@ -182,7 +174,7 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
         };
         settings.push(setting(file, name, endpoint, &written, at.or_else(|| configuration.last("bind"))));
     }
-    if let Some(socket) = configuration.socket()
+    if let Some(socket) = configuration.last("unixsocket")
         && let Some(path) = utf8(socket.value())
         && let Some(endpoint) = lines::unix(path)
     {
@@ -357,7 +349,6 @@ fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) 
     Err(Refusal::new(file, line.number, reason, by_hand))
 }
 
-/// A word and its range, with its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
     bytes: Vec<u8>,

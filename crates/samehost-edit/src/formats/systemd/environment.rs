@@ -52,7 +52,6 @@ pub(super) struct Environment<'a> {
     /// The virtual file and its text: one line per variable.
     imagined: PathBuf,
     text: String,
-    /// The variable of each line.
     lines: Vec<usize>,
 }
 
@@ -211,7 +210,6 @@ fn is_local(text: &str) -> bool {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentFile {
-    /// Its path, which may be a pattern.
     pub pattern: PathBuf,
     pub named_in: PathBuf,
 }

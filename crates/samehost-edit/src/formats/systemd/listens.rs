@@ -147,7 +147,6 @@ impl Listens {
     }
 }
 
-/// Words of a command, from the first to the last of them, and the text that replaces them.
 struct Change {
     first: usize,
     last: usize,
@@ -173,7 +172,6 @@ pub(super) struct Given {
     pub(super) kind: Kind,
     pub(super) first: usize,
     pub(super) last: usize,
-    /// Text before the value in the same word: `--bind=`.
     pub(super) before: String,
     pub(super) value: String,
 }
@@ -503,7 +501,6 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-/// Words that start the program after them.
 const LAUNCHERS: &[&[&str]] = &[
     &["env"],
     &["bundle", "exec"],

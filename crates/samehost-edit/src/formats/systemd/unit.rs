@@ -33,7 +33,6 @@ pub(in crate::formats) struct Assignment {
     /// The value in one line.
     pub(in crate::formats) value: String,
     pub(in crate::formats) line: u32,
-    /// Range of the value, with all its lines.
     pub(in crate::formats) range: Range<usize>,
 }
 
@@ -83,7 +82,6 @@ impl Unit {
         counting(self.all.iter().filter(|one| one.section == section && one.key == key))
     }
 
-    /// Value of a key of which the last assignment wins.
     pub(super) fn last(&self, section: &str, key: &str) -> Option<&Assignment> {
         self.list(section, key).last().copied()
     }
@@ -99,7 +97,6 @@ impl Unit {
         places.find(|path| files.read(path).is_ok())
     }
 
-    /// The socket unit that passes its socket to this service.
     pub(super) fn socket(&self, files: &dyn Files) -> Option<PathBuf> {
         let name = match self.last("Service", "Sockets") {
             Some(named) => named.value.clone(),
@@ -258,7 +255,6 @@ pub(in crate::formats) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<As
     Ok(found)
 }
 
-/// Whether a line ends with an unescaped backslash.
 fn is_continued(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
@@ -389,10 +385,7 @@ pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
     }
 }
 
-/// A text with `%%` as a percent sign, where one before a digit stays.
-///
-/// # Errors
-/// The first specifier, which systemd fills in: `%i`.
+/// A text with `%%` as a percent sign, where one before a digit stays; or its first specifier: `%i`.
 fn percents(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -432,7 +425,6 @@ pub(super) fn command(value: &str) -> Option<Vec<Word>> {
     Some(words)
 }
 
-/// `NAME=value` as a word of Environment=.
 pub(in crate::formats) fn quoted(name: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{name}={value}\"")
