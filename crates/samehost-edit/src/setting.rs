@@ -96,6 +96,12 @@ impl Setting {
         Err(self.gone())
     }
 
+    /// The refusal of a setting whose file was read without it, by its name.
+    pub(crate) fn missing(&self) -> Refusal {
+        let reason = format!("`{}` is not there any more", self.name);
+        Refusal::new(&self.file, self.line, reason, "look at the file again")
+    }
+
     pub(crate) fn gone(&self) -> Refusal {
         Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
     }

@@ -252,7 +252,7 @@ impl Pod<'_> {
     fn find_servers(&mut self) {
         let mut known: HashMap<u16, Vec<&str>> = HashMap::new();
         for (place, container) in self.containers.iter().enumerate() {
-            let Some(served) = container.served() else { continue };
+            let Some(served) = Server::of_image(container.image) else { continue };
             self.server_count += 1;
             *self.server_names.entry(container.name).or_default() += 1;
             let names = known.entry(served.port()).or_default();
@@ -267,7 +267,7 @@ impl Pod<'_> {
 impl<'a> Pod<'a> {
     fn first_server(&self) -> Option<(&Container<'a>, Server)> {
         for container in &self.containers {
-            if let Some(served) = container.served() {
+            if let Some(served) = Server::of_image(container.image) {
                 return Some((container, served));
             }
         }
@@ -301,10 +301,6 @@ impl<'a> Container<'a> {
             found.push((name, value));
         }
         found
-    }
-
-    fn served(&self) -> Option<Server> {
-        Server::of_image(self.image)
     }
 }
 

@@ -48,12 +48,8 @@ impl Editor for Quadlet {
         let client = Container::open(file, files)?;
         let unclear = client.unclear(file, files);
         let mut reading = Reading::default();
-        for hop in hops(file, &client, unclear.as_deref()) {
-            match hop {
-                Ok(hop) => reading.settings.push(hop.setting),
-                Err(refusal) => reading.refused.push(refusal),
-            }
-        }
+        let hops = hops(file, &client, unclear.as_deref()).into_iter();
+        reading.extend(hops.map(|hop| Ok(hop?.setting)));
         let others = others(file, files);
         for variable in &client.variables {
             reading.refused.extend(between(file, &client, &others, variable));
@@ -287,6 +283,7 @@ const THIS_MACHINE: &[&str] = &["host.containers.internal", "host.docker.interna
 const OPTIONS: &[&str] =
     &["-e", "--env", "-v", "--volume", "--mount", "--net", "--pod", "--tmpfs", "--add-host"];
 
+#[derive(Default)]
 struct Container {
     file_name: String,
     text: String,
@@ -325,13 +322,9 @@ impl Container {
         let mut container = Container {
             file_name: file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             names: vec![format!("systemd-{stem}")],
-            image: String::new(),
-            pod: None,
-            variables: Vec::new(),
-            client: Client::default(),
-            on_host: OnceCell::new(),
             text,
             all,
+            ..Container::default()
         };
         container.image = container.last("Image").unwrap_or_default().to_owned();
         container.pod = container.last("Pod").map(str::to_owned);

@@ -52,10 +52,6 @@ fn is_own_folder(part: Component<'_>) -> bool {
     matches!(part, Component::Normal(name) if name == "apache2" || name == "httpd")
 }
 
-fn has_url(word: &tree::Text, url: &str) -> bool {
-    word.lossy().to_ascii_lowercase().contains(url)
-}
-
 impl Editor for Apache {
     fn name(&self) -> &'static str {
         "apache"
@@ -232,7 +228,8 @@ impl Moved<'_> {
         }
         let url = format!("{scheme}://{host}");
         for (node, named) in tree.nodes.iter().enumerate() {
-            let names = named.name == "<proxymatch" || named.words.iter().any(|word| has_url(word, &url));
+            let mut words = named.words.iter().map(|word| word.lossy().to_ascii_lowercase());
+            let names = named.name == "<proxymatch" || words.any(|word| word.contains(&url));
             let is_moved = self.group.uses.iter().any(|own| {
                 let own = &tree.nodes[own.node];
                 (own.source, own.start) == (named.source, named.start)

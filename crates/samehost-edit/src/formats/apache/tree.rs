@@ -377,13 +377,9 @@ impl Reader<'_> {
                 self.at_once(node, depth)?;
             }
         }
-        match open.last() {
-            None => Ok(()),
-            Some(last) => {
-                let node = &self.tree.nodes[*last];
-                Err(wrong(node.line, format!("`{}>` is not closed", node.name)))
-            }
-        }
+        let Some(last) = open.last() else { return Ok(()) };
+        let node = &self.tree.nodes[*last];
+        Err(wrong(node.line, format!("`{}>` is not closed", node.name)))
     }
 
     /// Takes account of a directive that changes what Apache reads below it: `Define`, `ServerRoot`, `Include`.

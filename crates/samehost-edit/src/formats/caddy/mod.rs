@@ -209,13 +209,11 @@ impl Proxy<'_> {
                     schemes.push(scheme);
                 }
             }
-            let mut together =
-                Together { is_alone: all.len() == 1, schemes, has_tls: false, transport: None };
-            if let Some(transport) = self.transport() {
-                together.has_tls = transport.below().iter().any(|below| below.word(0).starts_with("tls"));
-                together.transport = Some(transport.word(1).to_owned());
-            }
-            together
+            let transport = self.block().find(|one| one.word(0) == "transport");
+            let below = transport.map(Statement::below).unwrap_or_default();
+            let has_tls = below.iter().any(|below| below.word(0).starts_with("tls"));
+            let transport = transport.map(|transport| transport.word(1).to_owned());
+            Together { is_alone: all.len() == 1, schemes, has_tls, transport }
         })
     }
 
@@ -256,10 +254,6 @@ impl Proxy<'_> {
         let found = self.block().find(|one| one.word(0) == "dynamic")?;
         let by_hand = "reverse_proxy unix//path/of.sock, and no `dynamic`";
         Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
-    }
-
-    fn transport(&self) -> Option<&Statement> {
-        self.block().find(|one| one.word(0) == "transport")
     }
 
     /// What is spoken with an upstream; an error where it may not be spoken over a socket.

@@ -213,7 +213,7 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) value: String,
     /// As it is written, with its quotes.
@@ -285,14 +285,7 @@ impl Lexer<'_> {
         self.skip();
         let (start, line) = (self.at, self.line);
         let begins_line = std::mem::take(&mut self.is_new_line);
-        let mut token = Token {
-            value: String::new(),
-            range: start..start,
-            line,
-            begins_line,
-            is_quoted: false,
-            has_variable: false,
-        };
+        let mut token = Token { range: start..start, line, begins_line, ..Token::default() };
         match self.rest().chars().next() {
             None => return Ok(None),
             Some(quote @ ('"' | '`')) => {

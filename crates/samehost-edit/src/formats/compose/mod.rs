@@ -20,7 +20,7 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 mod service;
 mod words;
 
-use service::{Service, Text, Variable};
+use service::{Service, Variable};
 use words::port;
 pub(in crate::formats) use words::{Client, Words, endpoint, host_of, with_login, words, written};
 
@@ -63,11 +63,8 @@ impl Editor for Compose {
         }
         project.write(&found, &goal.endpoint).map_err(|why| {
             let reason = format!("{}: {why}", found.setting.name);
-            project.refusal(
-                found.setting.line,
-                &reason,
-                &by_hand(&found.client, &found.target, &found.server),
-            )
+            let by_hand = by_hand(&found.client, &found.target, &found.server);
+            project.refusal(found.setting.line, &reason, &by_hand)
         })
     }
 
@@ -221,8 +218,7 @@ impl<'a> Project<'a> {
 
     fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
         let Found { client, server, variable, words, .. } = found;
-        let text = Text { file: self.file, text: &self.text, document: &self.document };
-        let mut edits = shared_directory(&text, found, to)?;
+        let mut edits = shared_directory(self, found, to)?;
         if let (Words::Directory(of_port), Endpoint::Unix(_)) = (words, to)
             && port(&client.client, of_port, server.port())? != server.port()
         {
@@ -230,26 +226,20 @@ impl<'a> Project<'a> {
         }
         let now = (variable.name.as_str(), variable.value.as_deref().unwrap_or_default());
         for (name, value) in written(&client.client, *words, now, server.protocol, to)? {
-            edits.extend(self.set(&text, found, name, &value)?);
+            edits.extend(self.set(found, name, &value)?);
         }
         Ok(edits)
     }
 
     /// Sets a variable: in its line, or below the one that names the server, where it is that of a socket.
-    fn set(
-        &self,
-        text: &Text<'_>,
-        found: &Found<'_>,
-        name: &str,
-        value: &str,
-    ) -> Result<Option<Edit>, Reason> {
+    fn set(&self, found: &Found<'_>, name: &str, value: &str) -> Result<Option<Edit>, Reason> {
         match found.client.variable(name) {
             Some(now) if now.range.is_empty() => {
                 Err("the variable of its socket is empty: take that line away".into())
             }
             Some(now) => Ok(minimal(self.file, now.range.start, &self.text[now.range.clone()], value)),
             None if matches!(found.words, Words::Beside(_)) => {
-                text.variable(&found.variable, name, value).map(Some)
+                self.variable(&found.variable, name, value).map(Some)
             }
             None => Err("its port is not the usual one, and no variable has it".into()),
         }
@@ -327,7 +317,7 @@ impl<'a> Services<'a> {
 }
 
 /// The edits that make both services mount the directory of the socket.
-fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
+fn shared_directory(project: &Project<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     let Found { client, target, server, .. } = found;
     let path = match to {
         Endpoint::Unix(path) => path,
@@ -350,10 +340,10 @@ fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result
         if service.covers(server.directory) {
             return Err("something else is mounted at the socket's directory".into());
         }
-        edits.push(text.mount(service, source, server.directory)?);
+        edits.push(project.mount(service, source, server.directory)?);
     }
     if there.is_none() {
-        edits.extend(text.declare(source)?);
+        edits.extend(project.declare(source)?);
     }
     Ok(edits)
 }

@@ -2,13 +2,13 @@
 //! is mounted in it and declared.
 
 use std::ops::Range;
-use std::path::Path;
 use std::rc::Rc;
 
+use super::Project;
 use super::words::Client;
 use crate::files::Edit;
 use crate::formats::image::{Server, name_of};
-use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
+use crate::languages::yaml::{Kind, Node, line_at, newline_at};
 use crate::refusal::Reason;
 
 #[derive(Clone, Debug)]
@@ -208,26 +208,20 @@ fn words(node: &Node) -> String {
 
 const ONE_LINE: &str = "its volumes are not written as a list of lines";
 
-pub(super) struct Text<'a> {
-    pub(super) file: &'a Path,
-    pub(super) text: &'a str,
-    pub(super) document: &'a Document,
-}
-
-impl Text<'_> {
+impl Project<'_> {
     pub(super) fn mount(&self, service: &Service<'_>, source: &str, directory: &str) -> Result<Edit, Reason> {
         let volume = format!("{source}:{directory}");
         match service.map.get("volumes") {
             Some((_, list)) => {
                 let Kind::List(items) = &list.kind else { return Err(ONE_LINE.into()) };
                 let first = items.first().ok_or(ONE_LINE)?;
-                let line = line_at(self.text, first.range.start);
+                let line = line_at(&self.text, first.range.start);
                 let before = self.before(first)?;
                 let dash = before.trim_start();
                 if !dash.starts_with('-') || !dash[1..].trim().is_empty() {
                     return Err(ONE_LINE.into());
                 }
-                let newline = newline_at(self.text, line.end);
+                let newline = newline_at(&self.text, line.end);
                 Ok(Edit::new(self.file, line.start..line.start, format!("{before}{volume}{newline}")))
             }
             None => {
@@ -241,7 +235,7 @@ impl Text<'_> {
     /// Declares a volume in the file; `None` if it is declared.
     pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, Reason> {
         let Some((_, volumes)) = self.document.root.get("volumes") else {
-            let newline = newline_at(self.text, self.text.len());
+            let newline = newline_at(&self.text, self.text.len());
             let break_before = if self.text.ends_with('\n') { "" } else { newline };
             let end = self.text.len();
             let with = format!("{break_before}{newline}volumes:{newline}  {name}:{newline}");
@@ -251,18 +245,18 @@ impl Text<'_> {
             return Ok(None);
         }
         let (first, _) = volumes.pairs().first().ok_or("its volumes are declared in an unusual way")?;
-        let line = line_at(self.text, first.range.start);
+        let line = line_at(&self.text, first.range.start);
         let before = self.before(first)?;
         if !before.bytes().all(|byte| byte == b' ') || before.is_empty() {
             return Err("its volumes are declared on one line".into());
         }
-        let newline = newline_at(self.text, line.end);
+        let newline = newline_at(&self.text, line.end);
         Ok(Some(Edit::new(self.file, line.start..line.start, format!("{before}{name}:{newline}"))))
     }
 
     /// A new variable below another's line.
     pub(super) fn variable(&self, above: &Variable, name: &str, value: &str) -> Result<Edit, Reason> {
-        let line = line_at(self.text, above.at);
+        let line = line_at(&self.text, above.at);
         let before = self.text.get(line.start..above.at).unwrap_or_default();
         let written = if above.listed && before.trim_start().starts_with('-') {
             format!("{before}{name}={value}")
@@ -273,11 +267,11 @@ impl Text<'_> {
         };
         // In a list the quote may be before the name.
         let written = written.replace(['"', '\''], "");
-        Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(self.text, line.end))))
+        Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(&self.text, line.end))))
     }
 
     fn before(&self, node: &Node) -> Result<&str, Reason> {
-        let line = line_at(self.text, node.range.start);
+        let line = line_at(&self.text, node.range.start);
         self.text.get(line.start..node.range.start).ok_or(ONE_LINE.into())
     }
 
@@ -285,14 +279,14 @@ impl Text<'_> {
     fn below(&self, map: &Node) -> Result<(String, &'static str, usize), Reason> {
         for name in ["image", "restart", "container_name", "build", "hostname"] {
             let Some((key, value)) = map.get(name) else { continue };
-            let line = line_at(self.text, key.range.start);
+            let line = line_at(&self.text, key.range.start);
             let Some(indent) = self.text.get(line.start..key.range.start) else { continue };
             let Some(rest) = self.text.get(value.range.end..line.end) else { continue };
             let rest = rest.trim_start();
             let is_alone =
                 indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
             if is_alone && value.text().is_some() {
-                return Ok((indent.to_owned(), newline_at(self.text, line.end), line.end));
+                return Ok((indent.to_owned(), newline_at(&self.text, line.end), line.end));
             }
         }
         Err("it is written on one line".into())

@@ -225,7 +225,7 @@ fn listening(options: &Options, block: &Block, reading: &mut Reading) {
         reading.settings.push(listener(options, block, "server, port", endpoint, at));
     }
     if let Some(entry) = options.last(SERVER, "socket")
-        && let Some(endpoint) = unix(entry)
+        && let Some(endpoint) = entry.value.as_deref().and_then(lines::unix)
     {
         reading.settings.push(listener(options, block, "server, socket", endpoint, Some(entry)));
     }
@@ -240,10 +240,6 @@ fn listener(options: &Options, block: &Block, name: &str, endpoint: Endpoint, at
     let written = at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string());
     let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
     Setting { backlog, ..Setting::listens(name, Protocol::Mysql, written, endpoint).at(file, line) }
-}
-
-fn unix(entry: &Entry) -> Option<Endpoint> {
-    lines::unix(entry.value.as_deref()?)
 }
 
 /// The password of a group; everybody uses the abbreviation `pass`.
@@ -273,7 +269,7 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
                     "write `socket = /PATH/OF/THE.sock` below `host`, or `host = 127.0.0.1`",
                 );
             };
-            (unix(entry), Some(entry))
+            (entry.value.as_deref().and_then(lines::unix), Some(entry))
         }
         (false, Some("socket")) => {
             return stop(
@@ -290,16 +286,8 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
         return stop("its host is not an address or name", "write `host = 127.0.0.1`");
     };
     let at = at.filter(|at| at.group == group).unwrap_or(first);
-    reading.settings.push(Setting {
-        user,
-        password: password(options, &groups),
-        database,
-        ..Setting::connects(
-            format!("[{group}]"),
-            Protocol::Mysql,
-            at.value.clone().unwrap_or_default(),
-            endpoint,
-        )
-        .at(&at.file, at.line.number)
-    });
+    let written = at.value.clone().unwrap_or_default();
+    let setting = Setting::connects(format!("[{group}]"), Protocol::Mysql, written, endpoint);
+    let setting = setting.at(&at.file, at.line.number);
+    reading.settings.push(Setting { user, password: password(options, &groups), database, ..setting });
 }

@@ -64,7 +64,7 @@ impl Options {
             let content = &text[range.clone()];
             match content.first() {
                 None | Some(b'#' | b';') => {}
-                Some(b'!') => self.include(file, &line, content, files, depth)?,
+                Some(b'!') => self.include(here, content, files, depth)?,
                 Some(b'[') => {
                     let Some(end) = content.iter().position(|byte| *byte == b']') else {
                         return Err(here.refusal(
@@ -115,15 +115,7 @@ impl Options {
         });
     }
 
-    fn include(
-        &mut self,
-        file: &Path,
-        line: &Line,
-        content: &[u8],
-        files: &dyn Files,
-        depth: usize,
-    ) -> Result<()> {
-        let here = At { file, line: line.number };
+    fn include(&mut self, here: At<'_>, content: &[u8], files: &dyn Files, depth: usize) -> Result<()> {
         let Some(content) = utf8(content) else {
             return Err(here.refusal("the include is not UTF-8", "write the included options here"));
         };

@@ -17,7 +17,7 @@ use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
 use crate::formats::includes::main_of;
 use crate::lines::{has_only, starts_with_any_case};
-use crate::refusal::{Reason, Refusal, Result};
+use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use analysis::{Analysis, Found, Kind};
 use listen::Listener;
@@ -81,14 +81,7 @@ impl Editor for Nginx {
         let place = (&setting.name, &setting.file, setting.line);
         let mut all = analysis.found.iter();
         let found = all.find(|Found { setting, .. }| (&setting.name, &setting.file, setting.line) == place);
-        let Some(found) = found else {
-            return Err(Refusal::new(
-                &setting.file,
-                setting.line,
-                format!("`{}` is not there any more", setting.name),
-                "look at the file again",
-            ));
-        };
+        let found = found.ok_or_else(|| setting.missing())?;
         let mut places = found.nodes.iter().map(|node| {
             if found.kind == Kind::Listen {
                 Listener { analysis: &analysis, found, node: *node, goal }.edits()
@@ -334,11 +327,8 @@ fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
             if let Some(byte) = text.bytes().find(|byte| is_special(*byte)) {
-                return Err(format!(
-                    "a path with `{}` means something else to nginx",
-                    char::from(byte).escape_default()
-                )
-                .into());
+                let byte = char::from(byte).escape_default();
+                return Err(format!("a path with `{byte}` means something else to nginx").into());
             }
             if !path.is_absolute() {
                 return Err(format!("{text}: nginx would look for it where it happens to run").into());

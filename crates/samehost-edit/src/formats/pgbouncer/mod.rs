@@ -87,39 +87,6 @@ impl Editor for PgBouncer {
     }
 }
 
-impl Ini {
-    fn listeners(&self) -> Vec<Result<Setting>> {
-        let port = match self.setting("listen_port") {
-            Some(entry) => entry.value.parse().ok(),
-            None => Some(LISTEN_PORT),
-        };
-        let mut found = Vec::new();
-        if let Some(entry) = self.setting("listen_addr") {
-            let hosts = entry.value.split(',').map(str::trim).filter(|one| !one.is_empty());
-            if let [host] = hosts.collect::<Vec<&str>>().as_slice() {
-                let host = if *host == "*" { "0.0.0.0".to_owned() } else { listening_host(host) };
-                found.push(match port.and_then(|port| url::tcp(&host, port)) {
-                    Some(endpoint) => Ok(entry.listens("listen_addr", endpoint)),
-                    None => Err(entry.refuse("the address or the port is unusual", BY_HAND)),
-                });
-            }
-        }
-        // A directory of its own, or the built-in one; without an entry there is no line to name.
-        if let (Some(entry), Some(port)) = (self.setting("unix_socket_dir"), port)
-            && !entry.value.is_empty()
-            && let Some(endpoint) = postgres_path(&entry.value, port)
-        {
-            found.push(Ok(entry.listens("unix_socket_dir", endpoint)));
-        }
-        found
-    }
-
-    /// Where a database without a host is looked for.
-    fn socket_directory(&self) -> &str {
-        self.setting("unix_socket_dir").map_or(SOCKET_DIRECTORY, |entry| &entry.value)
-    }
-}
-
 impl Entry {
     fn listens(&self, name: &str, endpoint: Endpoint) -> Setting {
         Setting::listens(name, Protocol::Postgres, &self.value, endpoint).at(&self.file, self.line)
@@ -127,6 +94,12 @@ impl Entry {
 
     fn refuse(&self, why: impl Into<String>, by_hand: &str) -> Refusal {
         Refusal::new(&self.file, self.line, why, by_hand)
+    }
+
+    /// An edit of these bytes of the value.
+    fn edit(&self, range: Range<usize>, with: impl Into<Vec<u8>>) -> Edit {
+        let start = self.place.start;
+        Edit::new(&self.file, start + range.start..start + range.end, with)
     }
 }
 
@@ -394,14 +367,6 @@ struct Entry {
     line: u32,
 }
 
-impl Entry {
-    /// An edit of these bytes of the value.
-    fn edit(&self, range: Range<usize>, with: impl Into<Vec<u8>>) -> Edit {
-        let start = self.place.start;
-        Edit::new(&self.file, start + range.start..start + range.end, with)
-    }
-}
-
 #[derive(Debug, Default)]
 struct Ini {
     entries: Vec<Entry>,
@@ -427,6 +392,37 @@ impl Ini {
 
     fn lines_of(&self, database: &str) -> usize {
         self.places.get(&("databases".to_owned(), database.to_owned())).map_or(0, |(_, number)| *number)
+    }
+
+    fn listeners(&self) -> Vec<Result<Setting>> {
+        let port = match self.setting("listen_port") {
+            Some(entry) => entry.value.parse().ok(),
+            None => Some(LISTEN_PORT),
+        };
+        let mut found = Vec::new();
+        if let Some(entry) = self.setting("listen_addr") {
+            let hosts = entry.value.split(',').map(str::trim).filter(|one| !one.is_empty());
+            if let [host] = hosts.collect::<Vec<&str>>().as_slice() {
+                let host = if *host == "*" { "0.0.0.0".to_owned() } else { listening_host(host) };
+                found.push(match port.and_then(|port| url::tcp(&host, port)) {
+                    Some(endpoint) => Ok(entry.listens("listen_addr", endpoint)),
+                    None => Err(entry.refuse("the address or the port is unusual", BY_HAND)),
+                });
+            }
+        }
+        // A directory of its own, or the built-in one; without an entry there is no line to name.
+        if let (Some(entry), Some(port)) = (self.setting("unix_socket_dir"), port)
+            && !entry.value.is_empty()
+            && let Some(endpoint) = postgres_path(&entry.value, port)
+        {
+            found.push(Ok(entry.listens("unix_socket_dir", endpoint)));
+        }
+        found
+    }
+
+    /// Where a database without a host is looked for.
+    fn socket_directory(&self) -> &str {
+        self.setting("unix_socket_dir").map_or(SOCKET_DIRECTORY, |entry| &entry.value)
     }
 }
 

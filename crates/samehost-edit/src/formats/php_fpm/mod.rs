@@ -73,12 +73,7 @@ impl Editor for PhpFpm {
         }
         let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
         let (Some(pool), Some(placed)) = (found, found.and_then(|pool| pool.last("listen"))) else {
-            return Err(Refusal::new(
-                &setting.file,
-                setting.line,
-                format!("`{}` is not there any more", setting.name),
-                "look at the file again",
-            ));
+            return Err(setting.missing());
         };
         let mut edits = Vec::new();
         if self::setting(&pools, pool, placed)?.endpoint != goal.endpoint {

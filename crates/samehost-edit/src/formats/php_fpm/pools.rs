@@ -330,9 +330,7 @@ pub fn second_pool(
     let pools = Pools::read(file, files)?;
     let here = At { file: &setting.file, line: setting.line };
     let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);
-    let pool = pool.ok_or_else(|| {
-        here.refusal(format!("`{}` is not there any more", setting.name), "look at the file again")
-    })?;
+    let pool = pool.ok_or_else(|| setting.missing())?;
     let by_hand = "copy the pool's section under another name, with another `listen`";
     let written = spell(&goal.endpoint).map_err(|reason| here.refusal(reason, by_hand))?;
     let name = format!("{}{SUFFIX}", pool.name);
@@ -360,7 +358,7 @@ pub fn second_pool(
             continue;
         }
         let line = &pools.sources[placed.source].text[entry.line.clone()];
-        text.extend_from_slice(&replaced(line, b"$pool", pool.name.as_bytes()));
+        text.extend(expanded(line, &pool.name));
         text.push(b'\n');
     }
     Ok((path, text))
@@ -377,16 +375,14 @@ fn beside(pools: &Pools, file: &Path, files: &dyn Files) -> Option<PathBuf> {
     if pools.includes(&path) && files.read(&path).is_err() { Some(path) } else { None }
 }
 
-fn replaced(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        if text[at..].starts_with(what) {
-            out.extend_from_slice(with);
-            at += what.len();
-        } else {
-            out.push(text[at]);
-            at += 1;
+/// A line with the pool's name filled in.
+fn expanded(line: &[u8], name: &str) -> Vec<u8> {
+    let mut parts = line.split(|byte| *byte == b'$');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        match part.strip_prefix(b"pool") {
+            Some(rest) => out.extend([name.as_bytes(), rest].concat()),
+            None => out.extend([b"$", part].concat()),
         }
     }
     out

@@ -52,7 +52,7 @@ impl Parameters {
             })?;
             let Some((name, value, written)) = parsed else { continue };
             if matches!(name.as_str(), "include" | "include_if_exists" | "include_dir") {
-                self.include(file, &line, &name, &value, files, depth)?;
+                self.include(At { file, line: line.number }, &name, &value, files, depth)?;
             } else {
                 self.list.push(Parameter { name, value, written, file: file.to_owned(), line });
             }
@@ -62,19 +62,17 @@ impl Parameters {
 
     fn include(
         &mut self,
-        file: &Path,
-        line: &Line,
+        here: At<'_>,
         name: &str,
         value: &str,
         files: &dyn Files,
         depth: usize,
     ) -> Result<()> {
         let by_hand = "correct or remove the include";
-        let here = At { file, line: line.number };
         if value.is_empty() || depth == DEEPEST {
             return Err(here.refusal("the include is empty or nests too deep", by_hand));
         }
-        let path = file.parent().unwrap_or(Path::new("/")).join(value);
+        let path = here.file.parent().unwrap_or(Path::new("/")).join(value);
         if name == "include_dir" {
             let entries = files.list(&path);
             for entry in entries.map_err(|error| {

@@ -252,12 +252,12 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
             if depth == DEEPEST {
                 return Err(here.refusal("the includes nest too deep", CORRECT_IT));
             }
-            let many = included(file, &line, &pattern.bytes, files)?;
+            let many = included(here, &pattern.bytes, files)?;
             let before = into.directives.len();
             for one in &many {
                 collect(one, files, depth + 1, into)?;
             }
-            differ(file, &line, &into.directives[before..], &many)?;
+            differ(here, &into.directives[before..], &many)?;
         } else if WATCHED.contains(&name.as_str()) {
             let directive = Directive { name, values: found, file: file.to_owned(), line: line.clone() };
             understood(&directive)?;
@@ -307,8 +307,7 @@ fn understood(directive: &Directive) -> Result<()> {
 }
 
 /// The files of an include, in the order in which the server reads them.
-fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
-    let here = At { file, line: line.number };
+fn included(here: At<'_>, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
     let Some(pattern) = utf8(pattern) else {
         return Err(here.refusal("the include is not UTF-8", "write the included lines here"));
     };
@@ -329,7 +328,7 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
 
 /// The server reads the files of a pattern in the order of its locale, which is not known here: they must not set the
 /// same thing twice.
-fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) -> Result<()> {
+fn differ(here: At<'_>, directives: &[Directive], many: &[PathBuf]) -> Result<()> {
     if many.len() < 2 {
         return Ok(());
     }
@@ -346,7 +345,7 @@ fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) 
         twice.name
     );
     let by_hand = format!("keep `{}` in one of the included files only", twice.name);
-    Err(Refusal::new(file, line.number, reason, by_hand))
+    Err(here.refusal(reason, by_hand))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

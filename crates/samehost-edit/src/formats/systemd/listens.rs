@@ -26,10 +26,8 @@ impl Listens {
         if let Endpoint::Tcp { host, .. } = &self.endpoint
             && !is_loopback(host)
         {
-            return Err(format!(
-                "it listens at {host}, where other machines may need it, and cannot do both"
-            )
-            .into());
+            let why = format!("it listens at {host}, where other machines may need it, and cannot do both");
+            return Err(why.into());
         }
         let new = match &goal.endpoint {
             Endpoint::Unix(path) => {
@@ -186,6 +184,29 @@ pub(super) struct Listens {
 }
 
 impl Server {
+    pub(super) fn name(&self) -> &'static str {
+        self.programs[0]
+    }
+
+    fn is_started_by(&self, program: &str) -> bool {
+        if self.programs.contains(&program) {
+            return true;
+        }
+        let Some(kind) = services::Kind::of_program(self.name()) else { return false };
+        let mut relatives = kind.relatives().filter(|relative| *relative != kind);
+        relatives.any(|relative| relative.descriptor().programs.iter().any(|name| name == program))
+    }
+
+    /// Whether `-p3000` is `-p 3000`.
+    fn is_joined(&self) -> bool {
+        !matches!(self.say, Say::Uvicorn | Say::Redis)
+    }
+
+    /// Whether it uses a socket of systemd's if it gets one.
+    pub(super) fn takes_sockets(&self) -> bool {
+        matches!(self.say, Say::Gunicorn | Say::Puma | Say::Uvicorn)
+    }
+
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
     pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, Reason> {
         let given = self.given(words, program)?;
@@ -307,9 +328,8 @@ impl Server {
                 break;
             }
             if self.say == Say::Redis && first == program + 1 && !word.text.starts_with('-') {
-                return Err(
-                    format!("{} may say where it listens: samehost switch {}", word.text, word.text).into()
-                );
+                let file = &word.text;
+                return Err(format!("{file} may say where it listens: samehost switch {file}").into());
             }
             let Some((kind, before, value)) = self.matching(&word.text) else {
                 self.lookalike(&word.text)?;
@@ -398,6 +418,8 @@ pub(super) struct Server {
     usual: Option<(&'static str, u16)>,
     pub(super) variables: &'static [&'static str],
     pub(super) say: Say,
+    /// Its words for a socket.
+    pub(super) by_hand: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,6 +447,7 @@ const SERVERS: &[Server] = &[
         usual: Some(("127.0.0.1", 8000)),
         variables: &["GUNICORN_CMD_ARGS", "PORT"],
         say: Say::Gunicorn,
+        by_hand: "--bind unix:/run/NAME/NAME.sock",
     },
     Server {
         programs: &["uvicorn"],
@@ -440,6 +463,7 @@ const SERVERS: &[Server] = &[
         usual: Some(("127.0.0.1", 8000)),
         variables: &["UVICORN_HOST", "UVICORN_PORT", "UVICORN_UDS", "UVICORN_FD"],
         say: Say::Uvicorn,
+        by_hand: "--uds /run/NAME/NAME.sock",
     },
     Server {
         programs: &["puma"],
@@ -448,6 +472,7 @@ const SERVERS: &[Server] = &[
         usual: None,
         variables: &[],
         say: Say::Puma,
+        by_hand: "--bind unix:///run/NAME/NAME.sock",
     },
     Server {
         programs: &["thin"],
@@ -466,6 +491,7 @@ const SERVERS: &[Server] = &[
         usual: Some(("0.0.0.0", 3000)),
         variables: &[],
         say: Say::Thin,
+        by_hand: "--socket /run/NAME/NAME.sock",
     },
     Server {
         programs: &["memcached"],
@@ -482,6 +508,7 @@ const SERVERS: &[Server] = &[
         usual: Some(("0.0.0.0", 11211)),
         variables: &["MEMCACHED_PORT_FILENAME"],
         say: Say::Memcached,
+        by_hand: "-s /run/memcached/memcached.sock -a 0770",
     },
     Server {
         programs: &["redis-server"],
@@ -498,6 +525,7 @@ const SERVERS: &[Server] = &[
         usual: Some(("0.0.0.0", 6379)),
         variables: &[],
         say: Say::Redis,
+        by_hand: "--port 0 --unixsocket /run/redis/redis.sock --unixsocketperm 770",
     },
 ];
 
@@ -530,29 +558,4 @@ pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
     }
     let name = base(&words.get(at)?.text);
     SERVERS.iter().find(|server| server.is_started_by(name)).map(|server| (at, server))
-}
-
-impl Server {
-    fn is_started_by(&self, program: &str) -> bool {
-        if self.programs.contains(&program) {
-            return true;
-        }
-        let Some(kind) = services::Kind::of_program(self.name()) else { return false };
-        let mut relatives = kind.relatives().filter(|relative| *relative != kind);
-        relatives.any(|relative| relative.descriptor().programs.iter().any(|name| name == program))
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        self.programs[0]
-    }
-
-    /// Whether `-p3000` is `-p 3000`.
-    fn is_joined(&self) -> bool {
-        !matches!(self.say, Say::Uvicorn | Say::Redis)
-    }
-
-    /// Whether it uses a socket of systemd's if it gets one.
-    pub(super) fn takes_sockets(&self) -> bool {
-        matches!(self.say, Say::Gunicorn | Say::Puma | Say::Uvicorn)
-    }
 }

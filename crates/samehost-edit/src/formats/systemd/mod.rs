@@ -52,17 +52,13 @@ impl Editor for Systemd {
         let unit = Unit::open(file, files)?;
         let mut reading = Reading::default();
         if is_socket(file) {
-            match Socket::of(&unit, file, files) {
-                Ok(found) => reading.settings.extend(found.map(|found| found.setting)),
-                Err(refusal) => reading.refused.push(refusal),
-            }
+            let socket = Socket::of(&unit, file, files).transpose();
+            reading.extend(socket.map(|found| Ok(found?.setting)));
             return Ok(reading);
         }
         let environment = Environment::new(&unit, file);
-        match Command::of(&unit, &environment, files) {
-            Ok(found) => reading.settings.extend(found.map(|found| found.setting())),
-            Err(refusal) => reading.refused.push(refusal),
-        }
+        let command = Command::of(&unit, &environment, files).transpose();
+        reading.extend(command.map(|found| Ok(found?.setting())));
         let variables = environment.read(files);
         reading.settings.extend(variables.settings);
         reading.refused.extend(variables.refused);
@@ -168,7 +164,7 @@ impl<'a> Command<'a> {
             return Err(here.refusal("a quote of ExecStart= does not end", by_hand));
         };
         let Some((program, server)) = server(&words) else { return unknown(assignment, &words) };
-        let by_hand = by_hand(hint(server.name()));
+        let by_hand = by_hand(server.by_hand);
         if all.len() > 1 || words.iter().any(|word| word.text == ";" && word.raw.len() == 1) {
             return Err(here.refusal("it has several commands", by_hand));
         }
@@ -205,21 +201,14 @@ impl<'a> Command<'a> {
     }
 
     fn setting(&self) -> Setting {
-        Setting {
-            backlog: self.listens.backlog,
-            ..Setting::listens(
-                "ExecStart",
-                self.listens.server.protocol,
-                self.listens.endpoint.to_string(),
-                self.listens.endpoint.clone(),
-            )
-            .at(&self.assignment.file, self.assignment.line)
-        }
+        let Listens { server, endpoint, backlog, .. } = &self.listens;
+        let setting = Setting::listens("ExecStart", server.protocol, endpoint.to_string(), endpoint.clone());
+        Setting { backlog: *backlog, ..setting.at(&self.assignment.file, self.assignment.line) }
     }
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let by_hand = by_hand(hint(self.listens.server.name()));
+        let by_hand = by_hand(self.listens.server.by_hand);
         if self.unit.is_later(&one.file) {
             return Err(one.later(by_hand));
         }
@@ -251,17 +240,6 @@ fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command
 
 fn by_hand(words: &str) -> String {
     format!("in a drop-in, ExecStart= (empty), then ExecStart= with {words}")
-}
-
-fn hint(server: &str) -> &'static str {
-    match server {
-        "gunicorn" => "--bind unix:/run/NAME/NAME.sock",
-        "uvicorn" => "--uds /run/NAME/NAME.sock",
-        "puma" => "--bind unix:///run/NAME/NAME.sock",
-        "thin" => "--socket /run/NAME/NAME.sock",
-        "memcached" => "-s /run/memcached/memcached.sock -a 0770",
-        _ => "--port 0 --unixsocket /run/redis/redis.sock --unixsocketperm 770",
-    }
 }
 
 // Socket units: `ListenStream=`, if the service that gets the socket is known to accept any kind.
@@ -299,11 +277,8 @@ impl<'a> Socket<'a> {
         let protocol =
             taker(unit, file, files).map_err(|reason| assignment.refusal(reason, SOCKET_BY_HAND))?;
         let backlog = unit.last("Socket", "Backlog").and_then(|one| one.value.parse().ok());
-        let setting = Setting {
-            backlog,
-            ..Setting::listens("ListenStream", protocol, assignment.value.clone(), endpoint)
-                .at(&assignment.file, assignment.line)
-        };
+        let setting = Setting::listens("ListenStream", protocol, &assignment.value, endpoint);
+        let setting = Setting { backlog, ..setting.at(&assignment.file, assignment.line) };
         Ok(Some(Socket { unit, assignment, setting }))
     }
 
