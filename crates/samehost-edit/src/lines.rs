@@ -8,7 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::files::{Edit, Files};
-use crate::refusal::{Reason, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
@@ -91,6 +91,17 @@ pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
         };
         Refusal::new(file, 0, format!("it cannot be read: {error}"), by_hand)
     })
+}
+
+/// The refusal of a file that cannot be read; `from` is the include that names it.
+pub(super) fn unreadable(path: &Path, from: Option<At<'_>>, error: &io::Error) -> Refusal {
+    match from {
+        Some(include) => include.refusal(
+            format!("{}: {error}", path.display()),
+            "make the file readable, or remove the include; then try again",
+        ),
+        None => Refusal::new(path, 0, error.to_string(), "make the file readable; then try again"),
+    }
 }
 
 /// Text of a file in UTF-8 without a byte order mark; `encoding` is the reason for other files.

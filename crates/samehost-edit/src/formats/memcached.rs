@@ -73,8 +73,8 @@ impl Editing<'_, Options> {
     fn edits(mut self) -> Result<Vec<Edit>> {
         match &self.goal.endpoint {
             same if *same == self.setting.endpoint => {}
-            Endpoint::Unix(_) => self.to_unix()?,
-            Endpoint::Tcp { host, port } => self.to_tcp(host, *port)?,
+            Endpoint::Unix(_) => self.listen_unix()?,
+            Endpoint::Tcp { host, port } => self.listen_tcp(host, *port)?,
             other => {
                 let reason = format!("memcached cannot listen at {other}");
                 return Err(self.refuse(reason, "choose a socket's path: -s /PATH"));
@@ -83,7 +83,7 @@ impl Editing<'_, Options> {
         Ok(self.edits)
     }
 
-    fn to_unix(&mut self) -> Result<()> {
+    fn listen_unix(&mut self) -> Result<()> {
         let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
         let (goal, options) = (self.goal, self.configuration);
         let path = match socket_path(&goal.endpoint) {
@@ -120,7 +120,7 @@ impl Editing<'_, Options> {
         Ok(())
     }
 
-    fn to_tcp(&mut self, host: &str, port: u16) -> Result<()> {
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<()> {
         let host = listening_host(host);
         let options = self.configuration;
         if port == 0 || !is_loopback(&host) {

@@ -9,7 +9,6 @@ pub(crate) mod dotenv;
 pub(crate) mod drupal;
 pub(crate) mod haproxy;
 mod image;
-mod includes;
 pub(crate) mod kubernetes;
 pub(crate) mod memcached;
 pub(crate) mod my_cnf;

@@ -12,8 +12,7 @@ use samehost_model::Endpoint;
 use super::target;
 use super::target::{Shared, Use, Worker};
 use super::tree::{MAIN_NAMES, Tree};
-use crate::files::Files;
-use crate::formats::includes::main_of;
+use crate::files::{Files, main_of};
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 

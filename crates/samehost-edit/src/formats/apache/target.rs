@@ -50,7 +50,7 @@ pub(super) struct Target {
     pub(super) path: String,
 }
 
-/// What stands where a URL may, or why it cannot move; `None` if it is no URL, or names a balancer.
+/// What stands where a URL may, or why it cannot move; `None` if it is not a URL, or names a balancer.
 pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     let is_socket = starts_with_any_case(text.as_bytes(), "unix:");

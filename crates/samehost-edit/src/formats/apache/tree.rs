@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::{Files, MOST_FILES};
-use crate::formats::includes::{main_of, named, unreadable};
-use crate::lines::has_only;
+use crate::files::{Files, MOST_FILES, included, main_of};
+use crate::lines::{has_only, unreadable};
 use crate::refusal::{At, Refusal, Result};
 
 /// What `Define` has set so far. `None` stands for a variable that is only set under a condition.
@@ -429,7 +428,7 @@ impl Reader<'_> {
             return Ok(());
         };
         let is_optional = self.tree.nodes[node].name == "includeoptional";
-        let found = named(full, self.files);
+        let found = included(full, self.files);
         for path in found
             .map_err(|error| self.tree.at(node).refusal(error.to_string(), "make the directory readable"))?
         {

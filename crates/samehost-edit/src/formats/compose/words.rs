@@ -46,6 +46,10 @@ impl Client {
         Some(self.values[self.place(name)?].as_deref())
     }
 
+    fn text(&self, name: &str) -> Option<String> {
+        self.value(name).flatten().filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
     fn has_any(&self, prefix: &str) -> bool {
         let mut from = self.named.range(prefix.to_owned()..);
         from.next().is_some_and(|(name, _)| name.starts_with(prefix))
@@ -116,11 +120,10 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
 /// A connection with what its value, and the variables beside it, say of the login and of encryption.
 pub(in crate::formats) fn with_login(client: &Client, words: Words, setting: Setting) -> Setting {
     let url = Url::parse(&setting.spelled).filter(|_| matches!(words, Words::Url(_)));
-    let value = |name: &str| client.value(name).flatten().filter(|text| !text.is_empty()).map(str::to_owned);
     let (user, password, database) = match &url {
         Some(url) => (url.user(), url.password(), url.database()),
         None => {
-            let [user, password, database] = words.login().map(value);
+            let [user, password, database] = words.login().map(|name| client.text(name));
             (user, password.map(Secret::new), database)
         }
     };
@@ -136,10 +139,10 @@ pub(in crate::formats) fn with_login(client: &Client, words: Words, setting: Set
     }
     let mut asked = url.as_ref().map(|url| url.words(&setting.file, setting.line)).unwrap_or_default();
     for name in names {
-        asked.extend(value(name).map(|value| Word::new(name, value, &setting.file, setting.line)));
+        asked.extend(client.text(name).map(|value| Word::new(name, value, &setting.file, setting.line)));
     }
-    let spelled = url.map_or(setting.spelled, |url| url.shown());
-    Setting { spelled, user, password, database, library, words: asked, ..setting }
+    let shown = url.map_or(setting.spelled, |url| url.shown());
+    Setting { spelled: shown, user, password, database, library, words: asked, ..setting }
 }
 
 /// How a client reads a variable; `None` if that is not known.

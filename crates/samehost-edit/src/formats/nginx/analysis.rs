@@ -8,8 +8,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT, Upstreams};
 use super::tree::{MAIN_NAMES, Tree};
-use crate::files::Files;
-use crate::formats::includes::main_of;
+use crate::files::{Files, main_of};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 

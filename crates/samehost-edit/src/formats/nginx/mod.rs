@@ -14,8 +14,7 @@ use std::path::{Component, Path};
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
-use crate::files::{Edit, Files};
-use crate::formats::includes::main_of;
+use crate::files::{Edit, Files, main_of};
 use crate::lines::{has_only, starts_with_any_case};
 use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::lexer::{self, End, Statement, Word};
-use crate::files::{Files, MOST_FILES};
-use crate::formats::includes::{main_of, named, unreadable};
+use crate::files::{Files, MOST_FILES, included, main_of};
+use crate::lines::unreadable;
 use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth and number of includes, enough for every real configuration.
@@ -242,7 +242,7 @@ impl Reader<'_> {
             return Err(self.tree.at(node).refusal(reason, "correct it first"));
         };
         let full = self.base.join(std::ffi::OsString::from_vec(word.value.clone()));
-        let paths = named(full, self.files);
+        let paths = included(full, self.files);
         for path in paths
             .map_err(|error| self.tree.at(node).refusal(error.to_string(), "make the directory readable"))?
         {

@@ -117,8 +117,8 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
         let address = record.address.as_deref().unwrap_or_default();
         let written = format!("{} {} {address}", record.database.written, record.user.written);
         let name = format!("host {written} (line {})", record.line.number);
-        let spelled = format!("{} {written} {}", record.kind, record.method);
-        let tcp = login(name, spelled, endpoint, (database, user)).at(file, record.line.number);
+        let whole = format!("{} {written} {}", record.kind, record.method);
+        let tcp = login(name, whole, endpoint, (database, user)).at(file, record.line.number);
         names.insert(tcp.name.clone());
         reading.settings.push(tcp.clone());
         let Some((local, Meets::Yes)) = first_local(records, database, user) else { continue };
@@ -154,15 +154,15 @@ fn add_local(
         if !names.insert(name.clone()) {
             continue;
         }
-        let spelled = format!("{name} {}", record.method);
-        let setting = login(name, spelled, socket.clone(), (database, user));
+        let whole = format!("{name} {}", record.method);
+        let setting = login(name, whole, socket.clone(), (database, user));
         settings.push(setting.at(file, record.line.number));
     }
 }
 
-fn login(name: String, spelled: String, endpoint: Endpoint, (database, user): (&str, &str)) -> Setting {
+fn login(name: String, written: String, endpoint: Endpoint, (database, user): (&str, &str)) -> Setting {
     let (user, database) = (Some(user.to_owned()), Some(database.to_owned()));
-    Setting { user, database, ..Setting::listens(name, Protocol::Postgres, spelled, endpoint) }
+    Setting { user, database, ..Setting::listens(name, Protocol::Postgres, written, endpoint) }
 }
 
 /// Database and user of a record that its login matches and that can be written for the socket.
@@ -232,14 +232,14 @@ impl Editing<'_, Records> {
         });
         let (_, socket) = places(self.file, self.files);
         match &goal.endpoint {
-            Endpoint::Tcp { host, .. } if !there => self.to_tcp(record, host, (database, user))?,
+            Endpoint::Tcp { host, .. } if !there => self.admit_over_tcp(record, host, (database, user))?,
             Endpoint::Tcp { .. } => {}
             to if *to != socket => {
                 let by_hand = format!("use {socket}, or change postgresql.conf first");
                 return Err(self.refuse(format!("the server's socket is {socket}"), by_hand));
             }
             // A record for everybody may admit it already; without the one for TCP it needs its own.
-            _ if !there || !goal.stays => self.to_unix(record, (database, user)),
+            _ if !there || !goal.stays => self.admit_at_socket(record, (database, user)),
             _ => {}
         }
         if !goal.stays {
@@ -249,7 +249,7 @@ impl Editing<'_, Records> {
         Ok(self.edits)
     }
 
-    fn to_unix(&mut self, record: &Record, (database, user): (&str, &str)) {
+    fn admit_at_socket(&mut self, record: &Record, (database, user): (&str, &str)) {
         let records = self.configuration;
         let first = first_local(records, database, user).map(|(first, _)| first);
         if first.is_some_and(|first| passes(first, &record.method) && first.user.name() == Some(user)) {
@@ -265,7 +265,7 @@ impl Editing<'_, Records> {
         });
     }
 
-    fn to_tcp(&mut self, record: &Record, host: &str, (database, user): (&str, &str)) -> Result<()> {
+    fn admit_over_tcp(&mut self, record: &Record, host: &str, (database, user): (&str, &str)) -> Result<()> {
         let records = self.configuration;
         let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };
         let by_hand = format!(

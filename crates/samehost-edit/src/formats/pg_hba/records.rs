@@ -58,15 +58,9 @@ pub(super) enum Meets {
 impl Record {
     /// Whether a login to a database as a user matches this record, wherever it comes from.
     pub(super) fn meets(&self, database: &str, user: &str) -> Meets {
-        let meets = |words: For, name: &str| match words {
-            For::Name(own) => yes(own == name),
-            For::SameUser => yes(database == user),
-            For::All => Meets::Yes,
-            For::Unknown => Meets::Unknown,
-        };
         let databases = self.database.words.iter().filter_map(database_of);
         let users = self.user.words.iter().map(user_of);
-        match (any(databases.map(|one| meets(one, database))), any(users.map(|one| meets(one, user)))) {
+        match (any(databases, database, user), any(users, user, user)) {
             (Meets::No, _) | (_, Meets::No) => Meets::No,
             (Meets::Yes, Meets::Yes) => Meets::Yes,
             _ => Meets::Unknown,
@@ -106,8 +100,17 @@ fn yes(yes: bool) -> Meets {
     if yes { Meets::Yes } else { Meets::No }
 }
 
-fn any(found: impl Iterator<Item = Meets>) -> Meets {
-    let found: Vec<Meets> = found.collect();
+/// Whether a name is among these, in a login of this user.
+fn any(words: impl Iterator<Item = For>, name: &str, user: &str) -> Meets {
+    let mut found = Vec::new();
+    for word in words {
+        found.push(match word {
+            For::Name(own) => yes(own == name),
+            For::SameUser => yes(name == user),
+            For::All => Meets::Yes,
+            For::Unknown => Meets::Unknown,
+        });
+    }
     if found.contains(&Meets::Yes) {
         Meets::Yes
     } else if found.contains(&Meets::Unknown) {

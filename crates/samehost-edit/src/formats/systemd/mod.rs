@@ -258,8 +258,8 @@ struct Socket<'a> {
 impl<'a> Socket<'a> {
     fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>> {
         // An empty assignment of any kind resets all of them.
-        let listens = |one: &&Assignment| one.section == "Socket" && one.key.starts_with("Listen");
-        let all = counting(unit.all.iter().filter(listens));
+        let all = unit.all.iter();
+        let all = counting(all.filter(|one| one.section == "Socket" && one.key.starts_with("Listen")));
         let Some(assignment) = all.first().copied() else { return Ok(None) };
         let stop = |reason: &str| Err(assignment.refusal(reason, SOCKET_BY_HAND));
         if all.len() > 1 {
