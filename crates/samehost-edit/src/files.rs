@@ -197,6 +197,25 @@ pub fn glob(files: &dyn Files, pattern: &[u8]) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The files that an include names, by a path or a pattern.
+pub(crate) fn included(full: PathBuf, files: &dyn Files) -> io::Result<Vec<PathBuf>> {
+    let pattern = full.as_os_str().as_bytes();
+    if is_pattern(pattern) { glob(files, pattern) } else { Ok(vec![full]) }
+}
+
+/// The main file of one of these names in a directory above a part of a configuration.
+pub(crate) fn main_of(file: &Path, names: &[&str], files: &dyn Files) -> Option<PathBuf> {
+    for directory in file.ancestors().skip(1).take(4) {
+        for name in names {
+            let main = directory.join(name);
+            if main != file && files.read(&main).is_ok() {
+                return Some(main);
+            }
+        }
+    }
+    None
+}
+
 fn missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::files::{Edit, Files};
-use crate::refusal::{Reason, Refusal, Result};
+use crate::refusal::{At, Reason, Refusal, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
@@ -93,6 +93,17 @@ pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
     })
 }
 
+/// The refusal of a file that cannot be read; `from` is the include that names it.
+pub(super) fn unreadable(path: &Path, from: Option<At<'_>>, error: &io::Error) -> Refusal {
+    match from {
+        Some(include) => include.refusal(
+            format!("{}: {error}", path.display()),
+            "make the file readable, or remove the include; then try again",
+        ),
+        None => Refusal::new(path, 0, error.to_string(), "make the file readable; then try again"),
+    }
+}
+
 /// Text of a file in UTF-8 without a byte order mark; `encoding` is the reason for other files.
 pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Result<String> {
     let text = String::from_utf8(read(file, files)?).map_err(|_| Refusal::at(0, encoding))?;
@@ -145,6 +156,21 @@ pub(super) fn is_loopback(host: &str) -> bool {
 /// A host as an endpoint has it: for a listening server `localhost` is 127.0.0.1.
 pub(super) fn listening_host(host: &str) -> String {
     if host.eq_ignore_ascii_case("localhost") { "127.0.0.1".into() } else { host.into() }
+}
+
+/// A host in brackets if it is an IPv6 address.
+pub(super) fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// `127.0.0.1:80`, `[::1]:80`.
+pub(super) fn host_and_port(host: &str, port: u16) -> String {
+    format!("{}:{port}", bracketed(host))
+}
+
+/// The socket at a path; `None` if that is empty, or is the name of an abstract socket.
+pub(super) fn unix(path: &str) -> Option<Endpoint> {
+    format!("unix:{path}").parse().ok().filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)))
 }
 
 /// Whether an endpoint can be written: its host must parse back.

@@ -96,6 +96,12 @@ impl Setting {
         Err(self.gone())
     }
 
+    /// The refusal of a setting whose file was read without it, by its name.
+    pub(crate) fn missing(&self) -> Refusal {
+        let reason = format!("`{}` is not there any more", self.name);
+        Refusal::new(&self.file, self.line, reason, "look at the file again")
+    }
+
     pub(crate) fn gone(&self) -> Refusal {
         Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
     }
@@ -113,13 +119,19 @@ pub struct Reading {
 impl FromIterator<Result<Setting>> for Reading {
     fn from_iter<T: IntoIterator<Item = Result<Setting>>>(found: T) -> Self {
         let mut reading = Reading::default();
+        reading.extend(found);
+        reading
+    }
+}
+
+impl Extend<Result<Setting>> for Reading {
+    fn extend<T: IntoIterator<Item = Result<Setting>>>(&mut self, found: T) {
         for one in found {
             match one {
-                Ok(setting) => reading.settings.push(setting),
-                Err(refusal) => reading.refused.push(refusal),
+                Ok(setting) => self.settings.push(setting),
+                Err(refusal) => self.refused.push(refusal),
             }
         }
-        reading
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::compose::host_of;
-use super::image::{Listens, Served, arguments, is_loopback, leads};
+use super::image::{Server, is_loopback, leads};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::languages::yaml::{Document, Kind, Node};
@@ -101,10 +101,7 @@ impl<'a> Pods<'a> {
 
     fn with(&self, (key, value): &(Node, Node)) -> &[usize] {
         let Some(label) = label(key, value) else { return &[] };
-        match self.labelled.get(&label) {
-            Some(places) => places,
-            None => &[],
-        }
+        self.labelled.get(&label).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -115,10 +112,9 @@ struct Pod<'a> {
     labels: Option<&'a Node>,
     containers: Vec<Container<'a>>,
     /// The containers with a server that a client could mean, as indexes.
-    servers: Vec<(usize, Served)>,
+    servers: Vec<(usize, Server)>,
     /// How many containers with a server have a name.
     server_names: HashMap<&'a str, usize>,
-    /// How many containers have a server.
     server_count: usize,
 }
 
@@ -142,17 +138,8 @@ impl<'a> Manifests<'a> {
         Manifests { file, documents, services }
     }
 
-    fn pods(&self) -> Pods<'a> {
-        let mut all = Vec::new();
-        for document in self.documents {
-            all.extend(pod(&document.root));
-        }
-        Pods::of(all)
-    }
-
-    /// A refusal for each variable that leads to a server over TCP.
     fn hops(&self) -> Vec<Refusal> {
-        let pods = self.pods();
+        let pods = Pods::of(self.documents.iter().filter_map(|document| pod(&document.root)).collect());
         let mut hops = Vec::new();
         for pod in &pods.all {
             for client in &pod.containers {
@@ -185,7 +172,7 @@ impl<'a> Manifests<'a> {
             let (server, served) = other.first_server()?;
             (other, server, served)
         };
-        let recipe = recipe(client, server, &served, name);
+        let recipe = recipe(client, server, served, name);
         let (reason, by_hand) = if std::ptr::eq(home, pod) {
             (format!("it reaches {} of its pod over TCP; manifests are not edited", server.name), recipe)
         } else {
@@ -204,7 +191,6 @@ impl<'a> Manifests<'a> {
         Some(Refusal::new(self.file, value.line, format!("{what}: {reason}"), by_hand))
     }
 
-    /// The pod that a Service of this name leads to.
     fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
         let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
@@ -220,7 +206,6 @@ impl<'a> Manifests<'a> {
     }
 }
 
-/// The node at a path of keys.
 fn at<'a>(mut node: &'a Node, path: &[&str]) -> Option<&'a Node> {
     for name in path {
         node = node.value(name)?;
@@ -267,10 +252,10 @@ impl Pod<'_> {
     fn find_servers(&mut self) {
         let mut known: HashMap<u16, Vec<&str>> = HashMap::new();
         for (place, container) in self.containers.iter().enumerate() {
-            let Some(served) = container.served() else { continue };
+            let Some(served) = Server::of_image(container.image) else { continue };
             self.server_count += 1;
             *self.server_names.entry(container.name).or_default() += 1;
-            let names = known.entry(served.port).or_default();
+            let names = known.entry(served.port()).or_default();
             if names.len() < 2 && !names.contains(&container.name) {
                 names.push(container.name);
                 self.servers.push((place, served));
@@ -280,9 +265,9 @@ impl Pod<'_> {
 }
 
 impl<'a> Pod<'a> {
-    fn first_server(&self) -> Option<(&Container<'a>, Served)> {
+    fn first_server(&self) -> Option<(&Container<'a>, Server)> {
         for container in &self.containers {
-            if let Some(served) = container.served() {
+            if let Some(served) = Server::of_image(container.image) {
                 return Some((container, served));
             }
         }
@@ -290,17 +275,17 @@ impl<'a> Pod<'a> {
     }
 
     /// The server that a client means by an address of the loopback: the one at its port, else the only one.
-    fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Served)> {
+    fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Server)> {
         let mut others = self.servers.clone();
         others.retain(|(place, _)| self.containers[*place].name != client.name);
-        let named = others.iter().find(|(_, served)| value.contains(&format!(":{}", served.port)));
+        let named = others.iter().find(|(_, served)| value.contains(&format!(":{}", served.port())));
         let own = self.server_names.get(client.name).copied().unwrap_or_default();
         let (place, served) = match named {
             Some(named) => named,
             None if self.server_count - own == 1 => others.first()?,
             None => return None,
         };
-        Some((&self.containers[*place], served.clone()))
+        Some((&self.containers[*place], *served))
     }
 }
 
@@ -317,21 +302,17 @@ impl<'a> Container<'a> {
         }
         found
     }
-
-    fn served(&self) -> Option<Served> {
-        Served::of_image(self.image)
-    }
 }
 
-fn recipe(client: &Container<'_>, server: &Container<'_>, served: &Served, variable: &str) -> String {
+fn recipe(client: &Container<'_>, server: &Container<'_>, served: Server, variable: &str) -> String {
     let volume = format!("{}-socket", server.name);
     // Every container of the pod gets this group, and so does what is made in the volume.
-    let needs = match served.listens {
-        Listens::ByItself => String::new(),
-        Listens::WithArguments => format!(
+    let needs = match served.arguments("770") {
+        None => String::new(),
+        Some(arguments) => format!(
             "args of {}: [{}]; spec.securityContext of the pod: {{fsGroup: 999}}; ",
             server.name,
-            arguments("770").map(|word| format!("\"{word}\"")).join(", ")
+            arguments.map(|word| format!("\"{word}\"")).join(", ")
         ),
     };
     format!(

@@ -13,7 +13,7 @@ use crate::files::{Edit, Files};
 use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path, utf8,
 };
-use crate::proposal::verify_edits;
+use crate::proposal::{Editing, verify_edits};
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -45,18 +45,8 @@ impl Editor for Memcached {
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let text = lines::read(file, files)?;
-        let options = options(file, &text)?;
-        let mut edits = Vec::new();
-        match &goal.endpoint {
-            same if *same == setting.endpoint => {}
-            Endpoint::Unix(_) => to_unix(file, &text, &options, setting, goal, &mut edits)?,
-            Endpoint::Tcp { host, port } => to_tcp(file, &text, &options, setting, host, *port, &mut edits)?,
-            other => {
-                let reason = format!("memcached cannot listen at {other}");
-                return Err(Refusal::new(file, setting.line, reason, "choose a socket's path: -s /PATH"));
-            }
-        }
+        let options = options(file, &lines::read(file, files)?)?;
+        let edits = Editing::new(file, files, &options, setting, goal)?.edits()?;
         verify_edits(self, file, files, setting, goal, edits)
     }
 
@@ -79,126 +69,118 @@ fn reading(file: &Path, options: &Options) -> Reading {
     Reading { settings: vec![Setting { backlog, ..setting }], refused: Vec::new() }
 }
 
-/// The edits that have the server listen at a socket, and nowhere else.
-fn to_unix(
-    file: &Path,
-    text: &[u8],
-    options: &Options,
-    setting: &Setting,
-    goal: &Goal,
-    edits: &mut Vec<Edit>,
-) -> Result<()> {
-    let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
-    let here = At { file, line: setting.line };
-    let path = match socket_path(&goal.endpoint) {
-        Ok(path) if is_plain(path) => path,
-        Ok(_) => return Err(here.refusal("the path has characters that mean something to a shell", by_hand)),
-        Err(reason) => return Err(here.refusal(reason, by_hand)),
-    };
-    if options.last('s').is_none()
-        && let Some(open) = options.hosts().iter().find(|host| !is_loopback(host))
-    {
-        let reason = format!("it listens at {open}, where other machines may need it, and cannot do both");
-        return Err(here.refusal(reason, format!("if only this machine uses it: {by_hand}")));
-    }
-    set(file, text, options, 's', path, edits);
-    if let Some(access) = &goal.access {
-        let mode = format!("{:04o}", access.mode & 0o777);
-        let now = options.last('a').and_then(|given| u32::from_str_radix(&given.value, 8).ok());
-        if now != Some(access.mode & 0o777) {
-            set(file, text, options, 'a', &mode, edits);
-        }
-    }
-    if let Some(backlog) = goal.backlog {
-        let present = match options.last('b') {
-            Some(given) => given.value.parse().ok(),
-            None => Some(1024),
-        };
-        if present != Some(backlog) {
-            set(file, text, options, 'b', &backlog.to_string(), edits);
-        }
-    }
-    Ok(())
-}
-
-fn to_tcp(
-    file: &Path,
-    text: &[u8],
-    options: &Options,
-    setting: &Setting,
-    host: &str,
-    port: u16,
-    edits: &mut Vec<Edit>,
-) -> Result<()> {
-    let host = listening_host(host);
-    if port == 0 || !is_loopback(&host) {
-        let by_hand = format!("write `-l {host}` and `-p {port}`");
-        return Err(Refusal::new(
-            file,
-            setting.line,
-            "only an address that other machines do not reach is written",
-            by_hand,
-        ));
-    }
-    let hosts = options.hosts();
-    if !hosts.iter().all(|one| is_loopback(one)) || hosts.first() != Some(&host) {
-        if options.given.iter().filter(|given| given.letter == 'l').count() > 1 {
-            return Err(Refusal::new(
-                file,
-                setting.line,
-                "-l is given more than once",
-                format!("keep one: `-l {host}`"),
-            ));
-        }
-        set(file, text, options, 'l', &host, edits);
-    }
-    if options.port() != port {
-        set(file, text, options, 'p', &port.to_string(), edits);
-    }
-    // All sockets are removed, and with the last one the permissions.
-    for given in options.given.iter().filter(|given| matches!(given.letter, 's' | 'a')) {
-        let rest =
-            [&text[given.line.range.start..given.whole.start], &text[given.whole.end..given.line.range.end]];
-        let alone = given.line.range.start <= given.whole.start
-            && given.whole.end <= given.line.range.end
-            && rest[0].trim_ascii().is_empty()
-            && (rest[1].trim_ascii().is_empty() || rest[1].trim_ascii().starts_with(b"#"));
-        if alone {
-            edits.push(Edit::new(file, given.whole.start..given.whole.start, "# "));
-        } else {
-            let blanks =
-                text[given.whole.end..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-            edits.push(Edit::new(file, given.whole.start..given.whole.end + blanks, ""));
-        }
-    }
-    Ok(())
-}
-
-/// Writes an option: in place of the effective one, or as a new one.
-fn set(file: &Path, text: &[u8], options: &Options, letter: char, value: &str, edits: &mut Vec<Edit>) {
-    if let Some(given) = options.last(letter) {
-        if given.value != value {
-            edits.push(Edit::new(file, given.written.clone(), value));
-        }
-        return;
-    }
-    let new = format!("-{letter} {value}");
-    edits.push(match &options.inside {
-        Some((at, _)) => {
-            let gap =
-                if matches!(text.get(at.wrapping_sub(1)), Some(b'"' | b'\'' | b' ')) { "" } else { " " };
-            // A second option at the same position follows the first.
-            let gap = if edits.iter().any(|edit: &Edit| edit.range == (*at..*at)) { " " } else { gap };
-            Edit::new(file, *at..*at, format!("{gap}{new}"))
-        }
-        None => {
-            let near = ['l', 'p', 's'].into_iter().find_map(|letter| options.last(letter));
-            match near {
-                Some(given) => insert_below(file, text, &given.line, &new),
-                None => append(file, text, &new),
+impl Editing<'_, Options> {
+    fn edits(mut self) -> Result<Vec<Edit>> {
+        match &self.goal.endpoint {
+            same if *same == self.setting.endpoint => {}
+            Endpoint::Unix(_) => self.listen_unix()?,
+            Endpoint::Tcp { host, port } => self.listen_tcp(host, *port)?,
+            other => {
+                let reason = format!("memcached cannot listen at {other}");
+                return Err(self.refuse(reason, "choose a socket's path: -s /PATH"));
             }
         }
-    });
+        Ok(self.edits)
+    }
+
+    fn listen_unix(&mut self) -> Result<()> {
+        let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
+        let (goal, options) = (self.goal, self.configuration);
+        let path = match socket_path(&goal.endpoint) {
+            Ok(path) if is_plain(path) => path,
+            Ok(_) => {
+                return Err(self.refuse("the path has characters that mean something to a shell", by_hand));
+            }
+            Err(reason) => return Err(self.refuse(reason, by_hand)),
+        };
+        if options.last('s').is_none()
+            && let Some(open) = options.hosts().iter().find(|host| !is_loopback(host))
+        {
+            let reason =
+                format!("it listens at {open}, where other machines may need it, and cannot do both");
+            return Err(self.refuse(reason, format!("if only this machine uses it: {by_hand}")));
+        }
+        self.set('s', path);
+        if let Some(access) = &goal.access {
+            let mode = access.mode & 0o777;
+            let now = options.last('a').and_then(|given| u32::from_str_radix(&given.value, 8).ok());
+            if now != Some(mode) {
+                self.set('a', &format!("{mode:04o}"));
+            }
+        }
+        if let Some(backlog) = goal.backlog {
+            let present = match options.last('b') {
+                Some(given) => given.value.parse().ok(),
+                None => Some(1024),
+            };
+            if present != Some(backlog) {
+                self.set('b', &backlog.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<()> {
+        let host = listening_host(host);
+        let options = self.configuration;
+        if port == 0 || !is_loopback(&host) {
+            let reason = "only an address that other machines do not reach is written";
+            return Err(self.refuse(reason, format!("write `-l {host}` and `-p {port}`")));
+        }
+        let hosts = options.hosts();
+        if !hosts.iter().all(|one| is_loopback(one)) || hosts.first() != Some(&host) {
+            if options.given.iter().filter(|given| given.letter == 'l').count() > 1 {
+                return Err(self.refuse("-l is given more than once", format!("keep one: `-l {host}`")));
+            }
+            self.set('l', &host);
+        }
+        if options.port() != port {
+            self.set('p', &port.to_string());
+        }
+        // All sockets are removed, and with the last one the permissions.
+        for given in options.given.iter().filter(|given| matches!(given.letter, 's' | 'a')) {
+            self.remove(given);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, Given { whole, line, .. }: &Given) {
+        let [before, behind] = [line.range.start..whole.start, whole.end..line.range.end]
+            .map(|range| self.text.get(range).map(<[u8]>::trim_ascii));
+        let is_alone = before.is_some_and(<[u8]>::is_empty)
+            && behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"#"));
+        self.edits.push(if is_alone {
+            Edit::new(self.file, whole.start..whole.start, "# ")
+        } else {
+            let blanks =
+                self.text[whole.end..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            Edit::new(self.file, whole.start..whole.end + blanks, "")
+        });
+    }
+
+    /// Writes an option: in place of the effective one, or as a new one.
+    fn set(&mut self, letter: char, value: &str) {
+        let options = self.configuration;
+        if let Some(given) = options.last(letter) {
+            if given.value != value {
+                self.edits.push(Edit::new(self.file, given.written.clone(), value));
+            }
+            return;
+        }
+        let new = format!("-{letter} {value}");
+        let near = ['l', 'p', 's'].into_iter().find_map(|letter| options.last(letter));
+        self.edits.push(match (options.inside, near) {
+            (Some(at), _) => {
+                let before = self.text.get(at.wrapping_sub(1));
+                // A second option at the same position follows the first.
+                let follows = self.edits.iter().any(|edit| edit.range == (at..at));
+                let is_parted = matches!(before, Some(b'"' | b'\'' | b' ')) && !follows;
+                Edit::new(self.file, at..at, if is_parted { new } else { format!(" {new}") })
+            }
+            (None, Some(given)) => insert_below(self.file, &self.text, &given.line, &new),
+            (None, None) => append(self.file, &self.text, &new),
+        });
+    }
 }
 
 const VALUED: &str = "asmcpUlufnPtDRbBIYoeN";
@@ -218,7 +200,6 @@ struct Given {
     letter: char,
     value: String,
     written: Range<usize>,
-    /// The whole option, from the dash on.
     whole: Range<usize>,
     line: Line,
 }
@@ -227,15 +208,14 @@ struct Given {
 struct Options {
     given: Vec<Given>,
     /// Position inside of `OPTIONS="…"` for another option; `None` in Debian's file.
-    inside: Option<(usize, Line)>,
+    inside: Option<usize>,
 }
 
 impl Options {
     /// Where the server listens; `None` if it has no port (`-p 0`), or at an unusual address.
     fn endpoint(&self) -> Option<Endpoint> {
         if let Some(socket) = self.last('s') {
-            let endpoint = format!("unix:{}", socket.value).parse().ok()?;
-            return if matches!(endpoint, Endpoint::Unix(_)) { Some(endpoint) } else { None };
+            return lines::unix(&socket.value);
         }
         let hosts = self.hosts();
         let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first())?;
@@ -260,163 +240,158 @@ impl Options {
 }
 
 fn options(file: &Path, text: &[u8]) -> Result<Options> {
-    let mut options = Options::default();
-    let mut words: Vec<(Range<usize>, Line)> = Vec::new();
+    let mut reader = Reader { file, text, words: Vec::new(), options: Options::default() };
     let all = lines(text);
     let is_shell = all.iter().any(|line| {
         let line = &text[line.range.clone()];
         [b"OPTIONS=".as_slice(), b"PORT=", b"USER=", b"CACHESIZE="].iter().any(|name| line.starts_with(name))
     });
     for line in all {
-        let here = At { file, line: line.number };
         let content = &text[line.range.clone()];
         if is_shell {
-            shell(file, text, &line, &mut options, &mut words)?;
+            reader.shell(&line)?;
             continue;
         }
         // Debian's script removes comments, also after an option, and ignores -d, -h and its own `logfile`.
         let end = content.iter().position(|byte| *byte == b'#').unwrap_or(content.len());
-        let kept = &content[..end];
-        if end > 0 && !kept.trim_ascii().is_empty() && content.windows(2).any(|pair| pair == b"\\#") {
-            return Err(here.refusal("an escaped # is not understood", "write the option without it"));
+        let kept = content[..end].trim_ascii();
+        if !kept.is_empty() && content.windows(2).any(|pair| pair == b"\\#") {
+            let reason = "an escaped # is not understood";
+            return Err(Refusal::new(file, line.number, reason, "write the option without it"));
         }
-        let kept = kept.trim_ascii();
         if !kept.starts_with(b"-") || kept.starts_with(b"-d") || kept.starts_with(b"-h") {
             continue;
         }
-        split(file, text, &line, line.range.start..line.range.start + end, &mut words)?;
+        reader.split(&line, line.range.start..line.range.start + end)?;
     }
-    parse(file, text, &words, &mut options)?;
-    Ok(options)
+    reader.parse()?;
+    Ok(reader.options)
 }
 
-fn shell(
-    file: &Path,
-    text: &[u8],
-    line: &Line,
-    options: &mut Options,
-    words: &mut Vec<(Range<usize>, Line)>,
-) -> Result<()> {
-    let content = &text[line.range.clone()];
-    let stop =
-        |reason: &str| Err(Refusal::new(file, line.number, reason, "write `OPTIONS=\"-s /PATH -a 0770\"`"));
-    if content.starts_with(b"#") {
-        return Ok(());
-    }
-    let Some(equals) = content.iter().position(|byte| *byte == b'=') else { return Ok(()) };
-    let name = &content[..equals];
-    if !matches!(name, b"OPTIONS" | b"PORT") {
-        return Ok(());
-    }
-    let (mut start, mut end) = (line.range.start + equals + 1, line.range.end);
-    end -= text[start..end].len() - text[start..end].trim_ascii_end().len();
-    let value = &text[start..end];
-    if let [quote @ (b'"' | b'\''), inner @ .., last] = value {
-        if last != quote || inner.contains(quote) {
-            return stop("the quotes of this value are not understood");
-        }
-        (start, end) = (start + 1, end - 1);
-    } else if value.iter().any(u8::is_ascii_whitespace) || value.contains(&b'"') {
-        return stop("this value needs quotes");
-    }
-    if name == b"PORT" {
-        let value = String::from_utf8_lossy(&text[start..end]).into_owned();
-        let port = Given { letter: 'p', value, written: start..end, whole: start..start, line: line.clone() };
-        options.given.retain(|given| given.letter != 'p');
-        options.given.push(port);
-        return Ok(());
-    }
-    if options.inside.is_some() {
-        return stop("OPTIONS is set twice");
-    }
-    options.inside = Some((end, line.clone()));
-    if start == line.range.start + equals + 1 {
-        return stop("OPTIONS has no quotes, so that another option has no place");
-    }
-    split(file, text, line, start..end, words)
-}
-
-/// The words of a range, which must mean nothing special to a shell.
-fn split(
-    file: &Path,
-    text: &[u8],
-    line: &Line,
-    range: Range<usize>,
-    words: &mut Vec<(Range<usize>, Line)>,
-) -> Result<()> {
-    let mut at = range.start;
-    while at < range.end {
-        if text[at].is_ascii_whitespace() {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        while at < range.end && !text[at].is_ascii_whitespace() {
-            at += 1;
-        }
-        let word = &text[start..at];
-        if utf8(word).is_none() || word.iter().any(|byte| b"\\\"'$`*?[]{}|&;<>()~!\0".contains(byte)) {
-            let reason = "a word has characters that mean something to a shell";
-            return Err(Refusal::new(file, line.number, reason, "write the options in plain words"));
-        }
-        words.push((start..at, line.clone()));
-    }
-    Ok(())
+struct Reader<'a> {
+    file: &'a Path,
+    text: &'a [u8],
+    words: Vec<(Range<usize>, Line)>,
+    options: Options,
 }
 
 const ONE_A_LINE: &str = "write one option a line, such as `-s /run/memcached/memcached.sock`";
 
-fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut Options) -> Result<()> {
-    let mut at = 0;
-    while let Some((range, line)) = words.get(at) {
-        at += 1;
-        let word = utf8(&text[range.clone()]).unwrap_or_default();
-        let here = At { file, line: line.number };
-        let (letter, attached) = if let Some(long) = word.strip_prefix("--") {
-            let (name, value) = match long.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (long, None),
-            };
-            let letter = LONG.iter().find(|(long, _)| *long == name).map(|(_, letter)| *letter);
-            let Some(letter) = letter else {
-                if !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name)) {
-                    return Err(here.refusal(format!("`--{name}` is an abbreviation"), ONE_A_LINE));
-                }
-                // For another option; its value, if it has one, is skipped as well.
-                let next = words.get(at).map(|(range, _)| &text[range.clone()]);
-                at += usize::from(value.is_none() && next.is_some_and(|next| !next.starts_with(b"-")));
-                continue;
-            };
-            (letter, value.map(|value| range.end - value.len()..range.end))
-        } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            let first = letters.chars().next().unwrap_or_default();
-            if letters.chars().all(|one| FLAGS.contains(one)) {
-                continue;
-            }
-            if !VALUED.contains(first) {
-                return Err(here.refusal(format!("`{word}` is not understood"), ONE_A_LINE));
-            }
-            (first, Some(range.start + 2..range.end).filter(|value| !value.is_empty()))
-        } else {
-            return Err(here.refusal(format!("`{word}` is not an option"), ONE_A_LINE));
+impl Reader<'_> {
+    fn shell(&mut self, line: &Line) -> Result<()> {
+        let text = self.text;
+        let content = &text[line.range.clone()];
+        let stop = |reason: &str| {
+            Err(Refusal::new(self.file, line.number, reason, "write `OPTIONS=\"-s /PATH -a 0770\"`"))
         };
-        let (written, whole) = match attached {
-            Some(written) => (written, range.clone()),
-            None => {
-                let Some((next, _)) = words.get(at) else {
-                    return Err(here.refusal(format!("`{word}` has no value"), ONE_A_LINE));
-                };
-                at += 1;
-                (next.clone(), range.start..next.end)
-            }
-        };
-        let value = String::from_utf8_lossy(&text[written.clone()]).into_owned();
-        if !is_value_of(letter, &value) {
-            return Err(here.refusal(format!("the value of -{letter} is not understood"), ONE_A_LINE));
+        if content.starts_with(b"#") {
+            return Ok(());
         }
-        options.given.push(Given { letter, value, written, whole, line: line.clone() });
+        let Some(equals) = content.iter().position(|byte| *byte == b'=') else { return Ok(()) };
+        let name = &content[..equals];
+        if !matches!(name, b"OPTIONS" | b"PORT") {
+            return Ok(());
+        }
+        let (mut start, mut end) = (line.range.start + equals + 1, line.range.end);
+        end -= text[start..end].len() - text[start..end].trim_ascii_end().len();
+        let value = &text[start..end];
+        if let [quote @ (b'"' | b'\''), inner @ .., last] = value {
+            if last != quote || inner.contains(quote) {
+                return stop("the quotes of this value are not understood");
+            }
+            (start, end) = (start + 1, end - 1);
+        } else if value.iter().any(u8::is_ascii_whitespace) || value.contains(&b'"') {
+            return stop("this value needs quotes");
+        }
+        if name == b"PORT" {
+            let value = String::from_utf8_lossy(&text[start..end]).into_owned();
+            let port =
+                Given { letter: 'p', value, written: start..end, whole: start..start, line: line.clone() };
+            self.options.given.retain(|given| given.letter != 'p');
+            self.options.given.push(port);
+            return Ok(());
+        }
+        if self.options.inside.is_some() {
+            return stop("OPTIONS is set twice");
+        }
+        self.options.inside = Some(end);
+        if start == line.range.start + equals + 1 {
+            return stop("OPTIONS has no quotes, so that another option has no place");
+        }
+        self.split(line, start..end)
     }
-    Ok(())
+
+    /// The words of a range, which must mean nothing special to a shell.
+    fn split(&mut self, line: &Line, range: Range<usize>) -> Result<()> {
+        let mut next = range.start;
+        for word in self.text[range].split(u8::is_ascii_whitespace) {
+            let start = next;
+            next += word.len() + 1;
+            if word.is_empty() {
+                continue;
+            }
+            if utf8(word).is_none() || word.iter().any(|byte| b"\\\"'$`*?[]{}|&;<>()~!\0".contains(byte)) {
+                let reason = "a word has characters that mean something to a shell";
+                return Err(Refusal::new(self.file, line.number, reason, "write the options in plain words"));
+            }
+            self.words.push((start..start + word.len(), line.clone()));
+        }
+        Ok(())
+    }
+
+    fn parse(&mut self) -> Result<()> {
+        let text = self.text;
+        let mut at = 0;
+        while let Some((range, line)) = self.words.get(at) {
+            at += 1;
+            let word = utf8(&text[range.clone()]).unwrap_or_default();
+            let here = At { file: self.file, line: line.number };
+            let (letter, attached) = if let Some(long) = word.strip_prefix("--") {
+                let (name, value) = match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (long, None),
+                };
+                let letter = LONG.iter().find(|(long, _)| *long == name).map(|(_, letter)| *letter);
+                let Some(letter) = letter else {
+                    if !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name)) {
+                        return Err(here.refusal(format!("`--{name}` is an abbreviation"), ONE_A_LINE));
+                    }
+                    // For another option; its value, if it has one, is skipped as well.
+                    let next = self.words.get(at).map(|(range, _)| &text[range.clone()]);
+                    at += usize::from(value.is_none() && next.is_some_and(|next| !next.starts_with(b"-")));
+                    continue;
+                };
+                (letter, value.map(|value| range.end - value.len()..range.end))
+            } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                let first = letters.chars().next().unwrap_or_default();
+                if letters.chars().all(|one| FLAGS.contains(one)) {
+                    continue;
+                }
+                if !VALUED.contains(first) {
+                    return Err(here.refusal(format!("`{word}` is not understood"), ONE_A_LINE));
+                }
+                (first, Some(range.start + 2..range.end).filter(|value| !value.is_empty()))
+            } else {
+                return Err(here.refusal(format!("`{word}` is not an option"), ONE_A_LINE));
+            };
+            let (written, whole) = match attached {
+                Some(written) => (written, range.clone()),
+                None => {
+                    let Some((next, _)) = self.words.get(at) else {
+                        return Err(here.refusal(format!("`{word}` has no value"), ONE_A_LINE));
+                    };
+                    at += 1;
+                    (next.clone(), range.start..next.end)
+                }
+            };
+            let value = String::from_utf8_lossy(&text[written.clone()]).into_owned();
+            if !is_value_of(letter, &value) {
+                return Err(here.refusal(format!("the value of -{letter} is not understood"), ONE_A_LINE));
+            }
+            self.options.given.push(Given { letter, value, written, whole, line: line.clone() });
+        }
+        Ok(())
+    }
 }
 
 fn is_value_of(letter: char, value: &str) -> bool {

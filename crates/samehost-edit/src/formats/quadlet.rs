@@ -7,18 +7,16 @@
 //! volume.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::{Endpoint, Protocol};
 
-use super::compose::{Client, Words, asked, endpoint, host_of, name_of, port, words};
-use super::image::{Listens, Served, arguments, is_loopback, leads};
-use super::systemd::{self, Assignment, assignments, quoted};
+use super::compose::{Client, Words, endpoint, host_of, with_login, words, written};
+use super::image::{Server, is_loopback, leads, name_of};
+use super::systemd::{Assignment, assignments, counting, quoted, variables};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
-use crate::languages::url::{self, Url};
 use crate::lines::{self, has_only, is_plain, lines};
 use crate::proposal::verify_edits;
 use crate::refusal::{Reason, Refusal, Result};
@@ -50,12 +48,8 @@ impl Editor for Quadlet {
         let client = Container::open(file, files)?;
         let unclear = client.unclear(file, files);
         let mut reading = Reading::default();
-        for hop in hops(file, &client, unclear.as_deref()) {
-            match hop {
-                Ok(hop) => reading.settings.push(hop.setting),
-                Err(refusal) => reading.refused.push(refusal),
-            }
-        }
+        let hops = hops(file, &client, unclear.as_deref()).into_iter();
+        reading.extend(hops.map(|hop| Ok(hop?.setting)));
         let others = others(file, files);
         for variable in &client.variables {
             reading.refused.extend(between(file, &client, &others, variable));
@@ -94,10 +88,6 @@ fn hops<'a>(file: &Path, container: &'a Container, unclear: Option<&str>) -> Vec
     container.variables.iter().filter_map(|variable| hop(file, container, variable, unclear)).collect()
 }
 
-fn leads_or_host(name: &str) -> bool {
-    leads(&name.to_uppercase())
-}
-
 /// What is said of a variable that leads to another container: both are described, and neither is edited.
 /// Editing two containers that reach each other was rejected. The volume stands in two files and a third
 /// one, the server's container must be started anew, and no login can be tried before. The refusal has
@@ -116,12 +106,12 @@ fn between(file: &Path, client: &Container, others: &[Container], one: &Variable
         if !is_meant {
             continue;
         }
-        let Some(served) = Served::of_image(&server.image) else { continue };
+        let Some(served) = Server::of_image(&server.image) else { continue };
         let reason = format!(
             "{}: it reaches {} over TCP; a socket between two containers is not edited",
             one.name, server.file_name
         );
-        return Some(Refusal::new(file, one.line, reason, recipe(client, server, &served, &one.name)));
+        return Some(Refusal::new(file, one.line, reason, recipe(client, server, served, &one.name)));
     }
     None
 }
@@ -137,14 +127,12 @@ fn others(file: &Path, files: &dyn Files) -> Vec<Container> {
     containers
 }
 
-fn recipe(client: &Container, server: &Container, served: &Served, variable: &str) -> String {
+fn recipe(client: &Container, server: &Container, served: Server, variable: &str) -> String {
     let stem = server.file_name.trim_end_matches(".container");
-    let arguments = match served.listens {
-        Listens::ByItself => String::new(),
-        // The users of two containers have no group in common; the volume is for these two alone.
-        Listens::WithArguments => {
-            format!("Exec=redis-server {} in {}; ", arguments("777").join(" "), server.file_name)
-        }
+    // The users of two containers have no group in common; the volume is for these two alone.
+    let arguments = match served.arguments("777") {
+        None => String::new(),
+        Some(arguments) => format!("Exec=redis-server {} in {}; ", arguments.join(" "), server.file_name),
     };
     format!(
         "{stem}-socket.volume beside them, with [Volume] in it; Volume={stem}-socket.volume:{} in [Container] of {} and of {}; {arguments}Environment={variable}={} in {}; then systemctl daemon-reload, and restart both",
@@ -182,7 +170,7 @@ fn hop<'a>(
         );
         Some(Err(Refusal::new(file, variable.line, format!("{name}: {why}"), by_hand)))
     };
-    let is_about_server = SERVERS.iter().any(|word| name.contains(word)) && leads_or_host(name);
+    let is_about_server = SERVERS.iter().any(|word| name.contains(word)) && leads(&name.to_uppercase());
     if !is_about_server {
         return None;
     }
@@ -196,7 +184,7 @@ fn hop<'a>(
     }
     let known = [Protocol::Mysql, Protocol::Postgres]
         .into_iter()
-        .find_map(|protocol| words(container, name, value, protocol).map(|words| (protocol, words)));
+        .find_map(|protocol| words(&container.client, name, value, protocol).map(|words| (protocol, words)));
     let Some((protocol, words)) = known else {
         let why = "the program that reads it is unknown, and each library spells a socket in its own way";
         return if is_socket { None } else { refuse(why) };
@@ -205,134 +193,74 @@ fn hop<'a>(
         return refuse(why);
     }
     match meaning(container, words, value, protocol) {
-        Ok(setting) => {
-            let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
-            let (library, asked) = asked(container, words, protocol, url.as_ref(), (file, variable.line));
-            let setting = Setting { name: name.clone(), library, words: asked, ..setting? };
-            let setting = setting.at(file, variable.line);
+        Ok(endpoint) => {
+            let setting = Setting::connects(name, protocol, value, endpoint?).at(file, variable.line);
+            let setting = with_login(&container.client, words, setting);
             Some(Ok(Hop { setting, container, variable, words }))
         }
         Err(why) => refuse(&why.to_string()),
     }
 }
 
-/// What a value says; `None` if it is a socket that is not mounted.
+/// The endpoint in a value, on this machine; `None` if it is a socket that is not mounted.
 fn meaning(
     container: &Container,
     words: Words,
     value: &str,
     protocol: Protocol,
-) -> Result<Option<Setting>, Reason> {
+) -> Result<Option<Endpoint>, Reason> {
     if protocol == Protocol::Mysql && value == "localhost" {
         return Err("`localhost` may be a socket inside of the container; write 127.0.0.1".into());
     }
-    let (found, [user, password, database]) = endpoint(container, words, value, protocol)?;
-    let found = match found {
-        Endpoint::Unix(path) => match container.outside(&path) {
-            Some(path) => Endpoint::Unix(path),
-            None => return Ok(None),
-        },
+    Ok(match endpoint(&container.client, words, value, protocol)? {
+        Endpoint::Unix(path) => container.outside(&path).map(Endpoint::Unix),
         Endpoint::Tcp { port, .. } if !container.is_on_host() => {
-            Endpoint::Tcp { host: "127.0.0.1".to_owned(), port }
+            Some(Endpoint::Tcp { host: "127.0.0.1".to_owned(), port })
         }
-        other => other,
-    };
-    let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
-    let (user, password, database) = match &url {
-        Some(url) => (url.user(), url.password(), url.database()),
-        None => {
-            let [user, password, database] = [user, password, database]
-                .map(|name| container.value(name).flatten().filter(|text| !text.is_empty()));
-            (user, password.map(Secret::new), database)
-        }
-    };
-    let shown = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
-    let setting = Setting::connects("", protocol, shown, found);
-    Ok(Some(Setting { user, password, database, ..setting }))
+        other => Some(other),
+    })
 }
 
 impl Hop<'_> {
     fn write(&self, file: &Path, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
+        let mut edits = Vec::new();
+        let mut seen = to.clone();
         match to {
-            Endpoint::Unix(path) => self.to_socket(file, path),
-            Endpoint::Tcp { host, port } if self.container.is_on_host() => self.to_port(file, host, *port),
-            Endpoint::Tcp { .. } => {
-                Err("whether the server takes connections from the container's network is not known here"
-                    .into())
+            Endpoint::Unix(path) => match self.container.inside(path) {
+                Some(inside) => seen = Endpoint::Unix(inside),
+                None => edits.push(self.mount(file, path)?),
+            },
+            Endpoint::Tcp { .. } if !self.container.is_on_host() => {
+                return Err(
+                    "whether the server takes connections from the container's network is not known here"
+                        .into(),
+                );
             }
-            _ => Err("only a Unix socket or plain TCP can be written here".into()),
+            _ => {}
         }
-    }
-
-    fn to_socket(&self, file: &Path, path: &Path) -> Result<Vec<Edit>, Reason> {
-        let mut edits = Vec::new();
-        let inside = match self.container.inside(path) {
-            Some(inside) => inside,
-            None => {
-                if let Some(why) = self.container.cannot_mount(path) {
-                    return Err(why.into());
-                }
-                let directory = path.parent().unwrap_or(Path::new("/"));
-                let text = directory.display().to_string();
-                if !is_plain(&text) || text.contains([':', '%']) {
-                    return Err("its directory has unusual characters".into());
-                }
-                edits.push(self.line(file, "Volume", &format!("Volume={text}:{text}"))?);
-                path.to_owned()
-            }
-        };
-        let text = inside.display().to_string();
-        match self.words {
-            Words::WordPress => {
-                edits.push(self.set(file, &self.variable.name, &format!("localhost:{text}"))?);
-            }
-            Words::Beside(beside) => edits.push(self.set(file, beside.socket, &text)?),
-            Words::Directory(name) => {
-                let port = port(self.container, name, url::usual_port(self.setting.protocol))?;
-                let directory = text
-                    .strip_suffix(&format!("/.s.PGSQL.{port}"))
-                    .ok_or("its port is a part of the socket's name, and another one")?;
-                edits.push(self.set(file, &self.variable.name, directory)?);
-            }
-            Words::Url(spelling) => {
-                let now = self.variable.value.as_deref().unwrap_or_default();
-                let url = Url::parse(now).ok_or("its URL is unusual")?;
-                let written = spelling.write(&url, &Endpoint::Unix(inside))?.text();
-                edits.push(self.set(file, &self.variable.name, &written)?);
-            }
+        let now = (self.variable.name.as_str(), self.variable.value.as_deref().unwrap_or_default());
+        for (name, value) in written(&self.container.client, self.words, now, self.setting.protocol, &seen)? {
+            edits.push(self.set(file, name, &value)?);
         }
         Ok(edits)
     }
 
-    fn to_port(&self, file: &Path, host: &str, number: u16) -> Result<Vec<Edit>, Reason> {
-        let name = &self.variable.name;
-        let mut edits = Vec::new();
-        match self.words {
-            Words::WordPress => edits.push(self.set(file, name, &format!("{host}:{number}"))?),
-            Words::Beside(_) => {
-                return Err("the variable of its socket counts before the host: take that line away".into());
-            }
-            Words::Directory(of_port) => {
-                edits.push(self.set(file, name, host)?);
-                if port(self.container, of_port, url::usual_port(self.setting.protocol))? != number {
-                    edits.push(self.set(file, of_port, &number.to_string())?);
-                }
-            }
-            Words::Url(spelling) => {
-                let now = self.variable.value.as_deref().unwrap_or_default();
-                let url = Url::parse(now).ok_or("its URL is unusual")?;
-                let to = Endpoint::Tcp { host: host.to_owned(), port: number };
-                edits.push(self.set(file, name, &spelling.write(&url, &to)?.text())?);
-            }
+    fn mount(&self, file: &Path, socket: &Path) -> Result<Edit, Reason> {
+        if let Some(why) = self.container.cannot_mount(socket) {
+            return Err(why.into());
         }
-        Ok(edits)
+        let text = socket.parent().unwrap_or(Path::new("/")).display().to_string();
+        if !is_plain(&text) || text.contains([':', '%']) {
+            return Err("its directory has unusual characters".into());
+        }
+        self.line(file, "Volume", &format!("Volume={text}:{text}"))
     }
 
     /// Sets a variable: in its own line if it is alone there, else in a new one, which counts because it is later.
     fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, Reason> {
         let word =
             if has_only(value, "./_-:@?&=+,") { format!("{name}={value}") } else { quoted(name, value) };
-        let own = self.container.variables.iter().find(|one| one.name == name);
+        let own = self.container.client.place(name).map(|place| &self.container.variables[place]);
         match own.and_then(|one| one.alone.clone()) {
             Some(range) => Ok(Edit::new(file, range, word)),
             None => self.line(file, "Environment", &format!("Environment={word}")),
@@ -355,6 +283,7 @@ const THIS_MACHINE: &[&str] = &["host.containers.internal", "host.docker.interna
 const OPTIONS: &[&str] =
     &["-e", "--env", "-v", "--volume", "--mount", "--net", "--pod", "--tmpfs", "--add-host"];
 
+#[derive(Default)]
 struct Container {
     file_name: String,
     text: String,
@@ -362,9 +291,8 @@ struct Container {
     names: Vec<String>,
     image: String,
     pod: Option<String>,
-    /// Each variable as it is set at last.
     variables: Vec<Variable>,
-    places: BTreeMap<String, usize>,
+    client: Client,
     on_host: OnceCell<bool>,
     all: Vec<Assignment>,
 }
@@ -376,25 +304,6 @@ struct Variable {
     line: u32,
     /// Where its whole assignment stands, if that is in one line and sets nothing else.
     alone: Option<Range<usize>>,
-}
-
-impl Client for Container {
-    fn image(&self) -> Option<&str> {
-        Some(name_of(&self.image))
-    }
-
-    fn value(&self, name: &str) -> Option<Option<String>> {
-        self.places.get(name).map(|place| self.variables[*place].value.clone())
-    }
-
-    fn is_set(&self, name: &str) -> bool {
-        self.places.contains_key(name)
-    }
-
-    fn has_any(&self, prefix: &str) -> bool {
-        let mut from = self.places.range(prefix.to_owned()..);
-        from.next().is_some_and(|(name, _)| name.starts_with(prefix))
-    }
 }
 
 struct Mount<'a> {
@@ -413,13 +322,9 @@ impl Container {
         let mut container = Container {
             file_name: file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             names: vec![format!("systemd-{stem}")],
-            image: String::new(),
-            pod: None,
-            variables: Vec::new(),
-            places: BTreeMap::new(),
-            on_host: OnceCell::new(),
             text,
             all,
+            ..Container::default()
         };
         container.image = container.last("Image").unwrap_or_default().to_owned();
         container.pod = container.last("Pod").map(str::to_owned);
@@ -431,17 +336,13 @@ impl Container {
             container.names.extend(more);
         }
         container.variables = container.environment();
-        for (place, variable) in container.variables.iter().enumerate() {
-            container.places.insert(variable.name.clone(), place);
-        }
+        let values = container.variables.iter().map(|one| (one.name.as_str(), one.value.as_deref()));
+        container.client = Client::new(Some(name_of(&container.image)), values);
         Ok(container)
     }
 
-    /// The assignments of a key that count: those after the last empty one.
     fn list(&self, key: &str) -> Vec<&Assignment> {
-        let all: Vec<&Assignment> = self.all.iter().filter(|one| one.key == key).collect();
-        let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
-        all[start..].to_vec()
+        counting(self.all.iter().filter(|one| one.key == key))
     }
 
     fn last(&self, key: &str) -> Option<&str> {
@@ -449,26 +350,18 @@ impl Container {
     }
 
     fn environment(&self) -> Vec<Variable> {
-        let (mut found, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
-        for one in self.list("Environment") {
-            let Some(words) = systemd::words(&one.value) else { continue };
-            let is_one_line = !self.text[one.range.clone()].contains('\n');
-            for word in &words {
-                let Some((name, value)) = word.text.split_once('=') else { continue };
-                // The last one counts, and stands where it is.
-                if let Some(before) = places.insert(name.to_owned(), found.len()) {
-                    found[before] = None;
-                }
-                let is_alone = words.len() == 1 && is_one_line;
-                found.push(Some(Variable {
-                    name: name.to_owned(),
-                    value: if word.dynamic.is_none() { Some(value.to_owned()) } else { None },
-                    line: one.line,
-                    alone: if is_alone { Some(one.range.clone()) } else { None },
-                }));
-            }
+        let mut found = Vec::new();
+        for one in variables(self.list("Environment")) {
+            let range = one.assignment.range.clone();
+            let is_alone = one.is_alone && !self.text[range.clone()].contains('\n');
+            found.push(Variable {
+                name: one.name,
+                value: if one.odd.is_none() { Some(one.value) } else { None },
+                line: one.assignment.line,
+                alone: if is_alone { Some(range) } else { None },
+            });
         }
-        found.into_iter().flatten().collect()
+        found
     }
 
     /// Why what is read here may not be what podman is told; `None` if it is.
@@ -509,7 +402,6 @@ impl Container {
         None
     }
 
-    /// Whether it has this machine's network.
     fn is_on_host(&self) -> bool {
         *self.on_host.get_or_init(|| {
             self.pod.is_none() && self.list("Network").iter().any(|network| network.value == "host")
@@ -520,7 +412,6 @@ impl Container {
         if self.is_on_host() { is_loopback(host) } else { THIS_MACHINE.contains(&host) }
     }
 
-    /// Volumes that are directories of this machine.
     fn mounts(&self) -> Vec<Mount<'_>> {
         let mut mounts = Vec::new();
         for one in self.list("Volume") {

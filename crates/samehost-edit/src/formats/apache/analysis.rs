@@ -11,8 +11,8 @@ use samehost_model::Endpoint;
 
 use super::target;
 use super::target::{Shared, Use, Worker};
-use super::tree::{Tree, main_of};
-use crate::files::Files;
+use super::tree::{MAIN_NAMES, Tree};
+use crate::files::{Files, main_of};
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
@@ -36,7 +36,7 @@ pub(super) struct Analysis {
 impl Analysis {
     /// Analyses a configuration, or a part of one, which is read in its surroundings if they are known.
     pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis> {
-        let around = main_of(file, files).and_then(|main| Tree::read(&main, files).ok());
+        let around = main_of(file, MAIN_NAMES, files).and_then(|main| Tree::read(&main, files).ok());
         let Some(tree) = around else { return Ok(Analysis::of_tree(Tree::read(file, files)?)) };
         let mut own = HashSet::from([file.to_owned()]);
         let real = files.real(file);
@@ -107,7 +107,7 @@ impl Analysis {
             if elsewhere.contains(&index) {
                 let reason = "the file is included several times, and leads elsewhere each time";
                 confused.insert(one.node);
-                refused.push(self.tree.refusal(one.node, reason, "write the directive into each place"));
+                refused.push(self.tree.at(one.node).refusal(reason, "write the directive into each place"));
             } else if let Some(there) = workers.confused_with(index) {
                 let (url, there) = (&one.target, self.tree.place(uses[there].node));
                 let reason = format!(
@@ -116,7 +116,7 @@ impl Analysis {
                 );
                 let by_hand = "give each of them a URL of its own behind the `|`";
                 confused.insert(one.node);
-                refused.push(self.tree.refusal(one.node, reason, by_hand));
+                refused.push(self.tree.at(one.node).refusal(reason, by_hand));
             }
             if one.target.endpoint.path().is_none() {
                 continue;
@@ -127,7 +127,7 @@ impl Analysis {
                     self.tree.place(shared.node)
                 );
                 confused.insert(one.node);
-                refused.push(self.tree.refusal(one.node, reason, BELOW));
+                refused.push(self.tree.at(one.node).refusal(reason, BELOW));
             }
         }
         self.groups.retain(|group| !group.uses.iter().any(|one| confused.contains(&one.node)));
@@ -191,7 +191,7 @@ pub(super) struct Workers<'a> {
 }
 
 fn url_of(one: &Use) -> Url<'_> {
-    (&one.target.scheme, &one.target.host, one.target.port, one.balancer.as_deref())
+    (&one.target.scheme, &one.target.host, one.target.port, one.spot.balancer.as_deref())
 }
 
 fn path_of(one: &Use) -> &str {
@@ -219,12 +219,11 @@ impl<'a> Workers<'a> {
     fn kind_of(&self, one: &Use) -> Kind {
         Kind {
             host: self.tree.host(one.node),
-            is_own: one.worker == Worker::Own,
+            is_own: one.spot.worker == Worker::Own,
             is_socket: one.target.endpoint.path().is_some(),
         }
     }
 
-    /// The first directive with which one shares a worker, and which has another address.
     pub(super) fn confused_with(&mut self, index: usize) -> Option<usize> {
         let one = self.uses[index];
         let key = (url_of(one), self.kind_of(one), path_of(one), &one.target.endpoint);

@@ -52,10 +52,6 @@ fn is_own_folder(part: Component<'_>) -> bool {
     matches!(part, Component::Normal(name) if name == "apache2" || name == "httpd")
 }
 
-fn has_url(word: &tree::Text, url: &str) -> bool {
-    word.lossy().to_ascii_lowercase().contains(url)
-}
-
 impl Editor for Apache {
     fn name(&self) -> &'static str {
         "apache"
@@ -154,12 +150,12 @@ impl Moved<'_> {
 
     fn refuse(&self, one: &Use, reason: impl Into<String>, by_hand: &str) -> Refusal {
         let by_hand = if by_hand.is_empty() { "choose another address" } else { by_hand };
-        self.analysis.tree.refusal(one.node, reason, by_hand)
+        self.analysis.tree.at(one.node).refusal(reason, by_hand)
     }
 
     fn splice(&self, one: &Use, range: std::ops::Range<usize>, with: &str) -> Result<Edit> {
         let text = one.text(&self.analysis.tree);
-        let range = range.start + one.offset..range.end + one.offset;
+        let range = range.start + one.spot.offset..range.end + one.spot.offset;
         let (place, with) = text.splice(range, with).ok_or_else(|| {
             let reason = "a variable stands for a part of the address and for more, which would need quotes";
             self.refuse(one, reason, "write the whole address here in place of the variable")
@@ -185,7 +181,7 @@ impl Moved<'_> {
             ));
         }
         let words = &tree.nodes[one.node].words;
-        if one.worker == Worker::Own
+        if one.spot.worker == Worker::Own
             && words.iter().any(|word| starts_with_any_case(&word.bytes, "hcmethod="))
         {
             let reason = "mod_proxy_hcheck checks the member's health, which was not tried with a socket";
@@ -204,7 +200,7 @@ impl Moved<'_> {
             return false;
         }
         // In a section the pattern is that of the section, and not known here.
-        let pattern = match one.word.checked_sub(1) {
+        let pattern = match one.spot.word.checked_sub(1) {
             Some(before) => node.words[before].lossy(),
             None => "".into(),
         };
@@ -232,7 +228,8 @@ impl Moved<'_> {
         }
         let url = format!("{scheme}://{host}");
         for (node, named) in tree.nodes.iter().enumerate() {
-            let names = named.name == "<proxymatch" || named.words.iter().any(|word| has_url(word, &url));
+            let mut words = named.words.iter().map(|word| word.lossy().to_ascii_lowercase());
+            let names = named.name == "<proxymatch" || words.any(|word| word.contains(&url));
             let is_moved = self.group.uses.iter().any(|own| {
                 let own = &tree.nodes[own.node];
                 (own.source, own.start) == (named.source, named.start)

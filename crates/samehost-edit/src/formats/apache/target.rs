@@ -34,7 +34,6 @@ const BARRED: &[(&str, &str)] = &[
 
 const ANEW: &str = "its address is made anew with each request";
 
-/// A URL of mod_proxy, with its parts as places in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) endpoint: Endpoint,
@@ -51,10 +50,7 @@ pub(super) struct Target {
     pub(super) path: String,
 }
 
-/// Parses what stands where a URL may; `None` if it is none, or names a balancer.
-///
-/// # Errors
-/// Why it is not understood, or cannot move.
+/// What stands where a URL may, or why it cannot move; `None` if it is not a URL, or names a balancer.
 pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     let is_socket = starts_with_any_case(text.as_bytes(), "unix:");
@@ -171,10 +167,7 @@ fn is_plain(path: &str) -> bool {
     has_only(path, "/._-+@")
 }
 
-/// How a socket is written before a URL.
-///
-/// # Errors
-/// Why it cannot be.
+/// How a socket is written before a URL, or why it cannot be.
 pub(super) fn socket(endpoint: &Endpoint) -> Result<String, Reason> {
     let path = crate::lines::socket_path(endpoint)?;
     if is_plain(path) && !path.starts_with("//") {
@@ -184,15 +177,12 @@ pub(super) fn socket(endpoint: &Endpoint) -> Result<String, Reason> {
     }
 }
 
-/// How a host and a port are written in a URL.
-///
-/// # Errors
-/// Why they cannot be.
+/// How a host and a port are written in a URL, or why they cannot be.
 pub(super) fn authority(endpoint: &Endpoint) -> Result<String, Reason> {
     let Endpoint::Tcp { host, port } = endpoint else {
         return Err(format!("Apache cannot connect to {endpoint}").into());
     };
-    let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let text = crate::lines::host_and_port(host, *port);
     match host_and_port(&text) {
         Ok(parsed) if parsed == (host.clone(), Some(*port)) => Ok(text),
         _ => Err(format!("`{text}` is not an address that Apache could look up").into()),
@@ -267,22 +257,20 @@ pub(super) enum Worker {
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) node: usize,
-    /// Its argument with the URL, and where in it the URL begins.
-    pub(super) word: usize,
-    pub(super) offset: usize,
+    pub(super) spot: Spot,
     pub(super) target: Target,
-    pub(super) worker: Worker,
-    /// The balancer that it is a member of: that has workers of its own.
-    pub(super) balancer: Option<String>,
 }
 
 const BY_HAND: &str = "write `unix:/path/of.sock|` before the URL by hand, if it should move";
 
-struct Spot {
-    word: usize,
-    offset: usize,
-    worker: Worker,
-    balancer: Option<String>,
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    /// The argument with the URL, and where in it the URL begins.
+    pub(super) word: usize,
+    pub(super) offset: usize,
+    pub(super) worker: Worker,
+    /// The balancer that it is a member of: that has workers of its own.
+    pub(super) balancer: Option<String>,
 }
 
 impl Spot {
@@ -329,13 +317,10 @@ impl Spot {
     }
 }
 
-/// What a directive connects to; `None` if it does not connect.
-///
-/// # Errors
-/// [`Refusal`], where it may connect, to what is not understood or cannot move.
+/// What a directive connects to, or a refusal if that is not understood or cannot move; `None` if it does not connect.
 pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     let directive = &tree.nodes[node];
-    let refused = |reason: Reason| tree.refusal(node, reason, BY_HAND);
+    let refused = |reason: Reason| tree.at(node).refusal(reason, BY_HAND);
     let spot = match directive.name.as_str() {
         "sethandler" | "addhandler" => Spot::handler(&directive.words).map_err(refused)?,
         "proxypass" | "proxypassmatch" => Some(Spot::pass(tree, node)),
@@ -346,15 +331,15 @@ pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
         }
         _ => None,
     };
-    let Some(Spot { word, offset, worker, balancer }) = spot else { return Ok(None) };
-    let Some(text) = directive.words.get(word) else { return Ok(None) };
-    let found = parse(&text.bytes[offset.min(text.bytes.len())..]).map_err(refused)?;
+    let Some(spot) = spot else { return Ok(None) };
+    let Some(text) = directive.words.get(spot.word) else { return Ok(None) };
+    let found = parse(&text.bytes[spot.offset.min(text.bytes.len())..]).map_err(refused)?;
     let Some(target) = found else { return Ok(None) };
     if tree.around(node).any(|outer| outer.name == "<macro") {
         let reason = "it is part of a macro, which stands for several places (mod_macro)";
         return Err(refused(reason.into()));
     }
-    Ok(Some(Use { node, word, offset, target, worker, balancer }))
+    Ok(Some(Use { node, spot, target }))
 }
 
 fn names_address(words: &[Text]) -> bool {
@@ -363,7 +348,7 @@ fn names_address(words: &[Text]) -> bool {
 
 impl Use {
     pub(super) fn text<'a>(&self, tree: &'a Tree) -> &'a Text {
-        &tree.nodes[self.node].words[self.word]
+        &tree.nodes[self.node].words[self.spot.word]
     }
 }
 
@@ -409,7 +394,7 @@ impl Shared {
     pub(super) fn is_for(&self, one: &Use, tree: &Tree) -> bool {
         let (own, others) = (&self.target, &one.target);
         (&own.scheme, &own.host, own.port) == (&others.scheme, &others.host, others.port)
-            && one.balancer.is_none()
+            && one.spot.balancer.is_none()
             && is_below(&others.path, &own.path)
             && is_visible(tree, self.node, one.node)
     }
@@ -417,7 +402,7 @@ impl Shared {
     /// Whether a directive finds this worker when Apache reads it, and makes none with its own socket.
     pub(super) fn precedes(&self, one: &Use, tree: &Tree) -> bool {
         let is_first = self.node < one.node || tree.host(self.node) != tree.host(one.node);
-        one.worker == Worker::Own && is_first && self.is_for(one, tree)
+        one.spot.worker == Worker::Own && is_first && self.is_for(one, tree)
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::{Files, MOST_FILES, glob, is_pattern};
-use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::files::{Files, MOST_FILES, included, main_of};
+use crate::lines::{has_only, unreadable};
+use crate::refusal::{At, Refusal, Result};
 
 /// What `Define` has set so far. `None` stands for a variable that is only set under a condition.
 pub(super) type Variables = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -213,7 +213,7 @@ const DEEPEST: usize = 20;
 const MOST_NODES: usize = 500_000;
 /// Sections that Apache skips where they do not apply, so that what they define may not be defined.
 const CONDITIONS: &[&str] = &["ifmodule", "ifdefine", "ifversion", "iffile", "ifdirective", "ifsection"];
-const MAIN_NAMES: &[&str] = &["apache2.conf", "httpd.conf", "conf/httpd.conf"];
+pub(super) const MAIN_NAMES: &[&str] = &["apache2.conf", "httpd.conf", "conf/httpd.conf"];
 
 #[derive(Debug)]
 pub(super) struct Source {
@@ -239,20 +239,16 @@ pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     /// Includes that could not be followed.
     pub(super) missing: Vec<Refusal>,
-    /// What is defined at the end.
     pub(super) variables: Variables,
     /// Where relative names begin, if that is known.
     root: Option<PathBuf>,
 }
 
 impl Tree {
-    /// Reads a configuration with everything it includes.
-    ///
-    /// # Errors
-    /// When Apache would not read it.
+    /// Reads a configuration with everything it includes; a refusal, when Apache would not read it.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
         let is_main = MAIN_NAMES.iter().any(|name| file.ends_with(name));
-        let main = if is_main { Some(file.to_owned()) } else { main_of(file, files) };
+        let main = if is_main { Some(file.to_owned()) } else { main_of(file, MAIN_NAMES, files) };
         let root = main.as_deref().and_then(root_of).map(Path::to_owned);
         let tree = Tree { root, ..Tree::default() };
         let mut reader = Reader { files, is_main, tree, included: 0 };
@@ -261,7 +257,6 @@ impl Tree {
         Ok(reader.tree)
     }
 
-    /// The sections around a directive, from the inside.
     pub(super) fn around(&self, node: usize) -> impl Iterator<Item = &Node> {
         let index = std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent);
         index.map(|index| &self.nodes[index])
@@ -305,26 +300,9 @@ impl Tree {
         format!("{}:{}", self.path(node).display(), self.nodes[node].line)
     }
 
-    pub(super) fn refusal(
-        &self,
-        node: usize,
-        reason: impl Into<String>,
-        by_hand: impl Into<String>,
-    ) -> Refusal {
-        Refusal::new(self.path(node), self.nodes[node].line, reason, by_hand)
+    pub(super) fn at(&self, node: usize) -> At<'_> {
+        At { file: self.path(node), line: self.nodes[node].line }
     }
-}
-
-pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
-    for directory in file.ancestors().skip(1).take(4) {
-        for name in MAIN_NAMES {
-            let main = directory.join(name);
-            if main != file && files.read(&main).is_ok() {
-                return Some(main);
-            }
-        }
-    }
-    None
 }
 
 /// The directory of relative names, as distributions build it.
@@ -345,14 +323,8 @@ impl Reader<'_> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
         }
-        let text = self.files.read(path).map_err(|error| match from {
-            Some(node) => self.tree.refusal(
-                node,
-                format!("{}: {error}", path.display()),
-                "make the file readable, or remove the include; then try again",
-            ),
-            None => Refusal::new(path, 0, error.to_string(), "make the file readable; then try again"),
-        })?;
+        let from = from.map(|node| self.tree.at(node));
+        let text = self.files.read(path).map_err(|error| unreadable(path, from, &error))?;
         self.tree.sources.push(Source { path: path.to_owned(), text });
         Ok(self.tree.sources.len() - 1)
     }
@@ -404,13 +376,9 @@ impl Reader<'_> {
                 self.at_once(node, depth)?;
             }
         }
-        match open.last() {
-            None => Ok(()),
-            Some(last) => {
-                let node = &self.tree.nodes[*last];
-                Err(wrong(node.line, format!("`{}>` is not closed", node.name)))
-            }
-        }
+        let Some(last) = open.last() else { return Ok(()) };
+        let node = &self.tree.nodes[*last];
+        Err(wrong(node.line, format!("`{}>` is not closed", node.name)))
     }
 
     /// Takes account of a directive that changes what Apache reads below it: `Define`, `ServerRoot`, `Include`.
@@ -447,7 +415,6 @@ impl Reader<'_> {
     }
 
     fn include(&mut self, node: usize, pattern: &[u8], depth: usize) -> Result<()> {
-        use std::os::unix::ffi::OsStrExt;
         let path = path_of(pattern);
         let full = match &self.tree.root {
             _ if pattern.windows(2).any(|two| two == b"${") => None,
@@ -456,18 +423,15 @@ impl Reader<'_> {
         };
         let Some(full) = full else {
             let reason = "which files are included is not known here";
-            let refusal = self.tree.refusal(node, reason, "ask for the file that Apache begins with");
+            let refusal = self.tree.at(node).refusal(reason, "ask for the file that Apache begins with");
             self.tree.missing.push(refusal);
             return Ok(());
         };
         let is_optional = self.tree.nodes[node].name == "includeoptional";
-        let found = if is_pattern(full.as_os_str().as_bytes()) {
-            glob(self.files, full.as_os_str().as_bytes())
-                .map_err(|error| self.tree.refusal(node, error.to_string(), "make the directory readable"))?
-        } else {
-            vec![full]
-        };
-        for path in found {
+        let found = included(full, self.files);
+        for path in found
+            .map_err(|error| self.tree.at(node).refusal(error.to_string(), "make the directory readable"))?
+        {
             self.file_or_directory(node, &path, is_optional, depth)?;
         }
         Ok(())
@@ -478,7 +442,7 @@ impl Reader<'_> {
         self.included += 1;
         if depth >= DEEPEST || self.included > MOST_FILES {
             let reason = "the files include each other without an end";
-            return Err(self.tree.refusal(node, reason, "remove the include that goes round"));
+            return Err(self.tree.at(node).refusal(reason, "remove the include that goes round"));
         }
         match self.source(path, Some(node)) {
             Ok(source) => self.expand(source, self.tree.nodes[node].parent, depth + 1),

@@ -16,12 +16,11 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use self::tree::Statement;
-use super::caddy::tree::Token;
+use self::tree::{Statement, Token};
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
 use crate::files::{Bounded, Edit, Files};
 use crate::languages::url;
-use crate::lines::{insert_below, is_plain, line_end, lines};
+use crate::lines::{host_and_port, insert_below, is_plain, line_end, lines};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -60,12 +59,9 @@ impl Editor for Caddy {
                 reading.refused.push(refusal);
             }
             for upstream in proxy.upstreams(file) {
-                let (file, at) = upstream.place();
+                let (file, at) = (upstream.statement.file.as_path(), upstream.token.range.start);
                 if seen.insert((file.to_owned(), at)) {
-                    match upstream.setting() {
-                        Ok(setting) => reading.settings.push(setting),
-                        Err(refusal) => reading.refused.push(refusal),
-                    }
+                    reading.extend([upstream.setting()]);
                 }
             }
         }
@@ -127,7 +123,7 @@ fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
     for statement in statements {
         let is_proxy = DIRECTIVES.contains(&statement.word(0));
         if is_proxy {
-            found.push(Proxy::of(statement));
+            found.push(Proxy { statement, together: OnceCell::new() });
         }
         if is_proxy || ROUTES.contains(&statement.word(0)) {
             let block = statement.block.as_deref().unwrap_or_default();
@@ -192,7 +188,6 @@ struct Together {
     is_alone: bool,
     schemes: Vec<Scheme>,
     has_tls: bool,
-    /// The word behind `transport`.
     transport: Option<String>,
 }
 
@@ -203,11 +198,7 @@ struct Upstream<'a> {
     name: String,
 }
 
-impl<'a> Proxy<'a> {
-    fn of(statement: &'a Statement) -> Self {
-        Proxy { statement, together: OnceCell::new() }
-    }
-
+impl Proxy<'_> {
     fn together(&self) -> &Together {
         self.together.get_or_init(|| {
             let all = self.upstreams(Path::new(""));
@@ -218,13 +209,11 @@ impl<'a> Proxy<'a> {
                     schemes.push(scheme);
                 }
             }
-            let mut together =
-                Together { is_alone: all.len() == 1, schemes, has_tls: false, transport: None };
-            if let Some(transport) = self.transport() {
-                together.has_tls = transport.below().iter().any(|below| below.word(0).starts_with("tls"));
-                together.transport = Some(transport.word(1).to_owned());
-            }
-            together
+            let transport = self.block().find(|one| one.word(0) == "transport");
+            let below = transport.map(Statement::below).unwrap_or_default();
+            let has_tls = below.iter().any(|below| below.word(0).starts_with("tls"));
+            let transport = transport.map(|transport| transport.word(1).to_owned());
+            Together { is_alone: all.len() == 1, schemes, has_tls, transport }
         })
     }
 
@@ -267,14 +256,6 @@ impl<'a> Proxy<'a> {
         Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
     }
 
-    fn is_alone(&self) -> bool {
-        self.together().is_alone
-    }
-
-    fn transport(&self) -> Option<&Statement> {
-        self.block().find(|one| one.word(0) == "transport")
-    }
-
     /// What is spoken with an upstream; an error where it may not be spoken over a socket.
     fn protocol(&self, own: Scheme) -> Result<Protocol, Reason> {
         let Together { schemes, has_tls, transport, .. } = self.together();
@@ -293,7 +274,7 @@ impl<'a> Proxy<'a> {
 
     /// Why it cannot get an address of another kind, which would take the meaning from what it says, and the manual edit.
     fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
-        let is_alone = self.is_alone();
+        let is_alone = self.together().is_alone;
         if !is_alone && scheme == Scheme::Http {
             let why = "the upstreams of a directive need the same scheme, and a socket has no `http://`";
             return Some((why.to_owned(), "remove `http://` from each upstream first"));
@@ -332,10 +313,6 @@ impl<'a> Proxy<'a> {
 }
 
 impl Upstream<'_> {
-    fn place(&self) -> (&Path, usize) {
-        (&self.statement.file, self.token.range.start)
-    }
-
     fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         self.statement.refusal(self.token.line, why, by_hand)
     }
@@ -356,7 +333,7 @@ impl Upstream<'_> {
             if let Some((why, by_hand)) = self.proxy.obstacle(scheme) {
                 return Err(self.refuse(why, by_hand));
             }
-            more = named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
+            more = named_host(self.proxy.statement, self.proxy.together().is_alone, now, files)
                 .map_err(|(why, by_hand)| self.refuse(why, by_hand))?;
         }
         let written = spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
@@ -371,11 +348,8 @@ fn uses_address(word: &Token) -> bool {
 
 const ASKED_HOST_BY_HAND: &str = "say for which host it asks: health_headers { Host NAME }";
 
-/// The edit that names the host of a proxy's health check, if it has one and names none; `is_alone` says whether the
-/// proxy has one upstream only.
-///
-/// # Errors
-/// What is in the way, and what to do by hand.
+/// The edit that names the host of a proxy's health check, if it has one and names none; or what is in the way, and what
+/// to do by hand. `is_alone` says whether the proxy has one upstream only.
 fn named_host(
     proxy: &Statement,
     is_alone: bool,
@@ -394,8 +368,7 @@ fn named_host(
     }
     let host = match now {
         Endpoint::Unix(_) => "localhost".to_owned(),
-        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        Endpoint::Tcp { host, port } => host_and_port(host, *port),
         _ => return Ok(None),
     };
     let text = files.read(&check.file).unwrap_or_default();
@@ -428,7 +401,6 @@ enum Scheme {
     Https,
 }
 
-/// The scheme and the endpoint of an upstream's address.
 fn parse(token: &Token) -> Result<(Scheme, Endpoint), Reason> {
     let text = token.value.as_str();
     if token.has_variable {
@@ -487,13 +459,12 @@ fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, Reason> {
             Ok(format!("{}/{path}", if scheme == Scheme::H2c { "unix+h2c" } else { "unix" }))
         }
         Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let prefix = match scheme {
                 Scheme::H2c => "h2c://",
                 Scheme::Http => "http://",
                 Scheme::None | Scheme::Https => "",
             };
-            Ok(format!("{prefix}{host}:{port}"))
+            Ok(prefix.to_owned() + &host_and_port(host, *port))
         }
         _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }

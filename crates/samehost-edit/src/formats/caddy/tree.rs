@@ -106,7 +106,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Statements with what they import in its place.
     fn expanded(&self, statements: Vec<Statement>, depth: usize) -> Result<Vec<Statement>> {
         let mut found = Vec::new();
         for mut statement in statements {
@@ -214,7 +213,7 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) value: String,
     /// As it is written, with its quotes.
@@ -228,10 +227,7 @@ pub(super) struct Token {
     pub(super) has_variable: bool,
 }
 
-/// The tokens of a text.
-///
-/// # Errors
-/// The line, and what is unusual in it.
+/// The tokens of a text; or a line, and what is unusual in it.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, (u32, &'static str)> {
     let mut lexer = Lexer { text, at: 0, line: 1, is_new_line: true };
     let mut tokens = Vec::new();
@@ -289,14 +285,7 @@ impl Lexer<'_> {
         self.skip();
         let (start, line) = (self.at, self.line);
         let begins_line = std::mem::take(&mut self.is_new_line);
-        let mut token = Token {
-            value: String::new(),
-            range: start..start,
-            line,
-            begins_line,
-            is_quoted: false,
-            has_variable: false,
-        };
+        let mut token = Token { range: start..start, line, begins_line, ..Token::default() };
         match self.rest().chars().next() {
             None => return Ok(None),
             Some(quote @ ('"' | '`')) => {

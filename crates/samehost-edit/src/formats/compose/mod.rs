@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use crate::editor::{Check, Editor, Program, written_lines};
-use crate::files::{Edit, Files};
-use crate::languages::url::{self, Url};
+use crate::files::{Edit, Files, minimal};
+use crate::formats::image::{Server, leads};
 use crate::languages::yaml::Document;
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
@@ -20,9 +20,9 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 mod service;
 mod words;
 
-use service::{IsList, Service, Text, Variable};
-pub(in crate::formats) use service::{Server, name_of};
-pub(in crate::formats) use words::{Client, Words, asked, endpoint, host_of, port, words};
+use service::{Service, Variable};
+use words::port;
+pub(in crate::formats) use words::{Client, Words, endpoint, host_of, with_login, words, written};
 
 #[derive(Debug)]
 pub struct Compose;
@@ -63,11 +63,8 @@ impl Editor for Compose {
         }
         project.write(&found, &goal.endpoint).map_err(|why| {
             let reason = format!("{}: {why}", found.setting.name);
-            project.refusal(
-                found.setting.line,
-                &reason,
-                &by_hand(&found.client, &found.target, &found.server),
-            )
+            let by_hand = by_hand(&found.client, &found.target, &found.server);
+            project.refusal(found.setting.line, &reason, &by_hand)
         })
     }
 
@@ -167,7 +164,7 @@ impl<'a> Project<'a> {
         let services = Services::of(self.services());
         let mut found = Vec::new();
         for client in &services.all {
-            for variable in client.variables() {
+            for variable in client.variables.iter() {
                 found.extend(self.connection(&services, client, variable.clone()));
             }
         }
@@ -183,15 +180,13 @@ impl<'a> Project<'a> {
     ) -> Option<Result<Found<'s>>> {
         const HOSTS: &[&str] =
             &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL", "database__connection__host"];
-        // `DB_CONNECTION: mysql` names no service, even if a service is called so.
-        const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
         let is_host = HOSTS.contains(&variable.name.as_str());
         if variable.filled && is_host && !services.servers.is_empty() {
             let reason = format!("{} {}: Compose fills it in", client.name, variable.name);
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         }
-        if !is_host && !LEADS.iter().any(|word| variable.name.contains(word)) {
+        if !is_host && !leads(&variable.name) {
             return None;
         }
         let value = variable.value.as_deref()?;
@@ -207,90 +202,47 @@ impl<'a> Project<'a> {
             let reason = format!("{name}: the image of {} {why}", target.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         };
-        let Some(words) = words(client, &variable.name, value, server.protocol) else {
+        let Some(words) = words(&client.client, &variable.name, value, server.protocol) else {
             // A path by itself may be anything.
             let why = "the program that reads it is unknown, and each library spells this in its own way";
             return if host.starts_with('/') { None } else { refuse(&server, why.into()) };
         };
-        let (endpoint, [user, password, database]) = match agreed(client, target, &server, words, &variable) {
-            Ok(content) => content,
+        let endpoint = match agreed(client, target, &server, words, &variable) {
+            Ok(endpoint) => endpoint,
             Err(why) => return refuse(&server, why),
         };
-        let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
-        let (user, password, database) = match &url {
-            Some(url) => (url.user(), url.password(), url.database()),
-            None => (text(client, user), text(client, password).map(Secret::new), text(client, database)),
-        };
-        let (library, asked) =
-            asked(client, words, server.protocol, url.as_ref(), (self.file, variable.line));
-        let shown = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
-        let setting = Setting::connects(name, server.protocol, shown, endpoint).at(self.file, variable.line);
-        let setting = Setting { library, words: asked, user, password, database, ..setting };
+        let setting = Setting::connects(name, server.protocol, value, endpoint).at(self.file, variable.line);
+        let setting = with_login(&client.client, words, setting);
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }
 
     fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
-        let text = Text { file: self.file, text: &self.text, document: &self.document };
-        let mut edits = shared_directory(&text, found, to)?;
-        edits.extend(self.write_variables(&text, found, to)?);
+        let Found { client, server, variable, words, .. } = found;
+        let mut edits = shared_directory(self, found, to)?;
+        if let (Words::Directory(of_port), Endpoint::Unix(_)) = (words, to)
+            && port(&client.client, of_port, server.port())? != server.port()
+        {
+            return Err("its port is a part of the socket's name, and not the image's".into());
+        }
+        let now = (variable.name.as_str(), variable.value.as_deref().unwrap_or_default());
+        for (name, value) in written(&client.client, *words, now, server.protocol, to)? {
+            edits.extend(self.set(found, name, &value)?);
+        }
         Ok(edits)
     }
 
-    fn write_variables(
-        &self,
-        text: &Text<'_>,
-        found: &Found<'_>,
-        to: &Endpoint,
-    ) -> Result<Vec<Edit>, Reason> {
-        let Found { client, server, variable, words, .. } = found;
-        let mut edits = Vec::new();
-        let edit = |variable: &Variable, with: String| Edit::new(self.file, variable.range.clone(), with);
-        let list = if variable.listed { IsList::Yes } else { IsList::No };
-        match (words, to) {
-            (Words::WordPress, Endpoint::Unix(path)) => {
-                edits.push(edit(variable, format!("localhost:{}", path.display())));
+    /// Sets a variable: in its line, or below the one that names the server, where it is that of a socket.
+    fn set(&self, found: &Found<'_>, name: &str, value: &str) -> Result<Option<Edit>, Reason> {
+        match found.client.variable(name) {
+            Some(now) if now.range.is_empty() => {
+                Err("the variable of its socket is empty: take that line away".into())
             }
-            (Words::WordPress, Endpoint::Tcp { host, port }) => {
-                edits.push(edit(variable, format!("{host}:{port}")));
+            Some(now) => Ok(minimal(self.file, now.range.start, &self.text[now.range.clone()], value)),
+            None if matches!(found.words, Words::Beside(_)) => {
+                self.variable(&found.variable, name, value).map(Some)
             }
-            (Words::Beside(beside), Endpoint::Unix(path)) => match client.variable(beside.socket) {
-                Some(socket) if !socket.range.is_empty() => {
-                    edits.push(edit(&socket, path.display().to_string()));
-                }
-                Some(_) => return Err("the variable of its socket is empty: take that line away".into()),
-                None => edits.push(text.variable(variable.at, beside.socket, server.socket, list)?),
-            },
-            (Words::Beside(_), Endpoint::Tcp { .. }) => {
-                return Err("the variable of its socket counts before the host: take that line away".into());
-            }
-            (Words::Directory(name), Endpoint::Unix(_)) => {
-                let usual = url::usual_port(Protocol::Postgres);
-                if port(client, name, usual)? != usual {
-                    return Err("its port is a part of the socket's name, and not the image's".into());
-                }
-                edits.push(edit(variable, server.directory.to_owned()));
-            }
-            (Words::Directory(port_name), Endpoint::Tcp { host, port }) => {
-                edits.push(edit(variable, host.clone()));
-                match client.variable(port_name) {
-                    Some(now) if now.value.as_deref() != Some(&port.to_string()) => {
-                        edits.push(edit(&now, port.to_string()));
-                    }
-                    None if *port != url::usual_port(Protocol::Postgres) => {
-                        return Err("its port is not the usual one, and no variable has it".into());
-                    }
-                    _ => {}
-                }
-            }
-            (Words::Url(spelling), _) => {
-                let now = variable.value.as_deref().unwrap_or_default();
-                let parsed = Url::parse(now).ok_or("its URL is unusual")?;
-                let written = spelling.write(&parsed, to)?.text();
-                edits.extend(crate::files::minimal(self.file, variable.range.start, now, &written));
-            }
-            _ => return Err("only a Unix socket or plain TCP can be written here".into()),
+            None => Err("its port is not the usual one, and no variable has it".into()),
         }
-        Ok(edits)
     }
 }
 
@@ -364,12 +316,8 @@ impl<'a> Services<'a> {
     }
 }
 
-fn text(client: &Service<'_>, name: &str) -> Option<String> {
-    client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
-}
-
 /// The edits that make both services mount the directory of the socket.
-fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
+fn shared_directory(project: &Project<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, Reason> {
     let Found { client, target, server, .. } = found;
     let path = match to {
         Endpoint::Unix(path) => path,
@@ -392,36 +340,37 @@ fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result
         if service.covers(server.directory) {
             return Err("something else is mounted at the socket's directory".into());
         }
-        edits.push(text.mount(service, source, server.directory)?);
+        edits.push(project.mount(service, source, server.directory)?);
     }
     if there.is_none() {
-        edits.extend(text.declare(source)?);
+        edits.extend(project.declare(source)?);
     }
     Ok(edits)
 }
 
-/// Endpoint in a variable, with the names of those for the login; or why it is not certain.
+/// Endpoint in a variable; or why it is not certain.
 fn agreed(
     client: &Service<'_>,
     target: &Service<'_>,
     server: &Server,
     words: Words,
     variable: &Variable,
-) -> Result<(Endpoint, [&'static str; 3]), Reason> {
+) -> Result<Endpoint, Reason> {
     if let Some(why) = client.unclear().or(target.unclear()).or(target.changes_socket()) {
         return Err(why.into());
     }
     if client.variable(&variable.name).is_none() {
         return Err("it stands there twice".into());
     }
-    let content = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server.protocol)?;
-    if matches!(content.0, Endpoint::Unix(_)) {
+    let value = variable.value.as_deref().unwrap_or_default();
+    let endpoint = endpoint(&client.client, words, value, server.protocol)?;
+    if matches!(endpoint, Endpoint::Unix(_)) {
         let shared = client.mounts(server.directory);
         if shared.is_none() || shared != target.mounts(server.directory) {
             return Err("it names a socket whose directory the two services do not share".into());
         }
     }
-    Ok(content)
+    Ok(endpoint)
 }
 
 static COMPOSE: Program =

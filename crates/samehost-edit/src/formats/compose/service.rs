@@ -1,90 +1,22 @@
 //! A service of a Compose file: its image, its variables, and what of it can be edited: a variable's value, and the volume that
 //! is mounted in it and declared.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 use std::rc::Rc;
 
-use samehost_model::Protocol;
-
+use super::Project;
 use super::words::Client;
 use crate::files::Edit;
-use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
+use crate::formats::image::{Server, name_of};
+use crate::languages::yaml::{Kind, Node, line_at, newline_at};
 use crate::refusal::Reason;
-
-/// An official database image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Server {
-    pub(crate) protocol: Protocol,
-    /// The directory to mount; the image creates it, with its server's permissions.
-    pub(crate) directory: &'static str,
-    pub(crate) socket: &'static str,
-}
-
-impl Server {
-    /// The database of an image, by its name with registry and tag.
-    pub(crate) fn of_image(image: &str) -> Option<Self> {
-        match name_of(image) {
-            "mysql" => Some(MYSQL),
-            "mariadb" => Some(MARIADB),
-            "postgres" | "postgis/postgis" => Some(POSTGRES),
-            _ => None,
-        }
-    }
-}
-
-pub(in crate::formats) fn name_of(mut image: &str) -> &str {
-    for prefix in ["docker.io/", "library/"] {
-        image = image.strip_prefix(prefix).unwrap_or(image);
-    }
-    let name = image.split('@').next().unwrap_or(image);
-    name.split(':').next().unwrap_or(name)
-}
-
-const MYSQL: Server =
-    Server { protocol: Protocol::Mysql, directory: "/var/run/mysqld", socket: "/var/run/mysqld/mysqld.sock" };
-
-const MARIADB: Server =
-    Server { protocol: Protocol::Mysql, directory: "/run/mysqld", socket: "/run/mysqld/mysqld.sock" };
-
-const POSTGRES: Server = Server {
-    protocol: Protocol::Postgres,
-    directory: "/var/run/postgresql",
-    socket: "/var/run/postgresql/.s.PGSQL.5432",
-};
 
 #[derive(Clone, Debug)]
 pub(super) struct Service<'a> {
     pub(super) name: String,
     pub(super) map: &'a Node,
-    environment: Rc<Environment>,
-}
-
-/// The variables of a service, and where each name stands.
-#[derive(Debug)]
-struct Environment {
-    variables: Vec<Variable>,
-    named: BTreeMap<String, Vec<usize>>,
-}
-
-impl Client for Service<'_> {
-    fn image(&self) -> Option<&str> {
-        Service::image(self)
-    }
-
-    fn value(&self, name: &str) -> Option<Option<String>> {
-        Some(self.variable(name)?.value)
-    }
-
-    fn is_set(&self, name: &str) -> bool {
-        self.environment.named.contains_key(name)
-    }
-
-    fn has_any(&self, prefix: &str) -> bool {
-        let mut from = self.environment.named.range(prefix.to_owned()..);
-        from.next().is_some_and(|(name, _)| name.starts_with(prefix))
-    }
+    pub(super) variables: Rc<[Variable]>,
+    pub(super) client: Rc<Client>,
 }
 
 #[derive(Clone, Debug)]
@@ -150,36 +82,27 @@ fn plain(text: &str) -> Option<String> {
 impl<'a> Service<'a> {
     pub(super) fn of(name: &str, map: &'a Node) -> Self {
         let variables = variables(map);
-        let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (place, variable) in variables.iter().enumerate() {
-            named.entry(variable.name.clone()).or_default().push(place);
-        }
-        Service { name: name.to_owned(), map, environment: Rc::new(Environment { variables, named }) }
+        let values = variables.iter().map(|one| (one.name.as_str(), one.value.as_deref()));
+        let image = map.value("image").and_then(Node::text).map(name_of);
+        let client = Rc::new(Client::new(image, values));
+        Service { name: name.to_owned(), map, variables: variables.into(), client }
     }
 
     fn get(&self, name: &str) -> Option<&'a Node> {
         self.map.value(name)
     }
 
-    /// Name of the image, without registry and tag.
     pub(super) fn image(&self) -> Option<&'a str> {
         Some(name_of(self.get("image")?.text()?))
     }
 
     pub(super) fn server(&self) -> Option<Server> {
-        Server::of_image(self.get("image")?.text()?)
-    }
-
-    pub(super) fn variables(&self) -> &[Variable] {
-        &self.environment.variables
+        Server::of_database(self.get("image")?.text()?)
     }
 
     /// The variable of a name, if it appears once.
-    pub(super) fn variable(&self, name: &str) -> Option<Variable> {
-        match self.environment.named.get(name)?.as_slice() {
-            [place] => Some(self.environment.variables[*place].clone()),
-            _ => None,
-        }
+    pub(super) fn variable(&self, name: &str) -> Option<&Variable> {
+        Some(&self.variables[self.client.place(name)?])
     }
 
     /// The files that Compose reads for it; `None` if that is not clear.
@@ -250,7 +173,6 @@ impl<'a> Service<'a> {
         None
     }
 
-    /// Whether anything is mounted at a directory, below or above it.
     pub(super) fn covers(&self, directory: &str) -> bool {
         if self.get("tmpfs").is_some_and(|node| words(node).contains("/run")) {
             return true;
@@ -286,26 +208,20 @@ fn words(node: &Node) -> String {
 
 const ONE_LINE: &str = "its volumes are not written as a list of lines";
 
-pub(super) struct Text<'a> {
-    pub(super) file: &'a Path,
-    pub(super) text: &'a str,
-    pub(super) document: &'a Document,
-}
-
-impl Text<'_> {
+impl Project<'_> {
     pub(super) fn mount(&self, service: &Service<'_>, source: &str, directory: &str) -> Result<Edit, Reason> {
         let volume = format!("{source}:{directory}");
         match service.map.get("volumes") {
             Some((_, list)) => {
                 let Kind::List(items) = &list.kind else { return Err(ONE_LINE.into()) };
                 let first = items.first().ok_or(ONE_LINE)?;
-                let line = line_at(self.text, first.range.start);
+                let line = line_at(&self.text, first.range.start);
                 let before = self.before(first)?;
                 let dash = before.trim_start();
                 if !dash.starts_with('-') || !dash[1..].trim().is_empty() {
                     return Err(ONE_LINE.into());
                 }
-                let newline = newline_at(self.text, line.end);
+                let newline = newline_at(&self.text, line.end);
                 Ok(Edit::new(self.file, line.start..line.start, format!("{before}{volume}{newline}")))
             }
             None => {
@@ -319,7 +235,7 @@ impl Text<'_> {
     /// Declares a volume in the file; `None` if it is declared.
     pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, Reason> {
         let Some((_, volumes)) = self.document.root.get("volumes") else {
-            let newline = newline_at(self.text, self.text.len());
+            let newline = newline_at(&self.text, self.text.len());
             let break_before = if self.text.ends_with('\n') { "" } else { newline };
             let end = self.text.len();
             let with = format!("{break_before}{newline}volumes:{newline}  {name}:{newline}");
@@ -329,37 +245,33 @@ impl Text<'_> {
             return Ok(None);
         }
         let (first, _) = volumes.pairs().first().ok_or("its volumes are declared in an unusual way")?;
-        let line = line_at(self.text, first.range.start);
+        let line = line_at(&self.text, first.range.start);
         let before = self.before(first)?;
         if !before.bytes().all(|byte| byte == b' ') || before.is_empty() {
             return Err("its volumes are declared on one line".into());
         }
-        let newline = newline_at(self.text, line.end);
+        let newline = newline_at(&self.text, line.end);
         Ok(Some(Edit::new(self.file, line.start..line.start, format!("{before}{name}:{newline}"))))
     }
 
     /// A new variable below another's line.
-    pub(super) fn variable(
-        &self,
-        at: usize,
-        name: &str,
-        value: &str,
-        is_list: IsList,
-    ) -> Result<Edit, Reason> {
-        let line = line_at(self.text, at);
-        let before = self.text.get(line.start..at).unwrap_or_default();
-        let written = match is_list {
-            IsList::Yes if before.trim_start().starts_with('-') => format!("{before}{name}={value}"),
-            IsList::No if before.bytes().all(|byte| byte == b' ') => format!("{before}{name}: {value}"),
-            _ => return Err("its variables are written on one line".into()),
+    pub(super) fn variable(&self, above: &Variable, name: &str, value: &str) -> Result<Edit, Reason> {
+        let line = line_at(&self.text, above.at);
+        let before = self.text.get(line.start..above.at).unwrap_or_default();
+        let written = if above.listed && before.trim_start().starts_with('-') {
+            format!("{before}{name}={value}")
+        } else if !above.listed && before.bytes().all(|byte| byte == b' ') {
+            format!("{before}{name}: {value}")
+        } else {
+            return Err("its variables are written on one line".into());
         };
         // In a list the quote may be before the name.
         let written = written.replace(['"', '\''], "");
-        Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(self.text, line.end))))
+        Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(&self.text, line.end))))
     }
 
     fn before(&self, node: &Node) -> Result<&str, Reason> {
-        let line = line_at(self.text, node.range.start);
+        let line = line_at(&self.text, node.range.start);
         self.text.get(line.start..node.range.start).ok_or(ONE_LINE.into())
     }
 
@@ -367,22 +279,16 @@ impl Text<'_> {
     fn below(&self, map: &Node) -> Result<(String, &'static str, usize), Reason> {
         for name in ["image", "restart", "container_name", "build", "hostname"] {
             let Some((key, value)) = map.get(name) else { continue };
-            let line = line_at(self.text, key.range.start);
+            let line = line_at(&self.text, key.range.start);
             let Some(indent) = self.text.get(line.start..key.range.start) else { continue };
             let Some(rest) = self.text.get(value.range.end..line.end) else { continue };
             let rest = rest.trim_start();
             let is_alone =
                 indent.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
             if is_alone && value.text().is_some() {
-                return Ok((indent.to_owned(), newline_at(self.text, line.end), line.end));
+                return Ok((indent.to_owned(), newline_at(&self.text, line.end), line.end));
             }
         }
         Err("it is written on one line".into())
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum IsList {
-    Yes,
-    No,
 }

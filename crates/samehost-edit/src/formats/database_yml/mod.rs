@@ -309,12 +309,22 @@ impl<'a> Yml<'a> {
 
     /// A value of an environment: its own, or the one that it inherits.
     fn value<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<Value<'b>>, Reason> {
+        self.value_below(map, name, 0)
+    }
+
+    /// The same of a map that is inherited over this many others; one may inherit itself.
+    fn value_below<'b>(
+        &'b self,
+        map: &'b Node,
+        name: &str,
+        depth: usize,
+    ) -> Result<Option<Value<'b>>, Reason> {
         if map.twice(name) || map.twice("<<") {
             return Err("a key stands in it twice".into());
         }
         let inherited = match map.get("<<") {
             None => None,
-            Some((_, from)) => self.inherited(from, name, 0)?,
+            Some((_, from)) => self.inherited(from, name, depth)?,
         };
         let [merge, own] =
             ["<<", name].map(|key| map.pairs().iter().position(|(one, _)| one.text() == Some(key)));
@@ -343,7 +353,7 @@ impl<'a> Yml<'a> {
                     return if from.get("<<").is_none() {
                         Ok(Some(self.document.resolve(node)))
                     } else {
-                        self.value(from, name).map(|value| value.map(|value| value.node))
+                        Ok(self.value_below(from, name, depth + 1)?.map(|value| value.node))
                     };
                 }
                 match from.value("<<") {
@@ -444,7 +454,10 @@ impl Masked {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::files::{Overlay, TestDisk};
 
     #[test]
     fn the_mask_is_as_long_as_the_code() {
@@ -455,5 +468,15 @@ mod tests {
         assert!(masked.touches(&(3..5)) && !masked.touches(&(0..2)));
         assert!(Masked::new("<% if x %>").is_err());
         assert!(Masked::new("<%= x").is_err());
+    }
+
+    #[test]
+    fn what_inherits_itself_is_refused() {
+        let file = Path::new("/app/config/database.yml");
+        let text = "production: &own\n  <<: *own\n  adapter: mysql2\n  host: 127.0.0.1\n";
+        let files = Overlay::new(&TestDisk, BTreeMap::from([(file.to_owned(), text.into())]));
+        let reading = DatabaseYml.read(file, &files).unwrap();
+        assert!(reading.settings.is_empty());
+        assert!(reading.refused[0].reason.contains("it inherits too deep"), "{:?}", reading.refused);
     }
 }

@@ -199,10 +199,7 @@ pub(super) struct Word {
     pub(super) has_variable: bool,
 }
 
-/// The words of the line at this position of a file.
-///
-/// # Errors
-/// What HAProxy would refuse.
+/// The words of the line at this position of a file, or what HAProxy would refuse.
 pub(super) fn words(line: &[u8], at: usize) -> Result<Vec<Word>, Reason> {
     let mut lexer = Lexer { line, next: 0 };
     let mut words = Vec::new();

@@ -233,15 +233,12 @@ impl Chroot {
             Chroot::Unclear(why) => return Err(why.clone().into()),
         };
         if found.len() > LONGEST_PATH {
-            return Err(format!(
-                "HAProxy takes no path of a socket that is longer than {LONGEST_PATH} bytes"
-            )
-            .into());
+            let why = format!("HAProxy takes no path of a socket that is longer than {LONGEST_PATH} bytes");
+            return Err(why.into());
         }
         Ok(found)
     }
 
-    /// What to do by hand, so that a server reaches a socket.
     fn by_hand(&self, path: &str) -> String {
         match self {
             Chroot::Directory(root) => {

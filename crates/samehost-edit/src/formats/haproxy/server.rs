@@ -7,7 +7,7 @@ use super::Chroot;
 use super::config::{Config, DEEPEST, Line, Word};
 use crate::files::Edit;
 use crate::languages::url;
-use crate::lines::is_plain;
+use crate::lines::{bracketed, host_and_port, is_plain};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::Setting;
 
@@ -175,7 +175,7 @@ impl<'a> Server<'a> {
                 format!("{prefix}{inside}")
             }
             Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
-                format!("{}:{port}", bracketed(host))
+                host_and_port(host, *port)
             }
             _ => return Err(self.refuse("only a Unix socket or plain TCP can be written here", BY_HAND)),
         };
@@ -203,7 +203,7 @@ impl<'a> Server<'a> {
     }
 
     fn obstacle_in(&self, line: &Line) -> Option<String> {
-        let is_checked = self.is_checked();
+        let is_checked = is_on(&self.options, "check");
         let is_rule = line.begins(&["tcp-check", "connect"]) || line.begins(&["http-check", "connect"]);
         let why = if line.word(0) == "source" {
             "is an address that no socket has"
@@ -220,10 +220,6 @@ impl<'a> Server<'a> {
         };
         let text: Vec<&str> = line.words.iter().map(|word| word.value.as_str()).collect();
         Some(format!("`{}` (line {}) {why}", text.join(" "), line.number))
-    }
-
-    fn is_checked(&self) -> bool {
-        is_on(&self.options, "check")
     }
 
     /// What has to be added so that health checks go where they went: over a socket, HAProxy ignores `port` unless there is
@@ -253,7 +249,6 @@ impl<'a> Server<'a> {
 #[derive(PartialEq, Eq)]
 enum Stays {
     AsItIs,
-    /// Only if its address is given.
     WithAddress,
 }
 
@@ -296,10 +291,6 @@ fn check(
         }
         (None, Some(_), ..) => Ok(Stays::AsItIs),
     }
-}
-
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 fn strip_any<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
@@ -354,10 +345,7 @@ impl Opt<'_> {
     }
 }
 
-/// The options of a line, from this word on.
-///
-/// # Errors
-/// What is not understood.
+/// The options of a line, from this word on, or what is not understood.
 fn options_of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
     let mut options = Vec::new();
     let mut words = line.words.iter().skip(from);
@@ -379,13 +367,13 @@ fn options_of(line: &Line, from: usize) -> Result<Vec<Opt<'_>>, Reason> {
 }
 
 /// Whether a flag holds: the last of it and its opposite counts.
-pub(super) fn is_on(options: &[Opt<'_>], flag: &str) -> bool {
+fn is_on(options: &[Opt<'_>], flag: &str) -> bool {
     let last = options.iter().rfind(|option| {
         option.key == flag || option.key.strip_prefix("no-").is_some_and(|positive| positive == flag)
     });
     last.is_some_and(|option| option.key == flag)
 }
 
-pub(super) fn last<'a>(options: &[Opt<'a>], key: &str) -> Option<Opt<'a>> {
+fn last<'a>(options: &[Opt<'a>], key: &str) -> Option<Opt<'a>> {
     options.iter().rfind(|option| option.key == key).copied()
 }

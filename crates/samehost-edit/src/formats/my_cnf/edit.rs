@@ -1,86 +1,71 @@
 //! The edits of an option file that make a server listen, or a client connect, elsewhere.
 
-use std::path::Path;
-
 use samehost_model::Endpoint;
 
 use super::options::{Entry, Options, quoted};
-use super::{MyCnf, SERVER, client_groups, hosts, is_server, port, skips_networking, socket};
-use crate::files::{Edit, Files};
+use super::{LISTENING, SERVER, client_groups, hosts, is_server, port, skips_networking};
+use crate::files::Edit;
 use crate::lines::{self, has_only, insert_below, is_loopback, listening_host, socket_path, utf8};
-use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
-use crate::setting::{Goal, Role, Setting};
+use crate::proposal::Editing;
+use crate::refusal::Result;
+use crate::setting::{Role, Setting};
 
-struct Editing<'a> {
-    files: &'a dyn Files,
-    options: Options,
+/// What a server or a client reads of an option file.
+pub(super) struct Program<'a> {
+    options: &'a Options,
     /// The group for new options, and those that are read with it.
-    group: String,
-    groups: Vec<String>,
-    setting: &'a Setting,
-    goal: &'a Goal,
-    edits: Vec<Edit>,
+    group: &'a str,
+    groups: Vec<&'a str>,
 }
 
-pub(super) fn edits(
-    editor: &MyCnf,
-    file: &Path,
-    files: &dyn Files,
-    setting: &Setting,
-    goal: &Goal,
-) -> Result<Vec<Edit>> {
-    let options = Options::read(file, files)?;
-    let listens = setting.role == Role::Listens;
-    let (group, groups) = if listens {
-        (server_group(&options), SERVER.iter().map(|group| (*group).to_owned()).collect())
-    } else {
-        let group = setting.name.trim_matches(['[', ']']).to_owned();
-        let groups = client_groups(&group).into_iter().map(str::to_owned).collect();
-        (group, groups)
-    };
-    let mut editing = Editing { files, options, group, groups, setting, goal, edits: Vec::new() };
-    match (&goal.endpoint, listens) {
-        (Endpoint::Unix(_), true) => editing.listen_unix()?,
-        (Endpoint::Tcp { host, port }, true) => editing.listen_tcp(host, *port)?,
-        (Endpoint::Unix(_), false) => editing.connect_unix()?,
-        (Endpoint::Tcp { host, port }, false) => editing.connect_tcp(host, *port)?,
-        (other, _) => {
-            return Err(editing.refuse(format!("{other} cannot be written here"), "choose a socket's path"));
+impl<'a> Program<'a> {
+    pub(super) fn of(options: &'a Options, setting: &'a Setting) -> Self {
+        if setting.role == Role::Listens {
+            return Program { options, group: server_group(options), groups: SERVER.to_vec() };
         }
+        let group = setting.name.trim_matches(['[', ']']);
+        Program { options, group, groups: client_groups(group) }
     }
-    if listens
-        && let Some(backlog) = goal.backlog
-        && editing.value("back-log").and_then(|value| value.parse().ok()) != Some(backlog)
-    {
-        editing.set("back-log", &backlog.to_string())?;
+
+    fn last(&self, name: &str) -> Option<&'a Entry> {
+        self.options.last(&self.groups, name)
     }
-    verify_edits(editor, file, files, setting, goal, editing.edits)
+
+    fn value(&self, name: &str) -> Option<&'a str> {
+        self.last(name)?.value.as_deref()
+    }
 }
 
 /// The group that has the server's own options, else the first one that every server reads.
-fn server_group(options: &Options) -> String {
+fn server_group(options: &Options) -> &str {
     for entry in options.entries.iter().rev() {
-        if is_server(&entry.group) && super::LISTENING.contains(&entry.name.as_str()) {
-            return entry.group.clone();
+        if is_server(&entry.group) && LISTENING.contains(&entry.name.as_str()) {
+            return &entry.group;
         }
     }
-    let first = options.blocks.iter().find(|block| is_server(&block.group));
-    first.map(|block| block.group.clone()).unwrap_or_default()
+    options.blocks.iter().find(|block| is_server(&block.group)).map_or("", |block| &block.group)
 }
 
-impl Editing<'_> {
-    fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
-        Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
-    }
-
-    fn last(&self, name: &str) -> Option<&Entry> {
-        let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
-        self.options.last(&groups, name)
-    }
-
-    fn value(&self, name: &str) -> Option<&str> {
-        self.last(name)?.value.as_deref()
+impl Editing<'_, Program<'_>> {
+    pub(super) fn edits(mut self) -> Result<Vec<Edit>> {
+        let (program, goal) = (self.configuration, self.goal);
+        let listens = self.setting.role == Role::Listens;
+        match (&goal.endpoint, listens) {
+            (Endpoint::Unix(_), true) => self.listen_unix()?,
+            (Endpoint::Tcp { host, port }, true) => self.listen_tcp(host, *port)?,
+            (Endpoint::Unix(_), false) => self.connect_unix()?,
+            (Endpoint::Tcp { host, port }, false) => self.connect_tcp(host, *port)?,
+            (other, _) => {
+                return Err(self.refuse(format!("{other} cannot be written here"), "choose a socket's path"));
+            }
+        }
+        if listens
+            && let Some(backlog) = goal.backlog
+            && program.value("back-log").and_then(|value| value.parse().ok()) != Some(backlog)
+        {
+            self.set("back-log", &backlog.to_string())?;
+        }
+        Ok(self.edits)
     }
 
     fn path(&self) -> Result<String> {
@@ -94,13 +79,12 @@ impl Editing<'_> {
 
     fn listen_unix(&mut self) -> Result<()> {
         let path = self.path()?;
-        match socket(&self.options, SERVER).cloned() {
+        let program = self.configuration;
+        match program.last("socket") {
             Some(entry) if entry.value.as_ref() == Some(&path) => {}
             Some(entry) if self.setting.name != "server, socket" || self.goal.stays => {
-                let present = entry.value.unwrap_or_default();
-                return Err(Refusal::new(
-                    &entry.file,
-                    entry.line.number,
+                let present = entry.value.as_deref().unwrap_or_default();
+                return Err(entry.refusal(
                     format!("the server has a socket already, {present}, and can have only one"),
                     format!("use unix:{present}, or write `socket = {path}` here"),
                 ));
@@ -110,33 +94,32 @@ impl Editing<'_> {
         if self.goal.stays || self.setting.name != "server, port" {
             return Ok(());
         }
-        if let Some(open) = hosts(&self.options).iter().find(|host| !is_loopback(host)) {
+        if let Some(open) = hosts(program.options).iter().find(|host| !is_loopback(host)) {
             return Err(self.refuse(
                 format!("the server also listens at {open}, where other machines may need it"),
                 "keep TCP open; or, if only this machine uses it, write `skip-networking`",
             ));
         }
-        let plugin = self.options.entries.iter().find(|entry| {
+        let plugin = program.options.entries.iter().find(|entry| {
             is_server(&entry.group) && matches!(entry.name.as_str(), "mysqlx-port" | "mysqlx-bind-address")
         });
         if let Some(entry) = plugin {
-            return Err(Refusal::new(
-                &entry.file,
-                entry.line.number,
+            return Err(entry.refusal(
                 format!("`{}`: skip-networking would close the X plugin's port as well", entry.name),
                 "keep TCP open",
             ));
         }
-        match self.last("skip-networking").cloned() {
-            Some(entry) if entry.value.is_some() => self.replace(&entry, "1"),
+        match program.last("skip-networking") {
+            Some(entry) if entry.value.is_some() => self.replace(entry, "1"),
             _ => self.insert("skip-networking", None),
         }
     }
 
     fn listen_tcp(&mut self, host: &str, wanted: u16) -> Result<()> {
-        let closed = skips_networking(&self.options);
-        let port = port(&self.options, SERVER);
-        let hosts = hosts(&self.options);
+        let program = self.configuration;
+        let closed = skips_networking(program.options);
+        let port = port(program.options, SERVER);
+        let hosts = hosts(program.options);
         let host = listening_host(host);
         let own = self.setting.name == "server, port";
         let by_hand =
@@ -153,7 +136,7 @@ impl Editing<'_> {
                 format!("let it listen at both: {by_hand}"),
             ));
         }
-        let bind = self.last("bind-address").is_some();
+        let bind = program.last("bind-address").is_some();
         if (bind && (!hosts.contains(&host) || hosts.iter().any(|host| !is_loopback(host))))
             || (!bind && !closed)
         {
@@ -170,9 +153,10 @@ impl Editing<'_> {
             self.set("port", &wanted.to_string())?;
         }
         // All of them: an earlier line would take effect if only the last were removed.
-        let skips: Vec<Entry> =
-            self.options.entries.iter().filter(|entry| entry.name == "skip-networking").cloned().collect();
-        for entry in skips.iter().filter(|entry| SERVER.contains(&entry.group.as_str())) {
+        for entry in &program.options.entries {
+            if entry.name != "skip-networking" || !SERVER.contains(&entry.group.as_str()) {
+                continue;
+            }
             if entry.value.is_some() {
                 self.replace(entry, "0")?;
             } else {
@@ -185,16 +169,17 @@ impl Editing<'_> {
 
     fn connect_unix(&mut self) -> Result<()> {
         let path = self.path()?;
+        let program = self.configuration;
         if self.setting.endpoint == self.goal.endpoint {
             return Ok(());
         }
-        if self.value("host").is_some_and(|host| !host.eq_ignore_ascii_case("localhost")) {
+        if program.value("host").is_some_and(|host| !host.eq_ignore_ascii_case("localhost")) {
             self.set("host", "localhost")?;
         }
-        if self.value("socket") != Some(&path) {
+        if program.value("socket") != Some(&path) {
             self.set("socket", &path)?;
         }
-        if self.value("protocol").is_some_and(|name| name.eq_ignore_ascii_case("tcp")) {
+        if program.value("protocol").is_some_and(|name| name.eq_ignore_ascii_case("tcp")) {
             self.set("protocol", "socket")?;
         }
         Ok(())
@@ -204,19 +189,19 @@ impl Editing<'_> {
         if self.setting.endpoint == self.goal.endpoint {
             return Ok(());
         }
-        let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
-        let present = port(&self.options, &groups);
+        let program = self.configuration;
+        let present = port(program.options, &program.groups);
         let local = host.eq_ignore_ascii_case("localhost");
         if !has_only(host, ".:-") || wanted == 0 {
             return Err(self.refuse("this address cannot be written", "write `host = 127.0.0.1`"));
         }
-        if self.value("host") != Some(host) {
+        if program.value("host") != Some(host) {
             self.set("host", host)?;
         }
         if present != wanted {
             self.set("port", &wanted.to_string())?;
         }
-        let is_tcp = self.value("protocol").map(|name| name.eq_ignore_ascii_case("tcp"));
+        let is_tcp = program.value("protocol").map(|name| name.eq_ignore_ascii_case("tcp"));
         if is_tcp == Some(false) || (local && is_tcp.is_none()) {
             self.set("protocol", "tcp")?;
         }
@@ -225,32 +210,31 @@ impl Editing<'_> {
 
     /// Writes an option: in place of the effective one if that is the group's own, else as a new line.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let Some(entry) = self.last(name).cloned() else { return self.insert(name, Some(value)) };
+        let program = self.configuration;
+        let Some(entry) = program.last(name) else { return self.insert(name, Some(value)) };
         let is_own = match self.setting.role {
             Role::Listens => is_server(&entry.group),
-            Role::Connects => entry.group == self.group,
+            Role::Connects => entry.group == program.group,
         };
-        if is_own { self.replace(&entry, value) } else { self.insert(name, Some(value)) }
+        if is_own { self.replace(entry, value) } else { self.insert(name, Some(value)) }
     }
 
     fn replace(&mut self, entry: &Entry, value: &str) -> Result<()> {
         let text = lines::read(&entry.file, self.files)?;
         let like = text.get(entry.written.clone()).unwrap_or_default();
-        let with = quoted(value, like).ok_or_else(|| {
-            Refusal::new(&entry.file, entry.line.number, "the value cannot be quoted", "choose another path")
-        })?;
+        let with = quoted(value, like)
+            .ok_or_else(|| entry.refusal("the value cannot be quoted", "choose another path"))?;
         self.edits.push(Edit::new(&entry.file, entry.written.clone(), with));
         Ok(())
     }
 
     fn insert(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let related = ["host", "socket", "bind-address", "port"];
-        let near = related.iter().find_map(|name| {
-            self.options.entries.iter().rfind(|entry| entry.group == self.group && entry.name == *name)
-        });
-        let near = near.filter(|entry| entry.value.is_some()).cloned();
-        let block = self.options.blocks.iter().rfind(|block| block.group == self.group).cloned();
-        let (file, line) = match (&near, &block) {
+        let Program { options, group, .. } = self.configuration;
+        let near = related.iter().find_map(|name| options.last(&[group], name));
+        let near = near.filter(|entry| entry.value.is_some());
+        let block = options.blocks.iter().rfind(|block| block.group == *group);
+        let (file, line) = match (near, block) {
             (Some(entry), _) => (&entry.file, &entry.line),
             (None, Some(block)) => (&block.file, &block.line),
             (None, None) => return Err(self.refuse("its group is gone", format!("write `{name}`"))),
@@ -258,7 +242,7 @@ impl Editing<'_> {
         let text = lines::read(file, self.files)?;
         let new = match value.map(|value| quoted(value, b"").unwrap_or_default()) {
             None => name.to_owned(),
-            Some(value) => like(near.as_ref().map(|entry| (entry, text.as_slice())), name, &value),
+            Some(value) => like(near.map(|entry| (entry, text.as_slice())), name, &value),
         };
         self.edits.push(insert_below(file, &text, line, &new));
         Ok(())

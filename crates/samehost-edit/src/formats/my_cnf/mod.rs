@@ -10,11 +10,13 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
+use self::edit::Program;
 use self::options::{Block, Entry, Options};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::lines::{self, is_loopback, listening_host};
-use crate::refusal::{At, Refusal, Result};
+use crate::proposal::{Editing, verify_edits};
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// Groups that every version of the server reads; clients read the last one as well.
@@ -24,9 +26,7 @@ const PROGRAMS: &[&str] = &[
     "client-mariadb", "mysql", "mariadb-client", "mysqldump", "mariadb-dump", "mysqladmin", "mariadb-admin",
     "mysqlcheck", "mariadb-check", "mysqlimport", "mysqlshow", "mysqlslap", "mysql_upgrade", "mysqlbinlog",
 ];
-/// What decides where a server listens.
 const LISTENING: &[&str] = &["socket", "port", "bind-address", "skip-networking", "back-log"];
-/// What decides where a client connects to.
 const CONNECTING: &[&str] = &["host", "port", "socket", "protocol"];
 const PORT: u16 = 3306;
 
@@ -55,7 +55,10 @@ impl Editor for MyCnf {
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        edit::edits(self, file, files, setting, goal)
+        let options = Options::read(file, files)?;
+        let program = Program::of(&options, setting);
+        let edits = Editing::new(file, files, &program, setting, goal)?.edits()?;
+        verify_edits(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {
@@ -97,9 +100,7 @@ fn reading(options: &Options) -> Reading {
             }
         } else if entry.name == "host" || is_numbered(group) {
             seen.push(group);
-            reading.refused.push(Refusal::new(
-                &entry.file,
-                entry.line.number,
+            reading.refused.push(entry.refusal(
                 format!("which program reads [{group}], and how, is not known"),
                 format!("write the connection of [{group}] as that program wants it"),
             ));
@@ -136,13 +137,12 @@ fn is_numbered(group: &str) -> bool {
 fn unsure(options: &Options, is_read: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
     for entry in options.entries.iter().filter(|entry| is_read(&entry.group)) {
         let name = entry.name.as_str();
-        let here = At { file: &entry.file, line: entry.line.number };
         if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
             // An empty name is a prefix of every option.
             if name.is_empty() {
                 continue;
             }
-            return Some(here.refusal(
+            return Some(entry.refusal(
                 format!("`{name}` is an abbreviation of `{full}`, which versions understand differently"),
                 format!("write `{full}` in full"),
             ));
@@ -150,7 +150,7 @@ fn unsure(options: &Options, is_read: impl Fn(&str) -> bool, watched: &[&str]) -
         let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
         let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         if let Some(full) = behind.filter(|full| watched.contains(full)) {
-            return Some(here.refusal(
+            return Some(entry.refusal(
                 format!("`{name}` is `{full}` behind a prefix"),
                 format!("write `{full}` without a prefix"),
             ));
@@ -160,11 +160,11 @@ fn unsure(options: &Options, is_read: impl Fn(&str) -> bool, watched: &[&str]) -
         }
         if is_version(&entry.group) {
             let reason = format!("only one version of the server reads [{}]", entry.group);
-            return Some(here.refusal(reason, format!("write `{name}` in [mysqld] or [mariadb]")));
+            return Some(entry.refusal(reason, format!("write `{name}` in [mysqld] or [mariadb]")));
         }
         if !is_understood(name, entry.value.as_deref()) {
             let reason = format!("the value of `{name}` is not understood");
-            return Some(here.refusal(reason, format!("write `{name}` in its usual form")));
+            return Some(entry.refusal(reason, format!("write `{name}` in its usual form")));
         }
     }
     None
@@ -214,10 +214,6 @@ fn port(options: &Options, groups: &[&str]) -> u16 {
     port.filter(|port| *port > 0).unwrap_or(PORT)
 }
 
-fn socket<'a>(options: &'a Options, groups: &[&str]) -> Option<&'a Entry> {
-    options.last(groups, "socket")
-}
-
 fn listening(options: &Options, block: &Block, reading: &mut Reading) {
     let hosts = hosts(options);
     let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first());
@@ -228,8 +224,8 @@ fn listening(options: &Options, block: &Block, reading: &mut Reading) {
         let at = options.last(SERVER, "port").or_else(|| options.last(SERVER, "bind-address"));
         reading.settings.push(listener(options, block, "server, port", endpoint, at));
     }
-    if let Some(entry) = socket(options, SERVER)
-        && let Some(endpoint) = unix(entry)
+    if let Some(entry) = options.last(SERVER, "socket")
+        && let Some(endpoint) = entry.value.as_deref().and_then(lines::unix)
     {
         reading.settings.push(listener(options, block, "server, socket", endpoint, Some(entry)));
     }
@@ -244,11 +240,6 @@ fn listener(options: &Options, block: &Block, name: &str, endpoint: Endpoint, at
     let written = at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string());
     let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
     Setting { backlog, ..Setting::listens(name, Protocol::Mysql, written, endpoint).at(file, line) }
-}
-
-fn unix(entry: &Entry) -> Option<Endpoint> {
-    let endpoint = format!("unix:{}", entry.value.as_deref()?).parse().ok()?;
-    if matches!(endpoint, Endpoint::Unix(_)) { Some(endpoint) } else { None }
 }
 
 /// The password of a group; everybody uses the abbreviation `pass`.
@@ -266,21 +257,19 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
         .map(|name| options.last(&groups, name).and_then(|entry| entry.value.clone()));
     let protocol = protocol.map(|name| name.to_ascii_lowercase());
     let local = host.as_deref().is_none_or(|host| host.eq_ignore_ascii_case("localhost"));
-    let mut stop = |reason: &str, by_hand: &str| {
-        reading.refused.push(Refusal::new(&first.file, first.line.number, reason, by_hand));
-    };
+    let mut stop = |reason: &str, by_hand: &str| reading.refused.push(first.refusal(reason, by_hand));
     let (endpoint, at) = match (local, protocol.as_deref()) {
         (true, Some("tcp")) => {
             (lines::tcp("localhost", port(options, &groups)), options.last(&groups, "protocol"))
         }
         (true, _) => {
-            let Some(entry) = socket(options, &groups) else {
+            let Some(entry) = options.last(&groups, "socket") else {
                 return stop(
                     "it connects to the client library's own socket, whose path this file does not say",
                     "write `socket = /PATH/OF/THE.sock` below `host`, or `host = 127.0.0.1`",
                 );
             };
-            (unix(entry), Some(entry))
+            (entry.value.as_deref().and_then(lines::unix), Some(entry))
         }
         (false, Some("socket")) => {
             return stop(
@@ -297,16 +286,8 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
         return stop("its host is not an address or name", "write `host = 127.0.0.1`");
     };
     let at = at.filter(|at| at.group == group).unwrap_or(first);
-    reading.settings.push(Setting {
-        user,
-        password: password(options, &groups),
-        database,
-        ..Setting::connects(
-            format!("[{group}]"),
-            Protocol::Mysql,
-            at.value.clone().unwrap_or_default(),
-            endpoint,
-        )
-        .at(&at.file, at.line.number)
-    });
+    let written = at.value.clone().unwrap_or_default();
+    let setting = Setting::connects(format!("[{group}]"), Protocol::Mysql, written, endpoint);
+    let setting = setting.at(&at.file, at.line.number);
+    reading.settings.push(Setting { user, password: password(options, &groups), database, ..setting });
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::{At, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth of includes, as in the programs.
 const DEEPEST: usize = 10;
@@ -22,6 +22,12 @@ pub(super) struct Entry {
     pub(super) written: Range<usize>,
     pub(super) file: PathBuf,
     pub(super) line: Line,
+}
+
+impl Entry {
+    pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(&self.file, self.line.number, reason, by_hand)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +51,6 @@ impl Options {
         Ok(options)
     }
 
-    /// The effective option of a name, among groups that a program reads.
     pub(super) fn last(&self, groups: &[&str], name: &str) -> Option<&Entry> {
         self.entries.iter().rfind(|entry| entry.name == name && groups.contains(&entry.group.as_str()))
     }
@@ -59,7 +64,7 @@ impl Options {
             let content = &text[range.clone()];
             match content.first() {
                 None | Some(b'#' | b';') => {}
-                Some(b'!') => self.include(file, &line, content, files, depth)?,
+                Some(b'!') => self.include(here, content, files, depth)?,
                 Some(b'[') => {
                     let Some(end) = content.iter().position(|byte| *byte == b']') else {
                         return Err(here.refusal(
@@ -110,15 +115,7 @@ impl Options {
         });
     }
 
-    fn include(
-        &mut self,
-        file: &Path,
-        line: &Line,
-        content: &[u8],
-        files: &dyn Files,
-        depth: usize,
-    ) -> Result<()> {
-        let here = At { file, line: line.number };
+    fn include(&mut self, here: At<'_>, content: &[u8], files: &dyn Files, depth: usize) -> Result<()> {
         let Some(content) = utf8(content) else {
             return Err(here.refusal("the include is not UTF-8", "write the included options here"));
         };

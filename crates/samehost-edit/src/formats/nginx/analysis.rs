@@ -7,8 +7,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT, Upstreams};
-use super::tree::{Tree, main_of};
-use crate::files::Files;
+use super::tree::{MAIN_NAMES, Tree};
+use crate::files::{Files, main_of};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
@@ -42,7 +42,6 @@ struct Use {
     bar: Option<String>,
 }
 
-/// The uses of upstreams, by their names in small letters.
 type Uses = HashMap<String, Use>;
 
 impl Analysis {
@@ -52,7 +51,7 @@ impl Analysis {
         if tree.is_whole {
             return Ok(Analysis::of_tree(tree));
         }
-        let around = main_of(file, files).and_then(|main| Tree::read(&main, files).ok());
+        let around = main_of(file, MAIN_NAMES, files).and_then(|main| Tree::read(&main, files).ok());
         let around = match around {
             Some(around) if around.sources.iter().any(|source| source.path == file) => around,
             _ => return Ok(Analysis::of_tree(tree)),
@@ -126,19 +125,15 @@ impl Analysis {
     }
 
     fn refuse(&mut self, node: usize, reason: impl Into<String>, by_hand: impl Into<String>) {
-        let refusal = self.tree.refusal(node, reason, by_hand);
+        let refusal = self.tree.at(node).refusal(reason, by_hand);
         self.refused.push(refusal);
     }
 
     fn setting(&self, node: usize, name: String, protocol: Protocol, endpoint: Endpoint) -> Setting {
         let directive = &self.tree.nodes[node];
-        let written = directive.arguments().first().map_or(&b""[..], |word| &word.value);
-        Setting::connects(name, protocol, String::from_utf8_lossy(written).into_owned(), endpoint)
+        let written = String::from_utf8_lossy(directive.first()).into_owned();
+        Setting::connects(name, protocol, written, endpoint)
             .at(&self.tree.source(node).path, directive.line())
-    }
-
-    fn place(&self, node: usize) -> String {
-        format!("{}:{}", self.tree.source(node).path.display(), self.tree.nodes[node].line())
     }
 
     fn passes(&mut self) -> Uses {
@@ -159,7 +154,7 @@ impl Analysis {
                     its.bar = its.bar.take().or(bar);
                 }
                 Ok(Target::Address(endpoint)) => {
-                    let name = format!("{}, {}", pass.directive, self.place(node));
+                    let name = format!("{}, {}", pass.directive, self.tree.place(node));
                     let setting = self.setting(node, name, pass.protocol, endpoint);
                     self.add(node, Kind::Pass(pass), setting);
                 }
@@ -194,8 +189,7 @@ impl Analysis {
         let Some(upstream) = tree.nodes[node].parent else { return };
         let servers = tree.named(Some(upstream), b"server");
         let number = servers.binary_search(&node).unwrap_or(0) + 1;
-        let title = tree.nodes[upstream].arguments().first().map_or(&b""[..], |word| &word.value);
-        let title = String::from_utf8_lossy(title);
+        let title = String::from_utf8_lossy(tree.nodes[upstream].first());
         let name = format!("upstream {title}, server {number}");
         let (protocol, bar) = match uses.get(&title.to_ascii_lowercase()) {
             Some(its) => (its.protocol, its.bar.clone()),
@@ -211,22 +205,19 @@ impl Analysis {
         let Some(word) = tree.nodes[node].arguments().first() else {
             return self.refuse(node, "a server without an address", by_hand);
         };
-        let reason = if let Some(bar) = bar {
-            Some(bar)
-        } else if lua {
-            Some("Lua decides which server is used (balancer_by_lua)".into())
-        } else if consistent && servers.len() > 1 {
-            Some(
-                "`hash … consistent` spreads by the servers' names: another name moves keys to other servers"
-                    .into(),
-            )
-        } else if !word.is_plain() {
-            Some("the address has escapes in it".to_owned())
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
+        if let Some(bar) = bar {
+            return self.refuse(node, bar, by_hand);
+        }
+        if lua {
+            return self.refuse(node, "Lua decides which server is used (balancer_by_lua)", by_hand);
+        }
+        if consistent && servers.len() > 1 {
+            let reason =
+                "`hash … consistent` spreads by the servers' names: another name moves keys to other servers";
             return self.refuse(node, reason, by_hand);
+        }
+        if !word.is_plain() {
+            return self.refuse(node, "the address has escapes in it", by_hand);
         }
         let stream = self.is_stream(node);
         match super::parse(&word.value) {
@@ -265,13 +256,15 @@ impl Analysis {
         });
         match super::parse_listen(&word.value) {
             Ok(endpoint) => {
-                let name = format!("listen {}, {}", String::from_utf8_lossy(&word.value), self.place(node));
+                let name =
+                    format!("listen {}, {}", String::from_utf8_lossy(&word.value), self.tree.place(node));
                 let setting = self.setting(node, name, Protocol::Http, endpoint);
                 self.add(node, Kind::Listen, Setting { role: Role::Listens, backlog, ..setting });
             }
             Err(reason) => self.refuse(node, reason, by_hand),
         }
     }
+
     /// Why a listener cannot move, by its parameters and its server's.
     fn bar(&self, node: usize) -> Option<&'static str> {
         const TLS: &str = "TLS is spoken there, which a socket on the same machine would do without";
@@ -285,8 +278,7 @@ impl Analysis {
         }
         // The directive before nginx 1.15.
         for ssl in self.tree.named(self.tree.nodes[node].parent, b"ssl") {
-            let first = self.tree.nodes[*ssl].arguments().first();
-            if first.is_some_and(|word| word.value.eq_ignore_ascii_case(b"on")) {
+            if self.tree.nodes[*ssl].first().eq_ignore_ascii_case(b"on") {
                 return Some(TLS);
             }
         }

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use crate::refusal::{Refusal, Result};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) value: Vec<u8>,
@@ -20,7 +22,6 @@ impl Word {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// `;`
     Semicolon,
     /// `{`, followed by a block of directives.
     Opens,
@@ -30,24 +31,15 @@ pub(super) enum End {
     Closes,
 }
 
-/// A directive's words, or the end of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) words: Vec<Word>,
     pub(super) end: End,
     /// One past the byte that ends it.
     pub(super) after: usize,
-    /// The line of the byte that ends it.
     pub(super) line: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable {
-    pub(super) line: u32,
-    pub(super) reason: String,
-}
-
-/// State since the last word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Space,
@@ -58,11 +50,8 @@ enum State {
     Closed,
 }
 
-/// The statements of a file, in order.
-///
-/// # Errors
-/// [`Unreadable`], where nginx would not read the file.
-pub(super) fn statements(text: &[u8]) -> Result<Vec<Statement>, Unreadable> {
+/// The statements of a file, in order; a refusal, where nginx would not read it.
+pub(super) fn statements(text: &[u8]) -> Result<Vec<Statement>> {
     let mut lexer = Lexer { text, at: 0, line: 1, statements: Vec::new(), words: Vec::new() };
     lexer.run()?;
     Ok(lexer.statements)
@@ -77,8 +66,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// What a byte between words begins.
-    fn between(&mut self, byte: u8, here: u32) -> Result<State, Unreadable> {
+    fn between(&mut self, byte: u8, here: u32) -> Result<State> {
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' => {}
             b';' | b'{' if self.words.is_empty() => return Err(self.unexpected(byte, here)),
@@ -92,7 +80,7 @@ impl Lexer<'_> {
         Ok(State::Space)
     }
 
-    fn run(&mut self) -> Result<(), Unreadable> {
+    fn run(&mut self) -> Result<()> {
         let (mut state, mut start, mut first_line) = (State::Space, 0, 1);
         let (mut escaped, mut variable) = (false, false);
         while let Some(&byte) = self.text.get(self.at) {
@@ -147,17 +135,13 @@ impl Lexer<'_> {
             }
         }
         if !self.words.is_empty() || !matches!(state, State::Space | State::Comment) {
-            let reason = "the file ends within a directive".to_owned();
-            return Err(Unreadable { line: self.line, reason });
+            return Err(Refusal::at(self.line, "the file ends within a directive"));
         }
         Ok(())
     }
 
-    fn unexpected(&self, byte: u8, line: u32) -> Unreadable {
-        Unreadable {
-            line,
-            reason: format!("nginx does not expect `{}` here", char::from(byte).escape_default()),
-        }
+    fn unexpected(&self, byte: u8, line: u32) -> Refusal {
+        Refusal::at(line, format!("nginx does not expect `{}` here", char::from(byte).escape_default()))
     }
 
     fn word(&mut self, range: Range<usize>, line: u32) {
@@ -170,11 +154,11 @@ impl Lexer<'_> {
         self.statements.push(Statement { words, end, after: self.at, line });
     }
 
-    fn end(&mut self, byte: u8, line: u32) -> Result<(), Unreadable> {
+    fn end(&mut self, byte: u8, line: u32) -> Result<()> {
         let holds_lua = self.words.first().is_some_and(|word| word.value.ends_with(b"_by_lua_block"));
         if byte == b'{' && holds_lua {
             let length = length(&self.text[self.at..])
-                .ok_or_else(|| Unreadable { line, reason: "the block of Lua does not end".into() })?;
+                .ok_or_else(|| Refusal::at(line, "the block of Lua does not end"))?;
             let passed = &self.text[self.at..self.at + length];
             self.line += passed.iter().map(|byte| u32::from(*byte == b'\n')).sum::<u32>();
             self.at += length;

@@ -30,10 +30,6 @@ pub(super) struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// The bytes to change.
-    ///
-    /// # Errors
-    /// [`Refusal`], where it cannot be said safely.
     pub(super) fn edits(&self) -> Result<Vec<Edit>> {
         let (setting, goal) = (&self.found.setting, self.goal);
         if let Some(access) = &goal.access
@@ -53,7 +49,7 @@ impl Listener<'_> {
         let mut edits = moved.edits()?;
         if self.listens_already() {
             if !goal.stays {
-                let spot = self.spot();
+                let spot = Spot::of(&self.analysis.tree, self.node);
                 edits.push(Edit::new(&setting.file, spot.whole(), ""));
             }
             return Ok(edits);
@@ -67,8 +63,7 @@ impl Listener<'_> {
             if let Some(backlog) = self.wanted_backlog() {
                 line += &format!(" backlog={backlog}");
             }
-            let (at, bytes) = self.spot().behind(&[line + ";"]);
-            edits.push(Edit::new(&setting.file, at..at, bytes));
+            edits.push(insert(&self.analysis.tree, self.node, &[line + ";"]));
         } else {
             edits.extend(self.in_place(&written)?);
         }
@@ -76,15 +71,7 @@ impl Listener<'_> {
     }
 
     fn refuse(&self, reason: impl Into<String>, by_hand: &str) -> Refusal {
-        self.analysis.tree.refusal(self.node, reason, by_hand)
-    }
-
-    fn spot(&self) -> Spot<'_> {
-        let node = &self.analysis.tree.nodes[self.node];
-        let text = &self.analysis.tree.source(self.node).text;
-        let start = node.words[0].range.start;
-        let is_quoted = start > 0 && matches!(text[start - 1], b'"' | b'\'');
-        Spot::new(text, start - usize::from(is_quoted), node.after)
+        self.analysis.tree.at(self.node).refusal(reason, by_hand)
     }
 
     /// Whether another directive makes the same server listen at the goal already.
@@ -174,10 +161,7 @@ pub(super) struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The edits that keep clients' addresses known.
-    ///
-    /// # Errors
-    /// [`Refusal`], where access is decided by an address that clients no longer have.
+    /// The edits that keep clients' addresses known; a refusal, where access is decided by one that they no longer have.
     pub(super) fn edits(&self) -> Result<Vec<Edit>> {
         let Moved { tree, node, from, to } = *self;
         if from.path().is_some() == to.path().is_some() {
@@ -204,7 +188,7 @@ impl Moved<'_> {
             let nodes = tree.named(*level, b"set_real_ip_from");
             is_trusted |= self.trusts(nodes);
             if let Some(line) = self.line(nodes)? {
-                edits.extend(nodes.last().map(|last| put(tree, *last, line)));
+                edits.extend(nodes.last().map(|last| insert(tree, *last, &[line])));
             }
         }
         if !is_trusted {
@@ -238,7 +222,8 @@ impl Moved<'_> {
             Some(client) if client.is_loopback() => Ok(Some(format!("set_real_ip_from {client};"))),
             _ => {
                 let reason = "clients of the socket are trusted to say whom they ask for (`set_real_ip_from unix:`); which would be at this address is not known";
-                Err(self.tree.refusal(self.node, reason, "add a `set_real_ip_from` with the address of each"))
+                let by_hand = "add a `set_real_ip_from` with the address of each";
+                Err(self.tree.at(self.node).refusal(reason, by_hand))
             }
         }
     }
@@ -247,34 +232,32 @@ impl Moved<'_> {
         let tree = self.tree;
         for node in concerned {
             let directive = &tree.nodes[*node];
-            let all = directive.arguments().first().is_some_and(|word| word.value == b"all");
-            let by_list = matches!(directive.name(), b"allow" | b"deny") && !all;
+            let by_list = matches!(directive.name(), b"allow" | b"deny") && directive.first() != b"all";
             let by_condition = directive.name() == b"if"
                 && directive.arguments().iter().any(|word| {
                     let variable = b"remote_addr";
                     word.value.windows(variable.len()).any(|window| window == variable)
                 });
             if by_list || by_condition {
-                let place = format!("{}:{}", tree.source(*node).path.display(), directive.line());
                 let reason = format!(
-                    "`{}` ({place}) judges clients by their address, which those at a socket do not have",
-                    tree.text(*node)
+                    "`{}` ({}) judges clients by their address, which those at a socket do not have",
+                    tree.text(*node),
+                    tree.place(*node)
                 );
                 let to =
                     if matches!(self.to, Endpoint::Unix(_)) { "`allow unix:;`" } else { "their addresses" };
                 let by_hand = format!("say there what holds for the new clients ({to}); then listen");
-                return Err(tree.refusal(self.node, reason, &by_hand));
+                return Err(tree.at(self.node).refusal(reason, by_hand));
             }
         }
         Ok(())
     }
 }
 
-fn put(tree: &Tree, node: usize, line: String) -> Edit {
-    let source = tree.source(node);
-    let start = tree.nodes[node].words[0].range.start;
-    let (at, bytes) = Spot::new(&source.text, start, tree.nodes[node].after).behind(&[line]);
-    Edit::new(&source.path, at..at, bytes)
+/// The edit that inserts directives behind another one.
+pub(super) fn insert(tree: &Tree, node: usize, directives: &[String]) -> Edit {
+    let (at, bytes) = Spot::of(tree, node).behind(directives);
+    Edit::new(&tree.source(node).path, at..at, bytes)
 }
 
 fn trusted(tree: &Tree, nodes: &[usize]) -> Vec<String> {
@@ -341,15 +324,18 @@ fn is_inside(client: IpAddr, network: IpAddr, bits: u32) -> bool {
 
 /// The directive at these bytes (from its first word to its `;`) and its line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot<'a> {
+struct Spot<'a> {
     text: &'a [u8],
     start: usize,
     after: usize,
 }
 
 impl<'a> Spot<'a> {
-    pub(super) fn new(text: &'a [u8], start: usize, after: usize) -> Self {
-        Spot { text, start, after }
+    fn of(tree: &'a Tree, node: usize) -> Self {
+        let text = &tree.source(node).text;
+        let start = tree.nodes[node].words[0].range.start;
+        let is_quoted = start > 0 && matches!(text[start - 1], b'"' | b'\'');
+        Spot { text, start: start - usize::from(is_quoted), after: tree.nodes[node].after }
     }
 
     fn line_start(&self) -> usize {
@@ -367,7 +353,6 @@ impl<'a> Spot<'a> {
         if lead.iter().all(|byte| matches!(byte, b' ' | b'\t')) { Some(lead) } else { None }
     }
 
-    /// Whether only a comment follows on its line.
     fn is_last(&self) -> bool {
         let rest = self.text[self.after..self.line_end()].trim_ascii_start();
         rest.is_empty() || rest.starts_with(b"#")
@@ -381,7 +366,7 @@ impl<'a> Spot<'a> {
     }
 
     /// Position and bytes that insert directives after it, on lines of their own if it has one.
-    pub(super) fn behind(&self, directives: &[String]) -> (usize, Vec<u8>) {
+    fn behind(&self, directives: &[String]) -> (usize, Vec<u8>) {
         let indentation = self.indentation().filter(|_| self.is_last());
         let mut out = Vec::new();
         for directive in directives {
@@ -398,7 +383,7 @@ impl<'a> Spot<'a> {
     }
 
     /// The bytes to remove with it: its line, if nothing else is on it.
-    pub(super) fn whole(&self) -> Range<usize> {
+    fn whole(&self) -> Range<usize> {
         let alone = self.text[self.after..self.line_end()].trim_ascii().is_empty();
         if self.indentation().is_none() || !alone {
             return self.start..self.after;
@@ -435,7 +420,7 @@ mod tests {
 
     fn spot(text: &str) -> Spot<'_> {
         let start = text.find("listen").unwrap();
-        Spot::new(text.as_bytes(), start, start + text[start..].find(';').unwrap() + 1)
+        Spot { text: text.as_bytes(), start, after: start + text[start..].find(';').unwrap() + 1 }
     }
 
     fn behind(text: &str) -> String {

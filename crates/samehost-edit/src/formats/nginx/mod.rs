@@ -14,12 +14,13 @@ use std::path::{Component, Path};
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
-use crate::files::{Edit, Files};
+use crate::files::{Edit, Files, main_of};
 use crate::lines::{has_only, starts_with_any_case};
-use crate::refusal::{Reason, Refusal, Result};
+use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use analysis::{Analysis, Found, Kind};
 use listen::Listener;
+use tree::Tree;
 
 #[derive(Debug)]
 pub struct Nginx;
@@ -79,14 +80,7 @@ impl Editor for Nginx {
         let place = (&setting.name, &setting.file, setting.line);
         let mut all = analysis.found.iter();
         let found = all.find(|Found { setting, .. }| (&setting.name, &setting.file, setting.line) == place);
-        let Some(found) = found else {
-            return Err(Refusal::new(
-                &setting.file,
-                setting.line,
-                format!("`{}` is not there any more", setting.name),
-                "look at the file again",
-            ));
-        };
+        let found = found.ok_or_else(|| setting.missing())?;
         let mut places = found.nodes.iter().map(|node| {
             if found.kind == Kind::Listen {
                 Listener { analysis: &analysis, found, node: *node, goal }.edits()
@@ -99,7 +93,7 @@ impl Editor for Nginx {
             if other? != first {
                 let reason = "the file is included in several places, which would need different edits";
                 let by_hand = "write the directive into each place";
-                return Err(analysis.tree.refusal(found.nodes[0], reason, by_hand));
+                return Err(analysis.tree.at(found.nodes[0]).refusal(reason, by_hand));
             }
         }
         Ok(first)
@@ -116,10 +110,10 @@ impl Editor for Nginx {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         // A part of a configuration can only be checked with the rest.
         let is_whole = files.read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
-        let main = if is_whole { file.to_owned() } else { tree::main_of(file, files)? };
+        let main = if is_whole { file.to_owned() } else { main_of(file, tree::MAIN_NAMES, files)? };
         let main = std::path::absolute(main).ok()?;
         let arguments = vec!["-t".into(), "-q".into(), "-c".into(), main.to_str()?.to_owned()];
-        let (reads, unknown) = match tree::Tree::read(&main, files) {
+        let (reads, unknown) = match Tree::read(&main, files) {
             Ok(tree) => (tree.files(&main, files), None),
             Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
         };
@@ -149,7 +143,6 @@ fn tops(text: &[u8]) -> Vec<Vec<u8>> {
     names
 }
 
-/// Whether a text has blocks that only nginx has.
 fn has_blocks(text: &[u8]) -> bool {
     tops(text).iter().any(|name| matches!(&name[..], b"server" | b"upstream" | b"http" | b"events"))
 }
@@ -157,9 +150,9 @@ fn has_blocks(text: &[u8]) -> bool {
 /// Adds the new address as a second `server` of the upstream with `max_fails=0`: nginx falls back to the other one, and
 /// keeps retrying this one. So a server that has one address only (uvicorn, say) moves without a gap: nginx names both
 /// while it moves, and asks whichever of the two answers. The present line's own `max_fails` is not repeated.
-fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
-    let directive = &analysis.tree.nodes[node];
-    let source = analysis.tree.source(node);
+fn beside(tree: &Tree, node: usize, address: &str) -> Edit {
+    let directive = &tree.nodes[node];
+    let source = tree.source(node);
     let mut line = format!("server {address}");
     for word in &directive.arguments()[1..] {
         let parameter = String::from_utf8_lossy(&source.text[word.range.clone()]);
@@ -167,9 +160,7 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
             line = format!("{line} {parameter}");
         }
     }
-    let spot = listen::Spot::new(&source.text, directive.words[0].range.start, directive.after);
-    let (at, bytes) = spot.behind(&[line + " max_fails=0;"]);
-    Edit::new(&found.setting.file, at..at, bytes)
+    listen::insert(tree, node, &[line + " max_fails=0;"])
 }
 
 fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>> {
@@ -182,18 +173,18 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         Kind::Pass(pass) => pass.example(""),
         Kind::Server | Kind::Listen => "`server unix:/path/of.sock;`".to_owned(),
     };
-    let refused = |reason: String| tree.refusal(node, reason, example.clone());
+    let refused = |reason: String| tree.at(node).refusal(reason, example.clone());
     if matches!(goal.endpoint, Endpoint::Unix(_))
         && let Some(bound) = bind(tree)
     {
-        let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
-        return Err(refused(format!("`{}` ({place}) is an address that no socket has", tree.text(bound))));
+        let (text, place) = (tree.text(bound), tree.place(bound));
+        return Err(refused(format!("`{text}` ({place}) is an address that no socket has")));
     }
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
         let written = spell(&goal.endpoint).map_err(|why| refused(why.into()))?;
         let edit = if goal.stays {
-            beside(analysis, found, node, &written)
+            beside(tree, node, &written)
         } else {
             Edit::new(&setting.file, word.range.clone(), written)
         };
@@ -205,20 +196,15 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     let lines = moved.beside()?;
     let mut edits = vec![Edit::new(&setting.file, word.range.clone(), after.as_bytes())];
     if !lines.is_empty() {
-        let source = tree.source(node);
-        let directive = &tree.nodes[node];
-        let spot = listen::Spot::new(&source.text, directive.words[0].range.start, directive.after);
-        let (at, bytes) = spot.behind(&lines);
-        edits.push(Edit::new(&setting.file, at..at, bytes));
+        edits.push(listen::insert(tree, node, &lines));
     }
     Ok(edits)
 }
 
 /// A directive such as `proxy_bind`, which gives connections an address of this machine.
-fn bind(tree: &tree::Tree) -> Option<usize> {
+fn bind(tree: &Tree) -> Option<usize> {
     for (index, directive) in tree.nodes.iter().enumerate() {
-        let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
-        if directive.name().ends_with(b"_bind") && !directive.is_block && !is_off {
+        if directive.name().ends_with(b"_bind") && !directive.is_block && directive.first() != b"off" {
             return Some(index);
         }
     }
@@ -245,7 +231,6 @@ fn could_not_look(output: &str) -> bool {
 // Addresses in an nginx configuration: parses `127.0.0.1`, `[::1]:80` and `unix:/path`, and writes endpoints.
 // Independent of directives.
 
-/// What stands where an address may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Address {
     /// An address; a TCP address may lack a port.
@@ -256,10 +241,7 @@ enum Address {
     },
 }
 
-/// Parses an address of a client's directive.
-///
-/// # Errors
-/// Why it is none.
+/// An address of a client's directive, or why it is none.
 fn parse(text: &[u8]) -> Result<Address, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
     if let Some(path) = unix(text) {
@@ -289,10 +271,7 @@ fn parse(text: &[u8]) -> Result<Address, Reason> {
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
 }
 
-/// Parses an address of `listen`, which may also be a port alone or `*`.
-///
-/// # Errors
-/// Why it is none.
+/// An address of `listen`, which may also be a port alone or `*`, or why it is none.
 fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
     let port = match text {
         b"*" => 80,
@@ -305,7 +284,6 @@ fn parse_listen(text: &[u8]) -> Result<Endpoint, Reason> {
     Ok(Endpoint::Tcp { host: "0.0.0.0".into(), port })
 }
 
-/// The path, where it is a socket.
 fn unix(text: &str) -> Option<&str> {
     if starts_with_any_case(text.as_bytes(), "unix:") { text.get(5..) } else { None }
 }
@@ -342,20 +320,14 @@ fn is_special(byte: u8) -> bool {
     byte <= b' ' || byte == 0x7f || b";{}\"'\\$#*".contains(&byte)
 }
 
-/// How an endpoint is written.
-///
-/// # Errors
-/// Why it cannot be.
+/// How an endpoint is written, or why it cannot be.
 fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
     match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
             if let Some(byte) = text.bytes().find(|byte| is_special(*byte)) {
-                return Err(format!(
-                    "a path with `{}` means something else to nginx",
-                    char::from(byte).escape_default()
-                )
-                .into());
+                let byte = char::from(byte).escape_default();
+                return Err(format!("a path with `{byte}` means something else to nginx").into());
             }
             if !path.is_absolute() {
                 return Err(format!("{text}: nginx would look for it where it happens to run").into());

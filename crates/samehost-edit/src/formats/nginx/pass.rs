@@ -98,12 +98,9 @@ impl Pass {
         Parts { scheme, authority, uri }
     }
 
-    /// Where a pass leads.
-    ///
-    /// # Errors
-    /// [`Refusal`], where that cannot be moved.
+    /// Where a pass leads; a refusal, where that cannot be moved.
     pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &Upstreams) -> Result<Target> {
-        let refused = |reason: String, by_hand: String| Err(tree.refusal(node, reason, by_hand));
+        let refused = |reason: String, by_hand: String| Err(tree.at(node).refusal(reason, by_hand));
         let [word] = tree.nodes[node].arguments() else {
             return refused(format!("`{}` wants one address", self.directive), "correct it first".into());
         };
@@ -223,10 +220,7 @@ impl Pass {
         format!("`{} {scheme}unix:/path/of.sock{colon}{uri};`", self.directive)
     }
 
-    /// The value with another address.
-    ///
-    /// # Errors
-    /// Why that cannot be written.
+    /// The value with another address, or why that cannot be written.
     pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, Reason> {
         let parts = self.parts(value);
         let written = super::spell(endpoint)?;
@@ -242,7 +236,6 @@ impl Pass {
     }
 }
 
-/// Values of a directive at a level of the configuration, or at those around it.
 enum Effect {
     /// The effective directives; whether they are at the level in question.
     Set {
@@ -269,7 +262,6 @@ fn effect(tree: &Tree, node: usize, name: &'static [u8]) -> Effect {
     if tree.is_whole { Effect::Unset } else { Effect::Unknown }
 }
 
-/// The `Host` that nginx sends to an address by default.
 fn default_host(pass: &Pass, value: &str, endpoint: &Endpoint) -> String {
     if matches!(endpoint, Endpoint::Unix(_)) {
         return "localhost".into();
@@ -289,10 +281,7 @@ pub(super) struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The directives to add, so that the backend sees the same requests as before.
-    ///
-    /// # Errors
-    /// [`Refusal`], where that would change what holds elsewhere, or cannot be known.
+    /// The directives to add, so that the backend sees the same requests; a refusal, where none could do that.
     pub(super) fn beside(&self) -> Result<Vec<String>> {
         if !self.pass.is_url {
             return Ok(Vec::new());
@@ -351,8 +340,8 @@ impl Moved<'_> {
                     continue;
                 }
                 if node.arguments().iter().any(|word| has_address(&word.value)) {
-                    let place = format!("{}:{}", self.tree.source(other).path.display(), node.line());
-                    let reason = format!("`{}` ({place}) depends on the address", self.tree.text(other));
+                    let (text, place) = (self.tree.text(other), self.tree.place(other));
+                    let reason = format!("`{text}` ({place}) depends on the address");
                     return Err(self.refuse(reason, "replace the variable there by what it should be"));
                 }
             }
@@ -373,7 +362,7 @@ impl Moved<'_> {
 
     fn refuse(&self, reason: String, by_hand: &str) -> Refusal {
         let directive = format!("`{} {};`", self.pass.directive, self.after);
-        self.tree.refusal(self.node, reason, format!("{by_hand}; then {directive}"))
+        self.tree.at(self.node).refusal(reason, format!("{by_hand}; then {directive}"))
     }
 
     fn host_of(&self, nodes: &[usize]) -> Option<String> {
@@ -386,10 +375,6 @@ impl Moved<'_> {
         None
     }
 
-    fn is_default(&self, node: usize) -> bool {
-        self.tree.nodes[node].arguments().first().is_some_and(|word| word.value == b"default")
-    }
-
     /// The `proxy_redirect` that does what the default did; `None` if it did nothing.
     fn redirect(&self, host_header: &str, old: &str) -> Result<Option<String>> {
         // A server redirects to the host of the request.
@@ -398,7 +383,11 @@ impl Moved<'_> {
             return Ok(None);
         }
         match effect(self.tree, self.node, b"proxy_redirect") {
-            Effect::Set { nodes, .. } if !nodes.iter().any(|node| self.is_default(*node)) => return Ok(None),
+            Effect::Set { nodes, .. }
+                if nodes.iter().all(|node| self.tree.nodes[*node].first() != b"default") =>
+            {
+                return Ok(None);
+            }
             Effect::Set { is_own: false, .. } => {
                 let reason =
                     "the `proxy_redirect default` around it rewrites redirects to the address".to_owned();

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::lexer::{self, End, Statement, Word};
-use crate::files::{Files, MOST_FILES, glob, is_pattern};
-use crate::refusal::{Refusal, Result};
+use crate::files::{Files, MOST_FILES, included, main_of};
+use crate::lines::unreadable;
+use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth and number of includes, enough for every real configuration.
 const DEEPEST: usize = 16;
@@ -44,12 +45,19 @@ impl Node {
         &self.words[1..]
     }
 
+    /// The value of its first argument; empty if it has none.
+    pub(super) fn first(&self) -> &[u8] {
+        self.words.get(1).map_or(b"", |word| &word.value)
+    }
+
     pub(super) fn line(&self) -> u32 {
         self.words[0].line
     }
 }
 
-#[derive(Debug)]
+pub(super) const MAIN_NAMES: &[&str] = &["nginx.conf"];
+
+#[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) sources: Vec<Source>,
     /// In the order in which nginx reads them.
@@ -82,23 +90,9 @@ impl Below {
 }
 
 impl Tree {
-    /// Reads a configuration with everything it includes.
-    ///
-    /// # Errors
-    /// When nginx would not read it.
+    /// Reads a configuration with everything it includes; a refusal, when nginx would not read it.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
-        let mut reader = Reader {
-            files,
-            base: PathBuf::new(),
-            tree: Tree {
-                sources: Vec::new(),
-                nodes: Vec::new(),
-                is_whole: false,
-                missing: Vec::new(),
-                below: Below::default(),
-            },
-            included: 0,
-        };
+        let mut reader = Reader { files, base: PathBuf::new(), tree: Tree::default(), included: 0 };
         let source = reader.source(file, None)?;
         reader.tree.is_whole = reader.tree.sources[source].statements.iter().any(|statement| {
             statement.end == End::Opens
@@ -106,7 +100,7 @@ impl Tree {
         });
         // Relative includes start at nginx.conf's directory, also in other files.
         let own = file.parent().unwrap_or(Path::new("/"));
-        let main = if reader.tree.is_whole { None } else { main_of(file, files) };
+        let main = if reader.tree.is_whole { None } else { main_of(file, MAIN_NAMES, files) };
         reader.base = main.as_deref().and_then(Path::parent).unwrap_or(own).to_owned();
         reader.expand(source, None, 0)?;
         let below = Below::of(&reader.tree.nodes);
@@ -133,7 +127,6 @@ impl Tree {
         self.below.children.get(&parent).map_or(&[], Vec::as_slice)
     }
 
-    /// The directives of a name in a block, or at the top level.
     pub(super) fn named(&self, parent: Option<usize>, name: &[u8]) -> &[usize] {
         self.below.named.get(&parent).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
     }
@@ -156,31 +149,19 @@ impl Tree {
         &self.sources[self.nodes[node].source]
     }
 
-    pub(super) fn refusal(
-        &self,
-        node: usize,
-        reason: impl Into<String>,
-        by_hand: impl Into<String>,
-    ) -> Refusal {
-        Refusal::new(&self.source(node).path, self.nodes[node].line(), reason, by_hand)
+    pub(super) fn place(&self, node: usize) -> String {
+        format!("{}:{}", self.source(node).path.display(), self.nodes[node].line())
     }
 
-    /// A directive as written, on one line.
+    pub(super) fn at(&self, node: usize) -> At<'_> {
+        At { file: &self.source(node).path, line: self.nodes[node].line() }
+    }
+
     pub(super) fn text(&self, node: usize) -> String {
         let words = self.nodes[node].words.iter();
         let words: Vec<_> = words.map(|word| String::from_utf8_lossy(&word.value).into_owned()).collect();
         words.join(" ") + if self.nodes[node].is_block { " { … }" } else { ";" }
     }
-}
-
-pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
-    for directory in file.ancestors().skip(1).take(4) {
-        let main = directory.join("nginx.conf");
-        if main != file && files.read(&main).is_ok() {
-            return Some(main);
-        }
-    }
-    None
 }
 
 struct Reader<'a> {
@@ -196,21 +177,14 @@ impl Reader<'_> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
         }
-        let text = self.files.read(path).map_err(|error| match from {
-            Some(node) => self.tree.refusal(
-                node,
-                format!("{}: {error}", path.display()),
-                "make the file readable, or remove the include; then try again",
-            ),
-            None => Refusal::new(path, 0, error.to_string(), "make the file readable; then try again"),
-        })?;
+        let from = from.map(|node| self.tree.at(node));
+        let text = self.files.read(path).map_err(|error| unreadable(path, from, &error))?;
         if text.starts_with(b"\xef\xbb\xbf") {
             let reason = "begins with a byte order mark, which nginx takes for a part of the first word";
             return Err(Refusal::new(path, 1, reason, "save the file without the byte order mark"));
         }
-        let statements = lexer::statements(&text).map_err(|error| {
-            Refusal::new(path, error.line, error.reason, "nginx -t says the same: correct it first")
-        })?;
+        let statements = lexer::statements(&text)
+            .map_err(|refusal| refusal.in_file(path).by_hand("nginx -t says the same: correct it first"))?;
         self.tree.sources.push(Source { path: path.to_owned(), text, statements });
         Ok(self.tree.sources.len() - 1)
     }
@@ -225,11 +199,8 @@ impl Reader<'_> {
                 End::Closes if opaque > 0 => opaque -= 1,
                 End::Closes => {
                     if open.pop().is_none() {
-                        return Err(self.unbalanced(
-                            source,
-                            statement.line,
-                            "nginx does not expect `}` here",
-                        ));
+                        let reason = "nginx does not expect `}` here";
+                        return Err(self.unbalanced(source, statement.line, reason));
                     }
                 }
                 End::Opens if opaque > 0 => opaque += 1,
@@ -260,27 +231,25 @@ impl Reader<'_> {
     }
 
     fn unbalanced(&self, source: usize, line: u32, reason: &str) -> Refusal {
-        let by_hand = "nginx -t says the same: correct it first".to_owned();
-        Refusal::new(&self.tree.sources[source].path, line, reason, by_hand)
+        let path = &self.tree.sources[source].path;
+        Refusal::new(path, line, reason, "nginx -t says the same: correct it first")
     }
 
     fn include(&mut self, node: usize, parent: Option<usize>, depth: usize) -> Result<()> {
-        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        use std::os::unix::ffi::OsStringExt;
         let [word] = self.tree.nodes[node].arguments() else {
-            return Err(self.tree.refusal(node, "an include names one file or pattern", "correct it first"));
+            let reason = "an include names one file or pattern";
+            return Err(self.tree.at(node).refusal(reason, "correct it first"));
         };
         let full = self.base.join(std::ffi::OsString::from_vec(word.value.clone()));
-        let paths = if is_pattern(&word.value) {
-            glob(self.files, full.as_os_str().as_bytes())
-                .map_err(|error| self.tree.refusal(node, error.to_string(), "make the directory readable"))?
-        } else {
-            vec![full]
-        };
-        for path in paths {
+        let paths = included(full, self.files);
+        for path in paths
+            .map_err(|error| self.tree.at(node).refusal(error.to_string(), "make the directory readable"))?
+        {
             self.included += 1;
             if depth >= DEEPEST || self.included > MOST_FILES || self.tree.nodes.len() > MOST_NODES {
                 let reason = "the files include each other without an end";
-                return Err(self.tree.refusal(node, reason, "remove the include that goes round"));
+                return Err(self.tree.at(node).refusal(reason, "remove the include that goes round"));
             }
             let source = match self.source(&path, Some(node)) {
                 Ok(source) => source,

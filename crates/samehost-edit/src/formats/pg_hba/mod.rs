@@ -13,8 +13,8 @@ use self::records::{Meets, Record, Records, records};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::lines::{self, insert_above, insert_below};
-use crate::proposal::verify_edits;
-use crate::refusal::{At, Refusal, Result};
+use crate::proposal::{Editing, verify_edits};
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// Methods that ask for a password, and the one that asks for nothing.
@@ -41,8 +41,8 @@ impl Editor for PgHba {
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let text = lines::read(file, files)?;
-        let edits = edits(file, files, &text, setting, goal)?;
+        let records = records(file, &lines::read(file, files)?)?;
+        let edits = Editing::new(file, files, &records, setting, goal)?.edits()?;
         verify_edits(self, file, files, setting, goal, edits)
     }
 
@@ -116,17 +116,9 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
         let Some(endpoint) = lines::tcp(host, port) else { continue };
         let address = record.address.as_deref().unwrap_or_default();
         let written = format!("{} {} {address}", record.database.written, record.user.written);
-        let tcp = Setting {
-            user: Some(user.to_owned()),
-            database: Some(database.to_owned()),
-            ..Setting::listens(
-                format!("host {written} (line {})", record.line.number),
-                Protocol::Postgres,
-                format!("{} {written} {}", record.kind, record.method),
-                endpoint,
-            )
-            .at(file, record.line.number)
-        };
+        let name = format!("host {written} (line {})", record.line.number);
+        let whole = format!("{} {written} {}", record.kind, record.method);
+        let tcp = login(name, whole, endpoint, (database, user)).at(file, record.line.number);
         names.insert(tcp.name.clone());
         reading.settings.push(tcp.clone());
         let Some((local, Meets::Yes)) = first_local(records, database, user) else { continue };
@@ -145,7 +137,6 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
     reading
 }
 
-/// Adds the logins over the socket that are not among the settings yet.
 fn add_local(
     file: &Path,
     records: &Records,
@@ -163,13 +154,15 @@ fn add_local(
         if !names.insert(name.clone()) {
             continue;
         }
-        settings.push(Setting {
-            user: Some(user.to_owned()),
-            database: Some(database.to_owned()),
-            ..Setting::listens(&name, Protocol::Postgres, format!("{name} {}", record.method), socket.clone())
-                .at(file, record.line.number)
-        });
+        let whole = format!("{name} {}", record.method);
+        let setting = login(name, whole, socket.clone(), (database, user));
+        settings.push(setting.at(file, record.line.number));
     }
+}
+
+fn login(name: String, written: String, endpoint: Endpoint, (database, user): (&str, &str)) -> Setting {
+    let (user, database) = (Some(user.to_owned()), Some(database.to_owned()));
+    Setting { user, database, ..Setting::listens(name, Protocol::Postgres, written, endpoint) }
 }
 
 /// Database and user of a record that its login matches and that can be written for the socket.
@@ -215,125 +208,99 @@ fn understood<'a>(file: &Path, records: &'a Records, index: usize, host: &str) -
     Ok((database, user))
 }
 
-fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-    let records = records(file, text)?;
-    let here = At { file, line: setting.line };
-    if goal.endpoint == setting.endpoint {
-        return Ok(Vec::new());
-    }
-    let Some(record) = records.iter().find(|record| record.line.number == setting.line) else {
-        return Err(here.refusal("the record is gone", "look at the file again"));
-    };
-    let (Some(database), Some(user)) = (setting.database.as_deref(), setting.user.as_deref()) else {
-        return Err(here.refusal("the record is not for one login", "write `local DATABASE USER METHOD`"));
-    };
-    let own = record.database.name() == Some(database) && record.user.name() == Some(user);
-    if !own || !METHODS.contains(&record.method.as_str()) {
-        let by_hand = "write a record for this login alone, and one for the other transport";
-        return Err(here.refusal("the record is for several logins: others may use it", by_hand));
-    }
-    let found = reading(file, files, &records);
-    let there = found.settings.iter().any(|one| {
-        let same = one.user == setting.user && one.database == setting.database;
-        same && one.endpoint == goal.endpoint
-    });
-    let (_, socket) = places(file, files);
-    let new = match &goal.endpoint {
-        Endpoint::Tcp { host, .. } if !there => {
-            Some(to_tcp(file, files, text, &records, record, host, &goal.endpoint)?)
+impl Editing<'_, Records> {
+    fn edits(mut self) -> Result<Vec<Edit>> {
+        let (records, setting, goal) = (self.configuration, self.setting, self.goal);
+        if goal.endpoint == setting.endpoint {
+            return Ok(Vec::new());
         }
-        Endpoint::Tcp { .. } => None,
-        to if *to != socket => {
-            let by_hand = format!("use {socket}, or change postgresql.conf first");
-            return Err(here.refusal(format!("the server's socket is {socket}"), by_hand));
+        let Some(record) = records.iter().find(|record| record.line.number == setting.line) else {
+            return Err(self.refuse("the record is gone", "look at the file again"));
+        };
+        let (Some(database), Some(user)) = (setting.database.as_deref(), setting.user.as_deref()) else {
+            return Err(self.refuse("the record is not for one login", "write `local DATABASE USER METHOD`"));
+        };
+        let own = record.database.name() == Some(database) && record.user.name() == Some(user);
+        if !own || !METHODS.contains(&record.method.as_str()) {
+            let by_hand = "write a record for this login alone, and one for the other transport";
+            return Err(self.refuse("the record is for several logins: others may use it", by_hand));
         }
-        // A record for everybody may admit it already; without the one for TCP it needs its own.
-        _ if !there || !goal.stays => to_unix(file, text, &records, record, database, user),
-        _ => None,
-    };
-    let mut edits: Vec<Edit> = new.into_iter().collect();
-    if !goal.stays {
-        let start = record.line.range.start;
-        edits.push(Edit::new(file, start..start, "# "));
+        let found = reading(self.file, self.files, records);
+        let there = found.settings.iter().any(|one| {
+            let same = one.user == setting.user && one.database == setting.database;
+            same && one.endpoint == goal.endpoint
+        });
+        let (_, socket) = places(self.file, self.files);
+        match &goal.endpoint {
+            Endpoint::Tcp { host, .. } if !there => self.admit_over_tcp(record, host, (database, user))?,
+            Endpoint::Tcp { .. } => {}
+            to if *to != socket => {
+                let by_hand = format!("use {socket}, or change postgresql.conf first");
+                return Err(self.refuse(format!("the server's socket is {socket}"), by_hand));
+            }
+            // A record for everybody may admit it already; without the one for TCP it needs its own.
+            _ if !there || !goal.stays => self.admit_at_socket(record, (database, user)),
+            _ => {}
+        }
+        if !goal.stays {
+            let start = record.line.range.start;
+            self.edits.push(Edit::new(self.file, start..start, "# "));
+        }
+        Ok(self.edits)
     }
-    Ok(edits)
+
+    fn admit_at_socket(&mut self, record: &Record, (database, user): (&str, &str)) {
+        let records = self.configuration;
+        let first = first_local(records, database, user).map(|(first, _)| first);
+        if first.is_some_and(|first| passes(first, &record.method) && first.user.name() == Some(user)) {
+            return;
+        }
+        let last = records.iter().rfind(|record| record.kind == "local");
+        let like = first.or(last).unwrap_or(record);
+        let new = columns(&self.text[like.line.range.clone()], record, "");
+        self.edits.push(if first.is_none() && last.is_some() {
+            insert_below(self.file, &self.text, &like.line, &new)
+        } else {
+            insert_above(self.file, &self.text, &like.line, &new)
+        });
+    }
+
+    fn admit_over_tcp(&mut self, record: &Record, host: &str, (database, user): (&str, &str)) -> Result<()> {
+        let records = self.configuration;
+        let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };
+        let by_hand = format!(
+            "write `host {} {} {network} {}` above the first record that fits",
+            record.database.written, record.user.written, record.method
+        );
+        let (port, _) = places(self.file, self.files);
+        let is_there = lines::tcp(host, port).as_ref() == Some(&self.goal.endpoint);
+        if !is_there || !matches!(host, "127.0.0.1" | "::1") {
+            return Err(self.refuse("the server is not reached there", by_hand));
+        }
+        let first = records
+            .iter()
+            .find(|one| one.loopback(host) != Meets::No && one.meets(database, user) != Meets::No);
+        if first.is_some_and(|first| first.method == "reject") {
+            return Err(self.refuse("a record refuses this login over TCP on purpose", by_hand));
+        }
+        let new = columns(&self.text[first.unwrap_or(record).line.range.clone()], record, network);
+        self.edits.push(match first {
+            Some(above) => insert_above(self.file, &self.text, &above.line, &new),
+            None => insert_below(self.file, &self.text, &records.last().unwrap_or(record).line, &new),
+        });
+        Ok(())
+    }
 }
 
-fn to_unix(
-    file: &Path,
-    text: &[u8],
-    records: &Records,
-    record: &Record,
-    database: &str,
-    user: &str,
-) -> Option<Edit> {
-    let first = first_local(records, database, user).map(|(first, _)| first);
-    if first.is_some_and(|first| passes(first, &record.method) && first.user.name() == Some(user)) {
-        return None;
-    }
-    let last = records.iter().rfind(|record| record.kind == "local");
-    let like = match (first, last) {
-        (Some(above), _) => &above.line,
-        (None, Some(last)) => &last.line,
-        (None, None) => &record.line,
-    };
-    let new = local(&text[like.range.clone()], record);
-    Some(if first.is_none() && last.is_some() {
-        insert_below(file, text, like, &new)
-    } else {
-        insert_above(file, text, like, &new)
-    })
-}
-
-/// The record that admits a login of the socket over TCP from this machine.
-fn to_tcp(
-    file: &Path,
-    files: &dyn Files,
-    text: &[u8],
-    records: &Records,
-    record: &Record,
-    host: &str,
-    goal: &Endpoint,
-) -> Result<Edit> {
-    let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };
+/// A record for the socket, or for a network if one is named, in the columns of another line.
+fn columns(like: &[u8], record: &Record, network: &str) -> String {
+    let kind = if network.is_empty() { "local" } else { "host" };
     let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
-    let by_hand =
-        format!("write `host {database} {user} {network} {method}` above the first record that fits");
-    let here = At { file, line: record.line.number };
-    if lines::tcp(host, places(file, files).0).as_ref() != Some(goal) || !matches!(host, "127.0.0.1" | "::1")
-    {
-        return Err(here.refusal("the server is not reached there", by_hand.as_str()));
+    let is_tabbed = like.contains(&b'\t');
+    if !is_tabbed && (like.starts_with(b"local   ") || like.starts_with(b"host    ")) {
+        return format!("{kind:<7} {database:<15} {user:<15} {network:<23} {method}");
     }
-    let (own_database, own_user) =
-        (record.database.name().unwrap_or_default(), record.user.name().unwrap_or_default());
-    let first = records
-        .iter()
-        .find(|one| one.loopback(host) != Meets::No && one.meets(own_database, own_user) != Meets::No);
-    if first.is_some_and(|first| first.method == "reject") {
-        return Err(here.refusal("a record refuses this login over TCP on purpose", by_hand.as_str()));
-    }
-    let like = &text[first.unwrap_or(record).line.range.clone()];
-    let new = if like.contains(&b'\t') {
-        format!("host\t{database}\t{user}\t{network}\t{method}")
-    } else if like.starts_with(b"local   ") || like.starts_with(b"host    ") {
-        format!("host    {database:<15} {user:<15} {network:<23} {method}")
-    } else {
-        format!("host {database} {user} {network} {method}")
-    };
-    Ok(match first {
-        Some(above) => insert_above(file, text, &above.line, &new),
-        None => insert_below(file, text, &records.last().unwrap_or(record).line, &new),
-    })
-}
-
-/// A record for the socket, in the columns of another line.
-fn local(like: &[u8], record: &Record) -> String {
-    let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
-    if like.contains(&b'\t') {
-        return format!("local\t{database}\t{user}\t{method}");
-    }
-    if like.starts_with(b"local   ") || like.starts_with(b"host    ") {
-        return format!("local   {database:<15} {user:<15} {:<23} {method}", "");
-    }
-    format!("local {database} {user} {method}")
+    let mut words = vec![kind, database, user, network, method];
+    words.retain(|word| !word.is_empty());
+    words.join(if is_tabbed { "\t" } else { " " })
 }

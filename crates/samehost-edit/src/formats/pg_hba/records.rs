@@ -58,22 +58,9 @@ pub(super) enum Meets {
 impl Record {
     /// Whether a login to a database as a user matches this record, wherever it comes from.
     pub(super) fn meets(&self, database: &str, user: &str) -> Meets {
-        let database = any(&self.database, |word| match word.text.as_str() {
-            _ if word.quoted => yes(word.text == database),
-            "all" => Meets::Yes,
-            "sameuser" => yes(database == user),
-            "samerole" | "samegroup" => Meets::Unknown,
-            "replication" => Meets::No,
-            text if text.starts_with(['@', '/']) => Meets::Unknown,
-            text => yes(text == database),
-        });
-        let user = any(&self.user, |word| match word.text.as_str() {
-            _ if word.quoted => yes(word.text == user),
-            "all" => Meets::Yes,
-            text if text.starts_with(['@', '/', '+']) => Meets::Unknown,
-            text => yes(text == user),
-        });
-        match (database, user) {
+        let databases = self.database.words.iter().filter_map(database_of);
+        let users = self.user.words.iter().map(user_of);
+        match (any(databases, database, user), any(users, user, user)) {
             (Meets::No, _) | (_, Meets::No) => Meets::No,
             (Meets::Yes, Meets::Yes) => Meets::Yes,
             _ => Meets::Unknown,
@@ -113,8 +100,17 @@ fn yes(yes: bool) -> Meets {
     if yes { Meets::Yes } else { Meets::No }
 }
 
-fn any(field: &Field, meets: impl Fn(&Word) -> Meets) -> Meets {
-    let found: Vec<Meets> = field.words.iter().map(meets).collect();
+/// Whether a name is among these, in a login of this user.
+fn any(words: impl Iterator<Item = For>, name: &str, user: &str) -> Meets {
+    let mut found = Vec::new();
+    for word in words {
+        found.push(match word {
+            For::Name(own) => yes(own == name),
+            For::SameUser => yes(name == user),
+            For::All => Meets::Yes,
+            For::Unknown => Meets::Unknown,
+        });
+    }
     if found.contains(&Meets::Yes) {
         Meets::Yes
     } else if found.contains(&Meets::Unknown) {
@@ -145,7 +141,6 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
     yes(bits(network) & mask == bits(host) & mask)
 }
 
-/// The records of a file, with what decides first about a login.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     all: Vec<Record>,
@@ -193,8 +188,9 @@ enum For {
     Name(String),
     /// The database that is called as its user.
     SameUser,
-    /// Any, or those that something outside of the file says.
-    Any,
+    All,
+    /// Those that something outside of the file says.
+    Unknown,
 }
 
 /// Which record decides first about a login.
@@ -208,7 +204,6 @@ pub(super) struct Deciding {
     long: Vec<usize>,
 }
 
-/// Most pairs of a record that are written down.
 const MOST_PAIRS: usize = 256;
 
 impl Deciding {
@@ -226,13 +221,13 @@ impl Deciding {
 
     /// The first record that a login matches, or may match.
     pub(super) fn first(&self, records: &[Record], database: &str, user: &str) -> Option<usize> {
-        let mut databases = vec![For::Name(database.to_owned()), For::Any];
+        let mut databases = vec![For::Name(database.to_owned()), For::All, For::Unknown];
         if database == user {
             databases.push(For::SameUser);
         }
         let mut found: Vec<usize> = Vec::new();
         for its_database in databases {
-            for its_user in [For::Name(user.to_owned()), For::Any] {
+            for its_user in [For::Name(user.to_owned()), For::All, For::Unknown] {
                 found.extend(self.first.get(&(its_database.clone(), its_user)));
             }
         }
@@ -245,10 +240,11 @@ impl Deciding {
 fn database_of(word: &Word) -> Option<For> {
     Some(match word.text.as_str() {
         text if word.quoted => For::Name(text.to_owned()),
-        "all" | "samerole" | "samegroup" => For::Any,
+        "all" => For::All,
+        "samerole" | "samegroup" => For::Unknown,
         "sameuser" => For::SameUser,
         "replication" => return None,
-        text if text.starts_with(['@', '/']) => For::Any,
+        text if text.starts_with(['@', '/']) => For::Unknown,
         text => For::Name(text.to_owned()),
     })
 }
@@ -256,7 +252,8 @@ fn database_of(word: &Word) -> Option<For> {
 fn user_of(word: &Word) -> For {
     match word.text.as_str() {
         text if word.quoted => For::Name(text.to_owned()),
-        text if text == "all" || text.starts_with(['@', '/', '+']) => For::Any,
+        "all" => For::All,
+        text if text.starts_with(['@', '/', '+']) => For::Unknown,
         text => For::Name(text.to_owned()),
     }
 }

@@ -26,7 +26,6 @@ use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 #[derive(Debug)]
 pub(crate) struct PgBouncer;
 
-/// The port of a database without one.
 const DATABASE_PORT: u16 = 5432;
 const LISTEN_PORT: u16 = 6432;
 /// The pooler's own directory of sockets, as Debian and Red Hat build it.
@@ -55,8 +54,9 @@ impl Editor for PgBouncer {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let ini = Ini::read(file, files)?;
-        let users = Users::of(&ini, files);
-        let databases = ini.databases().map(|entry| Ok(users.login(Database::of(&ini, entry)?.setting()?)));
+        let users = users_of(&ini, files);
+        let databases =
+            ini.databases().map(|entry| Ok(with_login(Database::of(&ini, entry)?.setting()?, &users)));
         Ok(databases.chain(ini.listeners()).collect())
     }
 
@@ -87,46 +87,19 @@ impl Editor for PgBouncer {
     }
 }
 
-impl Ini {
-    fn listeners(&self) -> Vec<Result<Setting>> {
-        let port = match self.setting("listen_port") {
-            Some(entry) => entry.value().parse().ok(),
-            None => Some(LISTEN_PORT),
-        };
-        let mut found = Vec::new();
-        if let Some(entry) = self.setting("listen_addr") {
-            let hosts = entry.value().split(',').map(str::trim).filter(|one| !one.is_empty());
-            if let [host] = hosts.collect::<Vec<&str>>().as_slice() {
-                let host = if *host == "*" { "0.0.0.0".to_owned() } else { listening_host(host) };
-                found.push(match port.and_then(|port| url::tcp(&host, port)) {
-                    Some(endpoint) => Ok(entry.listens("listen_addr", endpoint)),
-                    None => Err(entry.refuse("the address or the port is unusual", BY_HAND)),
-                });
-            }
-        }
-        // A directory of its own, or the built-in one; without an entry there is no line to name.
-        if let (Some(entry), Some(port)) = (self.setting("unix_socket_dir"), port)
-            && !entry.value().is_empty()
-            && let Some(endpoint) = postgres_path(entry.value(), port)
-        {
-            found.push(Ok(entry.listens("unix_socket_dir", endpoint)));
-        }
-        found
-    }
-
-    /// Where a database without a host is looked for.
-    fn socket_directory(&self) -> &str {
-        self.setting("unix_socket_dir").map_or(SOCKET_DIRECTORY, Entry::value)
-    }
-}
-
 impl Entry {
     fn listens(&self, name: &str, endpoint: Endpoint) -> Setting {
-        Setting::listens(name, Protocol::Postgres, self.value(), endpoint).at(&self.file, self.line)
+        Setting::listens(name, Protocol::Postgres, &self.value, endpoint).at(&self.file, self.line)
     }
 
     fn refuse(&self, why: impl Into<String>, by_hand: &str) -> Refusal {
         Refusal::new(&self.file, self.line, why, by_hand)
+    }
+
+    /// An edit of these bytes of the value.
+    fn edit(&self, range: Range<usize>, with: impl Into<Vec<u8>>) -> Edit {
+        let start = self.place.start;
+        Edit::new(&self.file, start + range.start..start + range.end, with)
     }
 }
 
@@ -141,7 +114,7 @@ impl<'a> Database<'a> {
         if ini.lines_of(&entry.key) > 1 {
             return Err(entry.refuse("the database has several lines", "keep one line for it"));
         }
-        let connection = Connection::parse(entry.value()).map_err(|why| entry.refuse(why, BY_HAND))?;
+        let connection = Connection::parse(&entry.value).map_err(|why| entry.refuse(why, BY_HAND))?;
         Ok(Database { entry, connection, directory: ini.socket_directory() })
     }
 
@@ -166,7 +139,7 @@ impl<'a> Database<'a> {
 
     fn setting(&self) -> Result<Setting> {
         for name in ["host", "port"] {
-            if self.connection.all(name).count() > 1 {
+            if self.connection.pairs.iter().filter(|pair| pair.key == name).count() > 1 {
                 return Err(self.entry.refuse(format!("{name} is given several times"), BY_HAND));
             }
         }
@@ -204,13 +177,14 @@ impl<'a> Database<'a> {
         let now = self.connection.last("port").map_or(Ok(DATABASE_PORT), |pair| pair.value.parse());
         let mut edits = Vec::new();
         let mut inserted = String::new();
+        // In the place of the old value and its quotes: neither a host nor a port needs any.
         match self.connection.last("host") {
-            Some(pair) => edits.push(self.replace(pair, host)),
+            Some(pair) => edits.push(self.entry.edit(pair.written.clone(), host)),
             None => inserted = format!("host={host}"),
         }
         match self.connection.last("port") {
             _ if now == Ok(port) => {}
-            Some(pair) => edits.push(self.replace(pair, &port.to_string())),
+            Some(pair) => edits.push(self.entry.edit(pair.written.clone(), port.to_string())),
             None if inserted.is_empty() => {
                 let after = self.connection.last("host").map_or(0, |pair| pair.whole.end);
                 edits.push(self.entry.edit(after..after, format!(" port={port}")));
@@ -218,15 +192,10 @@ impl<'a> Database<'a> {
             None => inserted = format!("{inserted} port={port}"),
         }
         if !inserted.is_empty() {
-            let with = if self.entry.value().is_empty() { format!(" {inserted}") } else { inserted + " " };
+            let with = if self.entry.value.is_empty() { format!(" {inserted}") } else { inserted + " " };
             edits.push(self.entry.edit(0..0, with));
         }
         Ok(edits)
-    }
-
-    /// The new value in the place of the old one and its quotes: neither a host nor a port needs any.
-    fn replace(&self, pair: &Pair, with: &str) -> Edit {
-        self.entry.edit(pair.written.clone(), with)
     }
 }
 
@@ -260,11 +229,6 @@ impl Connection {
         Ok(Connection { pairs })
     }
 
-    fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Pair> {
-        self.pairs.iter().filter(move |pair| pair.key == key)
-    }
-
-    /// The word of a key that counts.
     fn last(&self, key: &str) -> Option<&Pair> {
         self.pairs.iter().rfind(|pair| pair.key == key)
     }
@@ -319,41 +283,31 @@ struct User {
 }
 
 /// The users of a configuration; none where the list cannot be read.
-#[derive(Debug, Default)]
-struct Users {
-    list: Vec<User>,
+fn users_of(ini: &Ini, files: &dyn Files) -> Vec<User> {
+    let Some(entry) = ini.setting("auth_file") else { return Vec::new() };
+    let path = Path::new(&entry.value);
+    // A relative path depends on where PgBouncer was started.
+    if !path.is_absolute() {
+        return Vec::new();
+    }
+    parse(&String::from_utf8_lossy(&files.read(path).unwrap_or_default()))
 }
 
-impl Users {
-    fn of(ini: &Ini, files: &dyn Files) -> Self {
-        let Some(entry) = ini.setting("auth_file") else { return Users::default() };
-        let path = Path::new(entry.value());
-        // A relative path depends on where PgBouncer was started.
-        if !path.is_absolute() {
-            return Users::default();
-        }
-        match files.read(path) {
-            Ok(bytes) => Users { list: parse(&String::from_utf8_lossy(&bytes)) },
-            Err(_) => Users::default(),
+/// A database with the login that PgBouncer has for it: that of the user in the database's line, otherwise that of
+/// each client. Then the first user with a password stands for all.
+fn with_login(mut database: Setting, users: &[User]) -> Setting {
+    if database.password.is_some() {
+        return database;
+    }
+    for known in users {
+        let is_meant = database.user.as_ref().is_none_or(|user| *user == known.name);
+        if is_meant && let Some(password) = &known.password {
+            database.user = Some(known.name.clone());
+            database.password = Some(Secret::new(password.clone()));
+            break;
         }
     }
-
-    /// A database with the login that PgBouncer has for it: that of the user in the database's line, otherwise that of
-    /// each client. Then the first user with a password stands for all.
-    fn login(&self, mut database: Setting) -> Setting {
-        if database.password.is_some() {
-            return database;
-        }
-        for known in &self.list {
-            let is_meant = database.user.as_ref().is_none_or(|user| *user == known.name);
-            if is_meant && let Some(password) = &known.password {
-                database.user = Some(known.name.clone());
-                database.password = Some(Secret::new(password.clone()));
-                break;
-            }
-        }
-        database
-    }
+    database
 }
 
 fn parse(text: &str) -> Vec<User> {
@@ -406,23 +360,11 @@ const DEEPEST: usize = 10;
 struct Entry {
     section: String,
     key: String,
-    text: String,
+    value: String,
     place: Range<usize>,
     file: PathBuf,
     /// From 1.
     line: u32,
-}
-
-impl Entry {
-    fn value(&self) -> &str {
-        &self.text
-    }
-
-    /// An edit of these bytes of the value.
-    fn edit(&self, range: Range<usize>, with: impl Into<Vec<u8>>) -> Edit {
-        let start = self.place.start;
-        Edit::new(&self.file, start + range.start..start + range.end, with)
-    }
 }
 
 #[derive(Debug, Default)]
@@ -443,7 +385,6 @@ impl Ini {
         self.entries.iter().filter(|entry| entry.section == "databases")
     }
 
-    /// The line of a setting of the pooler that counts.
     fn setting(&self, key: &str) -> Option<&Entry> {
         let (last, _) = self.places.get(&("pgbouncer".to_owned(), key.to_owned()))?;
         self.entries.get(*last)
@@ -451,6 +392,37 @@ impl Ini {
 
     fn lines_of(&self, database: &str) -> usize {
         self.places.get(&("databases".to_owned(), database.to_owned())).map_or(0, |(_, number)| *number)
+    }
+
+    fn listeners(&self) -> Vec<Result<Setting>> {
+        let port = match self.setting("listen_port") {
+            Some(entry) => entry.value.parse().ok(),
+            None => Some(LISTEN_PORT),
+        };
+        let mut found = Vec::new();
+        if let Some(entry) = self.setting("listen_addr") {
+            let hosts = entry.value.split(',').map(str::trim).filter(|one| !one.is_empty());
+            if let [host] = hosts.collect::<Vec<&str>>().as_slice() {
+                let host = if *host == "*" { "0.0.0.0".to_owned() } else { listening_host(host) };
+                found.push(match port.and_then(|port| url::tcp(&host, port)) {
+                    Some(endpoint) => Ok(entry.listens("listen_addr", endpoint)),
+                    None => Err(entry.refuse("the address or the port is unusual", BY_HAND)),
+                });
+            }
+        }
+        // A directory of its own, or the built-in one; without an entry there is no line to name.
+        if let (Some(entry), Some(port)) = (self.setting("unix_socket_dir"), port)
+            && !entry.value.is_empty()
+            && let Some(endpoint) = postgres_path(&entry.value, port)
+        {
+            found.push(Ok(entry.listens("unix_socket_dir", endpoint)));
+        }
+        found
+    }
+
+    /// Where a database without a host is looked for.
+    fn socket_directory(&self) -> &str {
+        self.setting("unix_socket_dir").map_or(SOCKET_DIRECTORY, |entry| &entry.value)
     }
 }
 
@@ -507,7 +479,7 @@ impl Reader<'_> {
             self.ini.entries.push(Entry {
                 section: self.section.clone(),
                 key: key.to_owned(),
-                text: value.to_owned(),
+                value: value.to_owned(),
                 place,
                 file: file.to_owned(),
                 line: line.number,
@@ -558,12 +530,12 @@ mod tests {
 
     #[test]
     fn a_database_has_the_login_of_its_user_or_of_anyone() {
-        let users = Users { list: vec![user("hashed", None), user("a", Some("1")), user("b", Some("2"))] };
+        let users = [user("hashed", None), user("a", Some("1")), user("b", Some("2"))];
         let login = |user: Option<&str>| {
             let endpoint = "tcp:127.0.0.1:5432".parse().unwrap();
             let mut database = Setting::connects("database x", Protocol::Postgres, "", endpoint);
             database.user = user.map(str::to_owned);
-            let found = users.login(database);
+            let found = with_login(database, &users);
             (found.user, found.password.map(|password| password.reveal().to_owned()))
         };
         fn some(text: &str) -> Option<String> {

@@ -10,7 +10,7 @@ use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
 use crate::formats::php_ini::{self as sessions, HANDLER, Handler, Ini, PATH, Saved, handler};
 use crate::languages::php_ini::{self, Quotes};
-use crate::lines::{around, has_only};
+use crate::lines::{around, has_only, host_and_port};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
@@ -46,23 +46,15 @@ impl Editor for PhpFpm {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let pools = Pools::read(file, files)?;
-        let own = Own::of(file, files, &pools);
         let mut reading = Reading::default();
-        for pool in pools.pools.iter().filter(|pool| own.has(&pools, pool)) {
-            let mut found: Vec<Result<Setting>> = Vec::new();
+        for pool in pools.pools.iter().filter(|pool| pools.is_in(file, pool)) {
             if let Some(placed) = pool.last("listen") {
-                found.push(setting(&pools, pool, placed));
+                reading.extend([setting(&pools, pool, placed)]);
             }
             match sessions_of(&pools, pool, files) {
-                Ok(Some(saved)) => found.extend(saved.settings()),
+                Ok(Some(saved)) => reading.extend(saved.settings()),
                 Ok(None) => {}
-                Err(refusal) => found.push(Err(refusal)),
-            }
-            for one in found {
-                match one {
-                    Ok(setting) => reading.settings.push(setting),
-                    Err(refusal) => reading.refused.push(refusal),
-                }
+                Err(refusal) => reading.refused.push(refusal),
             }
         }
         Ok(reading)
@@ -81,12 +73,7 @@ impl Editor for PhpFpm {
         }
         let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
         let (Some(pool), Some(placed)) = (found, found.and_then(|pool| pool.last("listen"))) else {
-            return Err(Refusal::new(
-                &setting.file,
-                setting.line,
-                format!("`{}` is not there any more", setting.name),
-                "look at the file again",
-            ));
+            return Err(setting.missing());
         };
         let mut edits = Vec::new();
         if self::setting(&pools, pool, placed)?.endpoint != goal.endpoint {
@@ -119,7 +106,8 @@ impl Editor for PhpFpm {
     }
 
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
-        let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
+        let pools = Pools::read(file, files).ok();
+        let main = pools.as_ref().map_or(file, |pools| pools.main());
         let main = std::path::absolute(main).ok()?;
         let preferred = php_version(&main).map(|version| format!("php-fpm{version}"));
         let arguments = vec!["-t".into(), "-y".into(), main.to_str()?.to_owned()];
@@ -160,26 +148,6 @@ fn is_main(text: &[u8]) -> bool {
         }
     }
     includes && is_fpm
-}
-
-struct Own {
-    /// The part, as an index into the sources; `None` for a main file.
-    part: Option<usize>,
-}
-
-impl Own {
-    fn of(file: &Path, files: &dyn Files, pools: &Pools) -> Own {
-        if pools::main_path(file, files).is_none() {
-            return Own { part: None };
-        }
-        Own { part: pools.sources.iter().position(|source| source.path == file) }
-    }
-
-    fn has(&self, pools: &Pools, pool: &Pool) -> bool {
-        let Some(source) = self.part else { return true };
-        let path = &pools.sources[source].path;
-        pool.entries.iter().any(|placed| pools.sources[placed.source].path == *path)
-    }
 }
 
 fn title(pool: &Pool) -> String {
@@ -236,8 +204,7 @@ fn spell(endpoint: &Endpoint) -> Result<String, Reason> {
             }
             text.to_owned()
         }
-        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        Endpoint::Tcp { host, port } => host_and_port(host, *port),
         other => return Err(format!("PHP-FPM cannot listen at {other}").into()),
     };
     // The result must be read as what was meant.
@@ -297,7 +264,6 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
     Ok(edits)
 }
 
-/// New lines after `listen`, with its indentation and spacing.
 fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     let source = &pools.sources[listen.source];
     let (text, line) = (&source.text, &listen.entry.line);

@@ -69,7 +69,17 @@ impl Pools {
         Ok(reader.pools)
     }
 
-    pub(super) fn includes(&self, path: &Path) -> bool {
+    /// The file that the configuration begins with.
+    pub(super) fn main(&self) -> &Path {
+        &self.sources[0].path
+    }
+
+    /// Whether a pool has a line in a file; each is in the main file.
+    pub(super) fn is_in(&self, file: &Path, pool: &Pool) -> bool {
+        self.main() == file || pool.entries.iter().any(|placed| self.sources[placed.source].path == file)
+    }
+
+    fn includes(&self, path: &Path) -> bool {
         for pattern in &self.patterns {
             let (Some(last), Some(name)) = (pattern.file_name(), path.file_name()) else { continue };
             if pattern.parent() == path.parent() && matches(last.as_bytes(), name.as_bytes()) {
@@ -225,10 +235,6 @@ fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
     None
 }
 
-pub(super) fn main_path(file: &Path, files: &dyn Files) -> Option<PathBuf> {
-    main_of(file, files)?.sources.into_iter().next().map(|source| source.path)
-}
-
 struct Reader<'a> {
     files: &'a dyn Files,
     main: &'a Path,
@@ -307,7 +313,6 @@ impl Reader<'_> {
     }
 }
 
-/// Suffix of the name of the pool and of its file.
 const SUFFIX: &str = "-samehost";
 
 /// Path and text of a new file with a copy of a pool that listens at the goal. Everything else is as in the original:
@@ -325,9 +330,7 @@ pub fn second_pool(
     let pools = Pools::read(file, files)?;
     let here = At { file: &setting.file, line: setting.line };
     let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);
-    let pool = pool.ok_or_else(|| {
-        here.refusal(format!("`{}` is not there any more", setting.name), "look at the file again")
-    })?;
+    let pool = pool.ok_or_else(|| setting.missing())?;
     let by_hand = "copy the pool's section under another name, with another `listen`";
     let written = spell(&goal.endpoint).map_err(|reason| here.refusal(reason, by_hand))?;
     let name = format!("{}{SUFFIX}", pool.name);
@@ -355,7 +358,7 @@ pub fn second_pool(
             continue;
         }
         let line = &pools.sources[placed.source].text[entry.line.clone()];
-        text.extend_from_slice(&replaced(line, b"$pool", pool.name.as_bytes()));
+        text.extend(expanded(line, &pool.name));
         text.push(b'\n');
     }
     Ok((path, text))
@@ -372,16 +375,14 @@ fn beside(pools: &Pools, file: &Path, files: &dyn Files) -> Option<PathBuf> {
     if pools.includes(&path) && files.read(&path).is_err() { Some(path) } else { None }
 }
 
-fn replaced(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        if text[at..].starts_with(what) {
-            out.extend_from_slice(with);
-            at += what.len();
-        } else {
-            out.push(text[at]);
-            at += 1;
+/// A line with the pool's name filled in.
+fn expanded(line: &[u8], name: &str) -> Vec<u8> {
+    let mut parts = line.split(|byte| *byte == b'$');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        match part.strip_prefix(b"pool") {
+            Some(rest) => out.extend([name.as_bytes(), rest].concat()),
+            None => out.extend([b"$", part].concat()),
         }
     }
     out

@@ -18,7 +18,6 @@ use crate::proposal::{Editing, verify_edits};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
-/// What decides where the server listens.
 const WATCHED: &[&str] = &[
     "port", "listen_addresses", "unix_socket_directories", "unix_socket_directory",
     "unix_socket_permissions", "unix_socket_group",
@@ -89,7 +88,6 @@ fn items(value: &str) -> Vec<&str> {
     if value.trim().is_empty() { Vec::new() } else { value.split(',').map(str::trim).collect() }
 }
 
-/// Reads a configuration; refuses it if anything is not understood.
 fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
@@ -158,7 +156,7 @@ fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result
         format!("ALTER SYSTEM has set `{}`, which wins over {}", parameter.name, file.display())
     };
     let by_hand = format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name);
-    Err(Refusal::new(&path, parameter.line.number, reason, by_hand))
+    Err(parameter.refusal(reason, by_hand))
 }
 
 /// A listener, and the parameter that says so; without one it is the server's default.
@@ -183,7 +181,7 @@ fn reading(file: &Path, listening: &Listening) -> Reading {
             _ => format!("unix_socket_directories, {}", index + 1),
         };
         let path = socket(folder, listening.port);
-        if let Ok(endpoint @ Endpoint::Unix(_)) = format!("unix:{path}").parse() {
+        if let Some(endpoint) = lines::unix(&path) {
             let at = listening.parameters.last("unix_socket_directories");
             settings.push(setting(file, name, endpoint, at));
         }
@@ -201,8 +199,8 @@ impl Editing<'_, Listening> {
             Endpoint::Unix(_) => self.listen_unix()?,
             Endpoint::Tcp { host, port } => self.listen_tcp(host, *port)?,
             other => {
-                return Err(self
-                    .refuse(format!("this setting cannot be changed to {other}"), "choose a socket's path"));
+                let reason = format!("this setting cannot be changed to {other}");
+                return Err(self.refuse(reason, "choose a socket's path"));
             }
         }
         Ok(self.edits)
@@ -273,7 +271,6 @@ impl Editing<'_, Listening> {
         }
     }
 
-    /// Permissions of all sockets together.
     fn access(&mut self, folders: &[String], folder: &str) -> Result<()> {
         let Some(access) = &self.goal.access else { return Ok(()) };
         let wanted = access.mode & 0o777;
@@ -286,10 +283,12 @@ impl Editing<'_, Listening> {
             return Err(self.refuse("unix_socket_permissions is not understood", by_hand));
         };
         let others = folders.iter().any(|one| one != folder);
-        let group = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
+        let present_group = self.configuration.parameters.last("unix_socket_group");
+        let present_group = present_group.map_or("", |at| at.value.as_str());
         let there = folders.iter().any(|one| one == folder);
         // An existing socket that admits the clients stays as it is, because others use it.
-        let lets_in = access.group.as_deref().is_none_or(|wanted| wanted == group) || present & 0o6 == 0o6;
+        let lets_in =
+            access.group.as_deref().is_none_or(|wanted| wanted == present_group) || present & 0o6 == 0o6;
         if there && present & wanted == wanted && lets_in {
             return Ok(());
         }
@@ -304,11 +303,10 @@ impl Editing<'_, Listening> {
             self.set("unix_socket_permissions", &format!("0{wanted:o}"));
         }
         let Some(group) = access.group.as_deref() else { return Ok(()) };
-        let present = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
-        if present == group {
+        if present_group == group {
             return Ok(());
         }
-        if !is_plain(group) || (others && !present.is_empty()) {
+        if !is_plain(group) || (others && !present_group.is_empty()) {
             let reason = "unix_socket_group holds for all sockets, and is another one";
             return Err(self.refuse(reason, format!("write `unix_socket_group = '{group}'`")));
         }

@@ -22,12 +22,11 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    pub(super) fn refusal(&self, reason: &str, by_hand: &str) -> Refusal {
+    pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(&self.file, self.line.number, reason, by_hand)
     }
 }
 
-/// All parameters, in the order in which the server reads them.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     pub(super) list: Vec<Parameter>,
@@ -53,7 +52,7 @@ impl Parameters {
             })?;
             let Some((name, value, written)) = parsed else { continue };
             if matches!(name.as_str(), "include" | "include_if_exists" | "include_dir") {
-                self.include(file, &line, &name, &value, files, depth)?;
+                self.include(At { file, line: line.number }, &name, &value, files, depth)?;
             } else {
                 self.list.push(Parameter { name, value, written, file: file.to_owned(), line });
             }
@@ -63,19 +62,17 @@ impl Parameters {
 
     fn include(
         &mut self,
-        file: &Path,
-        line: &Line,
+        here: At<'_>,
         name: &str,
         value: &str,
         files: &dyn Files,
         depth: usize,
     ) -> Result<()> {
         let by_hand = "correct or remove the include";
-        let here = At { file, line: line.number };
         if value.is_empty() || depth == DEEPEST {
             return Err(here.refusal("the include is empty or nests too deep", by_hand));
         }
-        let path = file.parent().unwrap_or(Path::new("/")).join(value);
+        let path = here.file.parent().unwrap_or(Path::new("/")).join(value);
         if name == "include_dir" {
             let entries = files.list(&path);
             for entry in entries.map_err(|error| {

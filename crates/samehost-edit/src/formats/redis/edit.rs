@@ -6,7 +6,7 @@ use super::{Configuration, Directive, quote, words};
 use crate::files::Edit;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
 use crate::proposal::Editing;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::Result;
 
 const DEFAULT_BACKLOG: u32 = 511;
 
@@ -46,12 +46,8 @@ impl Editing<'_, Configuration> {
             Some(at) => {
                 let present = String::from_utf8_lossy(at.value()).into_owned();
                 let reason = format!("the server has a socket already, {present}, and can have only one");
-                return Err(Refusal::new(
-                    &at.file,
-                    at.number(),
-                    reason,
-                    format!("use unix:{present}, or write `unixsocket {}` here", quote(path, b"")),
-                ));
+                let by_hand = format!("use unix:{present}, or write `unixsocket {}` here", quote(path, b""));
+                return Err(at.refusal(reason, by_hand));
             }
             None => self.insert(&format!("unixsocket {}", quote(path, b"")), "unixsocket"),
         }
@@ -95,9 +91,7 @@ impl Editing<'_, Configuration> {
     fn close(&mut self) -> Result<()> {
         let configuration = self.configuration;
         if let Some(tls) = configuration.last("tls-port").filter(|at| at.value() != b"0") {
-            return Err(Refusal::new(
-                &tls.file,
-                tls.number(),
+            return Err(tls.refusal(
                 "the server is also reached with TLS, which is meant for other machines",
                 "keep TCP open; or, if nobody needs TLS, write `port 0` and `tls-port 0`",
             ));
@@ -115,15 +109,11 @@ impl Editing<'_, Configuration> {
         let replica = replica.filter(|at| !at.value().eq_ignore_ascii_case(b"no"));
         if let Some(at) = cluster.or(replica) {
             let reason = format!("`{}`: other servers reach this one through its port", at.name);
-            return Err(Refusal::new(&at.file, at.number(), reason, "keep TCP open"));
+            return Err(at.refusal(reason, "keep TCP open"));
         }
         match configuration.last("port") {
             Some(at) if at.value() == b"0" => Ok(()),
-            Some(at) => self.replace(at, "0"),
-            None => {
-                self.insert("port 0", "port");
-                Ok(())
-            }
+            _ => self.set("port", "0"),
         }
     }
 
@@ -155,10 +145,8 @@ impl Editing<'_, Configuration> {
             }
             self.insert(&format!("bind {host}"), "bind");
         }
-        match configuration.last("port") {
-            Some(at) if present != port => self.replace(at, &port.to_string())?,
-            None if present != port => self.insert(&format!("port {port}"), "port"),
-            _ => {}
+        if present != port {
+            self.set("port", &port.to_string())?;
         }
         if self.setting.name == "unixsocket" && !self.goal.stays {
             // All of them: an earlier line would take effect if only the last were removed.
@@ -174,16 +162,19 @@ impl Editing<'_, Configuration> {
 
     fn backlog(&mut self) -> Result<()> {
         let Some(wanted) = self.goal.backlog else { return Ok(()) };
-        let at = self.configuration.last("tcp-backlog");
-        let present = match at {
+        let present = match self.configuration.last("tcp-backlog") {
             Some(at) => utf8(at.value()).and_then(|text| text.parse().ok()),
             None => Some(DEFAULT_BACKLOG),
         };
-        match at {
-            _ if present == Some(wanted) => Ok(()),
-            Some(at) => self.replace(at, &wanted.to_string()),
+        if present == Some(wanted) { Ok(()) } else { self.set("tcp-backlog", &wanted.to_string()) }
+    }
+
+    /// Writes a directive: in place of the one that counts, or as a new one.
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match self.configuration.last(name) {
+            Some(at) => self.replace(at, value),
             None => {
-                self.insert(&format!("tcp-backlog {wanted}"), "tcp-backlog");
+                self.insert(&format!("{name} {value}"), name);
                 Ok(())
             }
         }
@@ -197,7 +188,6 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
-    /// The last line of a name in the file itself.
     fn own_line(&self, name: &str) -> Option<Line> {
         let own = self.configuration.all(name).filter(|at| at.file == self.file);
         own.last().map(|at| at.line.clone())

@@ -35,7 +35,6 @@ const TYPICAL: &[&str] = &[
     "dbfilename", "requirepass",
 ];
 
-/// redis.conf, and the files of servers that behave like Redis.
 pub(crate) struct Redis;
 
 #[derive(Clone, Debug)]
@@ -52,8 +51,8 @@ impl Directive {
         self.values.first().map_or(b"", |word| &word.bytes)
     }
 
-    fn number(&self) -> u32 {
-        self.line.number
+    fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(&self.file, self.line.number, reason, by_hand)
     }
 }
 
@@ -63,12 +62,10 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// The line of a name that counts.
     fn last(&self, name: &str) -> Option<&Directive> {
         self.last_of(&[name])
     }
 
-    /// The line that counts of an option with several names.
     fn last_of(&self, names: &[&str]) -> Option<&Directive> {
         self.directives.iter().rfind(|directive| names.contains(&directive.name.as_str()))
     }
@@ -83,10 +80,6 @@ impl Configuration {
             Some(directive) => port(directive.value()).unwrap_or(0),
             None => default,
         }
-    }
-
-    fn socket(&self) -> Option<&Directive> {
-        self.last("unixsocket").filter(|directive| !directive.value().is_empty())
     }
 
     fn hosts(&self) -> Vec<String> {
@@ -144,8 +137,7 @@ impl Editor for Redis {
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
-        let configuration = configuration(file, files)?;
-        Ok(reading(file, &configuration))
+        Ok(reading(file, &configuration(file, files)?))
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
@@ -182,9 +174,9 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
         };
         settings.push(setting(file, name, endpoint, &written, at.or_else(|| configuration.last("bind"))));
     }
-    if let Some(socket) = configuration.socket()
+    if let Some(socket) = configuration.last("unixsocket")
         && let Some(path) = utf8(socket.value())
-        && let Ok(endpoint @ Endpoint::Unix(_)) = format!("unix:{path}").parse()
+        && let Some(endpoint) = lines::unix(path)
     {
         settings.push(setting(file, "unixsocket", endpoint, socket.value(), Some(socket)));
     }
@@ -200,7 +192,7 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
 /// A listener, and the line that says so; without one it is the server's default.
 fn setting(file: &Path, name: &str, endpoint: Endpoint, written: &[u8], at: Option<&Directive>) -> Setting {
     let (file, line) = match at {
-        Some(at) => (at.file.as_path(), at.number()),
+        Some(at) => (at.file.as_path(), at.line.number),
         None => (file, 1),
     };
     let written = String::from_utf8_lossy(written).into_owned();
@@ -260,12 +252,12 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
             if depth == DEEPEST {
                 return Err(here.refusal("the includes nest too deep", CORRECT_IT));
             }
-            let many = included(file, &line, &pattern.bytes, files)?;
+            let many = included(here, &pattern.bytes, files)?;
             let before = into.directives.len();
             for one in &many {
                 collect(one, files, depth + 1, into)?;
             }
-            differ(file, &line, &into.directives[before..], &many)?;
+            differ(here, &into.directives[before..], &many)?;
         } else if WATCHED.contains(&name.as_str()) {
             let directive = Directive { name, values: found, file: file.to_owned(), line: line.clone() };
             understood(&directive)?;
@@ -277,7 +269,6 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
 
 /// Refuses a relevant line that the server would not start with, or that its versions understand differently.
 fn understood(directive: &Directive) -> Result<()> {
-    let here = At { file: &directive.file, line: directive.number() };
     let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
     let count = directive.values.len();
     let wanted = match directive.name.as_str() {
@@ -287,27 +278,27 @@ fn understood(directive: &Directive) -> Result<()> {
     };
     if !wanted.contains(&count) {
         let reason = format!("`{}` has {count} values (a comment needs a line of its own)", directive.name);
-        return Err(here.refusal(reason, by_hand));
+        return Err(directive.refusal(reason, by_hand));
     }
     let text = utf8(directive.value());
     match directive.name.as_str() {
         "port" | "tls-port" if port(directive.value()).is_none() => {
-            Err(here.refusal(format!("`{}` has no port number", directive.name), by_hand))
+            Err(directive.refusal(format!("`{}` has no port number", directive.name), by_hand))
         }
         "unixsocketperm" if text.is_none_or(|text| u32::from_str_radix(text, 8).is_err()) => {
-            Err(here.refusal("`unixsocketperm` is not an octal number", by_hand))
+            Err(directive.refusal("`unixsocketperm` is not an octal number", by_hand))
         }
         "tcp-backlog" if text.is_none_or(|text| text.parse::<u32>().is_err()) => {
-            Err(here.refusal("`tcp-backlog` is not a number", by_hand))
+            Err(directive.refusal("`tcp-backlog` is not a number", by_hand))
         }
-        "unixsocket" if text.is_none() => Err(here.refusal("the path is not UTF-8", by_hand)),
+        "unixsocket" if text.is_none() => Err(directive.refusal("the path is not UTF-8", by_hand)),
         "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => {
-            Err(here.refusal(
+            Err(directive.refusal(
                 "the socket's path does not begin with /: where it is depends on where the server was started",
                 "write the socket's whole path in this line",
             ))
         }
-        "bind" if directive.value().is_empty() => Err(here.refusal(
+        "bind" if directive.value().is_empty() => Err(directive.refusal(
             "an empty bind means no address to new versions of the server, and every address to old ones",
             "write the addresses that are meant, such as `bind 127.0.0.1 -::1`",
         )),
@@ -316,8 +307,7 @@ fn understood(directive: &Directive) -> Result<()> {
 }
 
 /// The files of an include, in the order in which the server reads them.
-fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
-    let here = At { file, line: line.number };
+fn included(here: At<'_>, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
     let Some(pattern) = utf8(pattern) else {
         return Err(here.refusal("the include is not UTF-8", "write the included lines here"));
     };
@@ -338,7 +328,7 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
 
 /// The server reads the files of a pattern in the order of its locale, which is not known here: they must not set the
 /// same thing twice.
-fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) -> Result<()> {
+fn differ(here: At<'_>, directives: &[Directive], many: &[PathBuf]) -> Result<()> {
     if many.len() < 2 {
         return Ok(());
     }
@@ -355,10 +345,9 @@ fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) 
         twice.name
     );
     let by_hand = format!("keep `{}` in one of the included files only", twice.name);
-    Err(Refusal::new(file, line.number, reason, by_hand))
+    Err(here.refusal(reason, by_hand))
 }
 
-/// A word and its range, with its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
     bytes: Vec<u8>,

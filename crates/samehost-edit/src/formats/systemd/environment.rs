@@ -10,16 +10,38 @@ use crate::editor::Editor;
 use crate::files::{Edit, Files, Overlay, apply};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::lines::has_only;
-use crate::refusal::{At, Refusal, Result};
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting};
 
-struct Variable<'a> {
-    name: String,
-    value: String,
-    assignment: &'a Assignment,
-    is_alone: bool,
+pub(in crate::formats) struct Variable<'a> {
+    pub(in crate::formats) name: String,
+    pub(in crate::formats) value: String,
+    pub(in crate::formats) assignment: &'a Assignment,
+    pub(in crate::formats) is_alone: bool,
     /// Why its value is not certain.
-    odd: Option<String>,
+    pub(in crate::formats) odd: Option<String>,
+}
+
+/// The variables that assignments of `Environment=` set. The last one of a name counts, and stands where it is.
+pub(in crate::formats) fn variables(assignments: Vec<&Assignment>) -> Vec<Variable<'_>> {
+    let (mut all, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
+    for assignment in assignments {
+        let Some(words) = words(&assignment.value) else { continue };
+        for word in &words {
+            let Some((name, value)) = word.text.split_once('=') else { continue };
+            if let Some(before) = places.insert(name.to_owned(), all.len()) {
+                all[before] = None;
+            }
+            all.push(Some(Variable {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                assignment,
+                is_alone: words.len() == 1,
+                odd: word.dynamic.clone(),
+            }));
+        }
+    }
+    all.into_iter().flatten().collect()
 }
 
 /// The variables of a unit, in the form of the framework's file.
@@ -30,31 +52,12 @@ pub(super) struct Environment<'a> {
     /// The virtual file and its text: one line per variable.
     imagined: PathBuf,
     text: String,
-    /// The variable of each line.
     lines: Vec<usize>,
 }
 
 impl<'a> Environment<'a> {
     pub(super) fn new(unit: &'a Unit, file: &'a Path) -> Self {
-        let (mut all, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
-        for assignment in unit.list("Service", "Environment") {
-            let Some(words) = words(&assignment.value) else { continue };
-            for word in &words {
-                let Some((name, value)) = word.text.split_once('=') else { continue };
-                // The last one counts, and stands where it is.
-                if let Some(before) = places.insert(name.to_owned(), all.len()) {
-                    all[before] = None;
-                }
-                all.push(Some(Variable {
-                    name: name.to_owned(),
-                    value: value.to_owned(),
-                    assignment,
-                    is_alone: words.len() == 1,
-                    odd: word.dynamic.clone(),
-                }));
-            }
-        }
-        let mut all: Vec<Variable> = all.into_iter().flatten().collect();
+        let mut all = variables(unit.list("Service", "Environment"));
         let mut unset: HashSet<&str> = HashSet::new();
         for assignment in unit.list("Service", "UnsetEnvironment") {
             unset.extend(assignment.value.split_ascii_whitespace());
@@ -91,15 +94,14 @@ impl<'a> Environment<'a> {
     }
 
     fn refusal(&self, refusal: &Refusal) -> Refusal {
-        let (file, line) = match self.at(refusal.line) {
-            Some(one) => (one.assignment.file.as_path(), one.assignment.line),
-            None => (self.file, 0),
-        };
         let by_hand = format!(
             "in a drop-in (systemctl edit {}), Environment= with {}",
             self.unit.name, refusal.by_hand
         );
-        Refusal::new(file, line, refusal.reason.clone(), by_hand)
+        match self.at(refusal.line) {
+            Some(one) => one.assignment.refusal(refusal.reason.clone(), by_hand),
+            None => Refusal::new(self.file, 0, refusal.reason.clone(), by_hand),
+        }
     }
 
     pub(super) fn read(&self, files: &dyn Files) -> Reading {
@@ -127,9 +129,7 @@ impl<'a> Environment<'a> {
             if let Some(odd) = &one.odd {
                 let reason = format!("{} has {odd} in its value", one.name);
                 let by_hand = format!("Environment={}=… written out, then switch again", one.name);
-                reading
-                    .refused
-                    .push(Refusal::new(&one.assignment.file, one.assignment.line, reason, by_hand));
+                reading.refused.push(one.assignment.refusal(reason, by_hand));
             }
         }
         self.environment_files(files, &mut reading);
@@ -145,14 +145,13 @@ impl<'a> Environment<'a> {
                 None => (false, assignment.value.as_str()),
             };
             let name = name.trim_matches('"');
-            let here = At { file: &assignment.file, line: assignment.line };
             let path = under(&self.unit.root, name);
             let Ok(text) = files.read(&path) else {
                 if !is_optional || name.contains(['*', '%', '?']) {
                     reading.settings.clear();
                     let reason =
                         format!("what {name} sets counts before Environment=, and it cannot be read");
-                    reading.refused.push(here.refusal(reason, format!("samehost switch {name}")));
+                    reading.refused.push(assignment.refusal(reason, format!("samehost switch {name}")));
                 }
                 continue;
             };
@@ -161,7 +160,7 @@ impl<'a> Environment<'a> {
             if names.any(|line| GROUPS.iter().any(|group| line.starts_with(group))) {
                 reading.settings.clear();
                 let reason = format!("{name} sets variables of connections, which count before Environment=");
-                reading.refused.push(here.refusal(reason, format!("samehost switch {name}")));
+                reading.refused.push(assignment.refusal(reason, format!("samehost switch {name}")));
             }
         }
     }
@@ -186,16 +185,7 @@ impl<'a> Environment<'a> {
             if let Some(one) = present
                 && self.unit.is_later(&one.assignment.file)
             {
-                let reason = format!(
-                    "this drop-in counts before the one that would be written ({})",
-                    super::unit::OURS
-                );
-                return Err(Refusal::new(
-                    &one.assignment.file,
-                    one.assignment.line,
-                    reason,
-                    format!("set {name} there for {}", goal.endpoint),
-                ));
+                return Err(one.assignment.later(format!("set {name} there for {}", goal.endpoint)));
             }
             let written = quoted(&name, &value);
             let in_place = match present {
@@ -220,7 +210,6 @@ fn is_local(text: &str) -> bool {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentFile {
-    /// Its path, which may be a pattern.
     pub pattern: PathBuf,
     pub named_in: PathBuf,
 }

@@ -6,7 +6,7 @@ use samehost_services as services;
 
 use super::unit::Word;
 use crate::languages::url::is_plain_path;
-use crate::lines::{has_only, is_loopback, listening_host, tcp};
+use crate::lines::{has_only, host_and_port, is_loopback, listening_host, tcp};
 use crate::refusal::Reason;
 use crate::setting::Goal;
 
@@ -26,10 +26,8 @@ impl Listens {
         if let Endpoint::Tcp { host, .. } = &self.endpoint
             && !is_loopback(host)
         {
-            return Err(format!(
-                "it listens at {host}, where other machines may need it, and cannot do both"
-            )
-            .into());
+            let why = format!("it listens at {host}, where other machines may need it, and cannot do both");
+            return Err(why.into());
         }
         let new = match &goal.endpoint {
             Endpoint::Unix(path) => {
@@ -106,10 +104,10 @@ impl Listens {
     }
 
     fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, Reason> {
-        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let place = host_and_port(host, port);
         let options = match self.server.say {
-            Say::Gunicorn => return Ok(vec!["--bind".into(), format!("{bracketed}:{port}")]),
-            Say::Puma => return Ok(vec!["--bind".into(), format!("tcp://{bracketed}:{port}")]),
+            Say::Gunicorn => return Ok(vec!["--bind".into(), place]),
+            Say::Puma => return Ok(vec!["--bind".into(), format!("tcp://{place}")]),
             Say::Uvicorn => ["--host", "--port"],
             Say::Thin => ["-a", "-p"],
             Say::Memcached => ["-l", "-p"],
@@ -147,7 +145,6 @@ impl Listens {
     }
 }
 
-/// Words of a command, from the first to the last of them, and the text that replaces them.
 struct Change {
     first: usize,
     last: usize,
@@ -173,7 +170,6 @@ pub(super) struct Given {
     pub(super) kind: Kind,
     pub(super) first: usize,
     pub(super) last: usize,
-    /// Text before the value in the same word: `--bind=`.
     pub(super) before: String,
     pub(super) value: String,
 }
@@ -188,6 +184,29 @@ pub(super) struct Listens {
 }
 
 impl Server {
+    pub(super) fn name(&self) -> &'static str {
+        self.programs[0]
+    }
+
+    fn is_started_by(&self, program: &str) -> bool {
+        if self.programs.contains(&program) {
+            return true;
+        }
+        let Some(kind) = services::Kind::of_program(self.name()) else { return false };
+        let mut relatives = kind.relatives().filter(|relative| *relative != kind);
+        relatives.any(|relative| relative.descriptor().programs.iter().any(|name| name == program))
+    }
+
+    /// Whether `-p3000` is `-p 3000`.
+    fn is_joined(&self) -> bool {
+        !matches!(self.say, Say::Uvicorn | Say::Redis)
+    }
+
+    /// Whether it uses a socket of systemd's if it gets one.
+    pub(super) fn takes_sockets(&self) -> bool {
+        matches!(self.say, Say::Gunicorn | Say::Puma | Say::Uvicorn)
+    }
+
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
     pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, Reason> {
         let given = self.given(words, program)?;
@@ -225,14 +244,14 @@ impl Server {
             let usual = match (self.say, port) {
                 (Say::Puma, Some(_)) => Some("0.0.0.0"),
                 (Say::Puma, None) => None,
-                _ => self.host,
+                _ => self.usual.map(|(host, _)| host),
             };
             let Some(host) = host.map(|given| given.value.as_str()).or(usual) else {
                 return Err(format!("its command does not say where {} listens", self.name()).into());
             };
             let port = match port {
                 Some(given) => given.value.parse().ok(),
-                None => self.port,
+                None => self.usual.map(|(_, port)| port),
             };
             let plain = has_only(host, ".-_:*");
             let numeric = self.say != Say::Memcached
@@ -309,9 +328,8 @@ impl Server {
                 break;
             }
             if self.say == Say::Redis && first == program + 1 && !word.text.starts_with('-') {
-                return Err(
-                    format!("{} may say where it listens: samehost switch {}", word.text, word.text).into()
-                );
+                let file = &word.text;
+                return Err(format!("{file} may say where it listens: samehost switch {file}").into());
             }
             let Some((kind, before, value)) = self.matching(&word.text) else {
                 self.lookalike(&word.text)?;
@@ -349,7 +367,7 @@ impl Server {
                 }
                 let behind = if spelling.starts_with("--") { rest.strip_prefix('=') } else { Some(rest) };
                 let Some(behind) = behind else { continue };
-                if spelling.starts_with("--") || self.is_joined {
+                if spelling.starts_with("--") || self.is_joined() {
                     return Some((*kind, &text[..text.len() - behind.len()], Some(behind)));
                 }
             }
@@ -395,15 +413,13 @@ pub(super) enum Kind {
 pub(super) struct Server {
     programs: &'static [&'static str],
     pub(super) protocol: Protocol,
-    pub(super) options: &'static [(&'static [&'static str], Kind)],
-    pub(super) host: Option<&'static str>,
-    pub(super) port: Option<u16>,
+    options: &'static [(&'static [&'static str], Kind)],
+    /// Where it listens if its command does not say.
+    usual: Option<(&'static str, u16)>,
     pub(super) variables: &'static [&'static str],
-    /// The file in its working directory that it reads by default.
-    pub(super) unasked: Option<&'static str>,
-    /// Whether `-p3000` is `-p 3000`.
-    is_joined: bool,
     pub(super) say: Say,
+    /// Its words for a socket.
+    pub(super) by_hand: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -428,12 +444,10 @@ const SERVERS: &[Server] = &[
             (&["--config", "-c"], Kind::Stop("")),
             (&["--paste", "--paster"], CONFIGURED),
         ],
-        host: Some("127.0.0.1"),
-        port: Some(8000),
+        usual: Some(("127.0.0.1", 8000)),
         variables: &["GUNICORN_CMD_ARGS", "PORT"],
-        unasked: Some("gunicorn.conf.py"),
-        is_joined: true,
         say: Say::Gunicorn,
+        by_hand: "--bind unix:/run/NAME/NAME.sock",
     },
     Server {
         programs: &["uvicorn"],
@@ -446,23 +460,19 @@ const SERVERS: &[Server] = &[
             (&["--fd"], Kind::Stop("systemd hands it its socket")),
             (&["--ssl-keyfile", "--ssl-certfile"], Kind::Stop("it speaks TLS")),
         ],
-        host: Some("127.0.0.1"),
-        port: Some(8000),
+        usual: Some(("127.0.0.1", 8000)),
         variables: &["UVICORN_HOST", "UVICORN_PORT", "UVICORN_UDS", "UVICORN_FD"],
-        unasked: None,
-        is_joined: false,
         say: Say::Uvicorn,
+        by_hand: "--uds /run/NAME/NAME.sock",
     },
     Server {
         programs: &["puma"],
         protocol: Protocol::Http,
         options: &[(&["--bind", "-b"], Kind::Bind), (&["--port", "-p"], Kind::Port)],
-        host: None,
-        port: None,
+        usual: None,
         variables: &[],
-        unasked: None,
-        is_joined: true,
         say: Say::Puma,
+        by_hand: "--bind unix:///run/NAME/NAME.sock",
     },
     Server {
         programs: &["thin"],
@@ -478,12 +488,10 @@ const SERVERS: &[Server] = &[
             (&["--all"], CONFIGURED),
             (&["--ssl"], Kind::Stop("it speaks TLS")),
         ],
-        host: Some("0.0.0.0"),
-        port: Some(3000),
+        usual: Some(("0.0.0.0", 3000)),
         variables: &[],
-        unasked: None,
-        is_joined: true,
         say: Say::Thin,
+        by_hand: "--socket /run/NAME/NAME.sock",
     },
     Server {
         programs: &["memcached"],
@@ -497,12 +505,10 @@ const SERVERS: &[Server] = &[
             (&["--udp-port", "-U"], Kind::Stop("a socket has no UDP beside it")),
             (&["--enable-ssl", "-Z"], Kind::Stop("it speaks TLS")),
         ],
-        host: Some("0.0.0.0"),
-        port: Some(11211),
+        usual: Some(("0.0.0.0", 11211)),
         variables: &["MEMCACHED_PORT_FILENAME"],
-        unasked: None,
-        is_joined: true,
         say: Say::Memcached,
+        by_hand: "-s /run/memcached/memcached.sock -a 0770",
     },
     Server {
         programs: &["redis-server"],
@@ -516,16 +522,13 @@ const SERVERS: &[Server] = &[
             (&["--tls-port"], Kind::Stop("it speaks TLS")),
             (&["--include", "--sentinel"], CONFIGURED),
         ],
-        host: Some("0.0.0.0"),
-        port: Some(6379),
+        usual: Some(("0.0.0.0", 6379)),
         variables: &[],
-        unasked: None,
-        is_joined: false,
         say: Say::Redis,
+        by_hand: "--port 0 --unixsocket /run/redis/redis.sock --unixsocketperm 770",
     },
 ];
 
-/// Words that start the program after them.
 const LAUNCHERS: &[&[&str]] = &[
     &["env"],
     &["bundle", "exec"],
@@ -555,24 +558,4 @@ pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
     }
     let name = base(&words.get(at)?.text);
     SERVERS.iter().find(|server| server.is_started_by(name)).map(|server| (at, server))
-}
-
-impl Server {
-    fn is_started_by(&self, program: &str) -> bool {
-        if self.programs.contains(&program) {
-            return true;
-        }
-        let Some(kind) = services::Kind::of_program(self.name()) else { return false };
-        let mut relatives = kind.relatives().filter(|relative| *relative != kind);
-        relatives.any(|relative| relative.descriptor().programs.iter().any(|name| name == program))
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        self.programs[0]
-    }
-
-    /// Whether it uses a socket of systemd's if it gets one.
-    pub(super) fn takes_sockets(&self) -> bool {
-        matches!(self.say, Say::Gunicorn | Say::Puma | Say::Uvicorn)
-    }
 }

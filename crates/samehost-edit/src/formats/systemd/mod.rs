@@ -12,20 +12,19 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use self::environment::Environment;
-use self::unit::{OURS, Unit, add, in_place, under};
+use self::unit::{OURS, Unit, Word, add, command, in_place, under, words};
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::languages::url::is_plain_path;
-use crate::lines::{is_loopback, listening_host, tcp};
+use crate::lines::{host_and_port, is_loopback, listening_host, tcp};
 use crate::proposal::verify_edits;
-use crate::refusal::{At, Reason, Refusal, Result};
+use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
-use listens::{Listens, base, server};
-use unit::{Word, command};
+use listens::{Listens, Say, base, server};
 
+pub(super) use self::environment::variables;
 pub use self::environment::{EnvironmentFile, environment_files, places};
-pub(super) use self::unit::{Assignment, assignments};
-pub(super) use unit::{quoted, words};
+pub(super) use self::unit::{Assignment, assignments, counting, quoted};
 
 pub(crate) struct Systemd;
 
@@ -53,17 +52,13 @@ impl Editor for Systemd {
         let unit = Unit::open(file, files)?;
         let mut reading = Reading::default();
         if is_socket(file) {
-            match Socket::of(&unit, file, files) {
-                Ok(found) => reading.settings.extend(found.map(|found| found.setting)),
-                Err(refusal) => reading.refused.push(refusal),
-            }
+            let socket = Socket::of(&unit, file, files).transpose();
+            reading.extend(socket.map(|found| Ok(found?.setting)));
             return Ok(reading);
         }
         let environment = Environment::new(&unit, file);
-        match Command::of(&unit, &environment, files) {
-            Ok(found) => reading.settings.extend(found.map(|found| found.setting())),
-            Err(refusal) => reading.refused.push(refusal),
-        }
+        let command = Command::of(&unit, &environment, files).transpose();
+        reading.extend(command.map(|found| Ok(found?.setting())));
         let variables = environment.read(files);
         reading.settings.extend(variables.settings);
         reading.refused.extend(variables.refused);
@@ -163,15 +158,13 @@ impl<'a> Command<'a> {
     fn of(unit: &'a Unit, environment: &Environment, files: &dyn Files) -> Result<Option<Self>> {
         let all = unit.list("Service", "ExecStart");
         let Some(assignment) = all.last().copied() else { return Ok(None) };
-        let here = At { file: &assignment.file, line: assignment.line };
+        let here = assignment;
         let Some(words) = command(&assignment.value) else {
-            return Err(
-                here.refusal("a quote of ExecStart= does not end", "put that in order, and switch again")
-            );
+            let by_hand = "put that in order, and switch again";
+            return Err(here.refusal("a quote of ExecStart= does not end", by_hand));
         };
         let Some((program, server)) = server(&words) else { return unknown(assignment, &words) };
-        let by_hand =
-            format!("in a drop-in, ExecStart= (empty), then ExecStart= with {}", hint(server.name()));
+        let by_hand = by_hand(server.by_hand);
         if all.len() > 1 || words.iter().any(|word| word.text == ";" && word.raw.len() == 1) {
             return Err(here.refusal("it has several commands", by_hand));
         }
@@ -179,10 +172,8 @@ impl<'a> Command<'a> {
         if prefix.starts_with(['@', '|']) {
             return Err(here.refusal("its command has another name than its program, or a shell", by_hand));
         }
-        let listens = match server.listens(&words, program) {
-            Ok(listens) => listens,
-            Err(reason) => return Err(here.refusal(reason, by_hand)),
-        };
+        let listens =
+            server.listens(&words, program).map_err(|reason| here.refusal(reason, by_hand.as_str()))?;
         if let Some(name) = server.variables.iter().find(|name| environment.has(name))
             && !listens.is_bound()
         {
@@ -191,10 +182,9 @@ impl<'a> Command<'a> {
         if !listens.names_place() {
             let directory = unit.last("Service", "WorkingDirectory").map_or("/", |one| one.value.as_str());
             let directory = under(&unit.root, directory.trim_start_matches('-'));
-            if let Some(name) = server.unasked
-                && files.read(&directory.join(name)).is_ok()
-            {
-                let reason = format!("{name} in its working directory may say where it listens");
+            let unasked = "gunicorn.conf.py";
+            if server.say == Say::Gunicorn && files.read(&directory.join(unasked)).is_ok() {
+                let reason = format!("{unasked} in its working directory may say where it listens");
                 return Err(here.refusal(reason, by_hand));
             }
             if let Some(one) = unit.list("Service", "EnvironmentFile").first() {
@@ -211,33 +201,19 @@ impl<'a> Command<'a> {
     }
 
     fn setting(&self) -> Setting {
-        Setting {
-            backlog: self.listens.backlog,
-            ..Setting::listens(
-                "ExecStart",
-                self.listens.server.protocol,
-                self.listens.endpoint.to_string(),
-                self.listens.endpoint.clone(),
-            )
-            .at(&self.assignment.file, self.assignment.line)
-        }
+        let Listens { server, endpoint, backlog, .. } = &self.listens;
+        let setting = Setting::listens("ExecStart", server.protocol, endpoint.to_string(), endpoint.clone());
+        Setting { backlog: *backlog, ..setting.at(&self.assignment.file, self.assignment.line) }
     }
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let stop = |reason: Reason| {
-            let by_hand = format!(
-                "in a drop-in, ExecStart= (empty), then ExecStart= with {}",
-                hint(self.listens.server.name())
-            );
-            Refusal::new(&one.file, one.line, reason, by_hand)
-        };
+        let by_hand = by_hand(self.listens.server.by_hand);
         if self.unit.is_later(&one.file) {
-            return Err(stop(
-                format!("this drop-in counts before the one that would be written ({OURS})").into(),
-            ));
+            return Err(one.later(by_hand));
         }
-        let moved = self.listens.moved(&one.value, &self.words, goal).map_err(stop)?;
+        let moved = self.listens.moved(&one.value, &self.words, goal);
+        let moved = moved.map_err(|reason| one.refusal(reason, by_hand))?;
         if let Some(edit) = in_place(self.unit, one, &moved) {
             return Ok(vec![edit]);
         }
@@ -256,27 +232,19 @@ fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command
     if word.text.ends_with(".conf") {
         let reason = format!("where {program} listens is said in {}", word.text);
         let by_hand = format!("samehost switch {}", word.text);
-        return Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand));
+        return Err(assignment.refusal(reason, by_hand));
     }
     let reason = format!("what {program} makes of the address in its command is not known");
-    let by_hand =
-        format!("in a drop-in, ExecStart= (empty), then ExecStart= with {program}'s own words for a socket");
-    Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand))
+    Err(assignment.refusal(reason, by_hand(&format!("{program}'s own words for a socket"))))
 }
 
-fn hint(server: &str) -> &'static str {
-    match server {
-        "gunicorn" => "--bind unix:/run/NAME/NAME.sock",
-        "uvicorn" => "--uds /run/NAME/NAME.sock",
-        "puma" => "--bind unix:///run/NAME/NAME.sock",
-        "thin" => "--socket /run/NAME/NAME.sock",
-        "memcached" => "-s /run/memcached/memcached.sock -a 0770",
-        _ => "--port 0 --unixsocket /run/redis/redis.sock --unixsocketperm 770",
-    }
+fn by_hand(words: &str) -> String {
+    format!("in a drop-in, ExecStart= (empty), then ExecStart= with {words}")
 }
 
 // Socket units: `ListenStream=`, if the service that gets the socket is known to accept any kind.
 
+const SOCKET_BY_HAND: &str = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
 /// Services that accept any listening socket from systemd.
 const TAKERS: &[(&str, Protocol)] =
     &[("gunicorn", Protocol::Http), ("dockerd", Protocol::Http), ("systemd-socket-proxyd", Protocol::Plain)];
@@ -290,58 +258,45 @@ struct Socket<'a> {
 impl<'a> Socket<'a> {
     fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>> {
         // An empty assignment of any kind resets all of them.
-        let all: Vec<&Assignment> =
-            unit.all.iter().filter(|one| one.section == "Socket" && one.key.starts_with("Listen")).collect();
-        let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
-        let all = &all[start..];
+        let all = unit.all.iter();
+        let all = counting(all.filter(|one| one.section == "Socket" && one.key.starts_with("Listen")));
         let Some(assignment) = all.first().copied() else { return Ok(None) };
-        let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
-        let here = At { file: &assignment.file, line: assignment.line };
+        let stop = |reason: &str| Err(assignment.refusal(reason, SOCKET_BY_HAND));
         if all.len() > 1 {
-            return Err(here.refusal("it listens at several places", by_hand));
+            return stop("it listens at several places");
         }
         if assignment.key != "ListenStream" {
-            return Err(here.refusal("it is not a stream", by_hand));
+            return stop("it is not a stream");
         }
         if let Some(accept) = unit.last("Socket", "Accept")
             && !matches!(accept.value.as_str(), "no" | "false" | "off" | "0")
         {
-            return Err(here.refusal("it starts a service for each connection", by_hand));
+            return stop("it starts a service for each connection");
         }
-        let Some(endpoint) = place(&assignment.value) else {
-            return Err(here.refusal("its address is unusual", by_hand));
-        };
-        let protocol = taker(unit, file, files).map_err(|reason| here.refusal(reason, by_hand))?;
+        let Some(endpoint) = place(&assignment.value) else { return stop("its address is unusual") };
+        let protocol =
+            taker(unit, file, files).map_err(|reason| assignment.refusal(reason, SOCKET_BY_HAND))?;
         let backlog = unit.last("Socket", "Backlog").and_then(|one| one.value.parse().ok());
-        let setting = Setting {
-            backlog,
-            ..Setting::listens("ListenStream", protocol, assignment.value.clone(), endpoint)
-                .at(&assignment.file, assignment.line)
-        };
+        let setting = Setting::listens("ListenStream", protocol, &assignment.value, endpoint);
+        let setting = Setting { backlog, ..setting.at(&assignment.file, assignment.line) };
         Ok(Some(Socket { unit, assignment, setting }))
     }
 
     fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
-        let stop = |reason: Reason| {
-            let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
-            Refusal::new(&one.file, one.line, reason, by_hand)
-        };
+        let stop = |reason: String| one.refusal(reason, SOCKET_BY_HAND);
         if self.unit.is_later(&one.file) {
-            return Err(stop(
-                format!("this drop-in counts before the one that would be written ({OURS})").into(),
-            ));
+            return Err(one.later(SOCKET_BY_HAND));
         }
         if let Endpoint::Tcp { host, .. } = &self.setting.endpoint
             && !is_loopback(host)
         {
-            return Err(stop(format!("it listens at {host}, where other machines may need it").into()));
+            return Err(stop(format!("it listens at {host}, where other machines may need it")));
         }
         let value = match &goal.endpoint {
             Endpoint::Unix(path) if path.to_str().is_some_and(is_plain_path) => path.display().to_string(),
             Endpoint::Tcp { host, port } if *port > 0 && is_loopback(&listening_host(host)) => {
-                let host = listening_host(host);
-                if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+                host_and_port(&listening_host(host), *port)
             }
             _ => return Err(stop("such an address is not written in a socket unit".into())),
         };
@@ -361,7 +316,7 @@ impl<'a> Socket<'a> {
             match self.unit.last("Socket", key) {
                 Some(present) if present.value == value => {}
                 Some(present) if self.unit.is_later(&present.file) => {
-                    return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}").into()));
+                    return Err(stop(format!("{key}= is set in a drop-in that counts before {OURS}")));
                 }
                 _ => new.push(format!("{key}={value}")),
             }

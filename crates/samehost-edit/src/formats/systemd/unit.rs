@@ -33,13 +33,17 @@ pub(in crate::formats) struct Assignment {
     /// The value in one line.
     pub(in crate::formats) value: String,
     pub(in crate::formats) line: u32,
-    /// Range of the value, with all its lines.
     pub(in crate::formats) range: Range<usize>,
 }
 
 impl Assignment {
     pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
         Refusal::new(&self.file, self.line, reason, by_hand)
+    }
+
+    /// The refusal of one in a drop-in that follows ours and overrides it.
+    pub(super) fn later(&self, by_hand: impl Into<String>) -> Refusal {
+        self.refusal(format!("this drop-in counts before the one that would be written ({OURS})"), by_hand)
     }
 }
 
@@ -74,15 +78,10 @@ impl Unit {
         self.root.join(ETC).join(format!("{}.d", self.name)).join(OURS)
     }
 
-    /// The effective assignments of a key: those after the last empty one.
     pub(super) fn list<'a>(&'a self, section: &str, key: &str) -> Vec<&'a Assignment> {
-        let all: Vec<&Assignment> =
-            self.all.iter().filter(|one| one.section == section && one.key == key).collect();
-        let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
-        all[start..].to_vec()
+        counting(self.all.iter().filter(|one| one.section == section && one.key == key))
     }
 
-    /// Value of a key of which the last assignment wins.
     pub(super) fn last(&self, section: &str, key: &str) -> Option<&Assignment> {
         self.list(section, key).last().copied()
     }
@@ -94,16 +93,10 @@ impl Unit {
     }
 
     pub(super) fn find(&self, name: &str, files: &dyn Files) -> Option<PathBuf> {
-        for directory in DIRECTORIES {
-            let path = self.root.join(directory).join(name);
-            if files.read(&path).is_ok() {
-                return Some(path);
-            }
-        }
-        None
+        let mut places = DIRECTORIES.iter().map(|directory| self.root.join(directory).join(name));
+        places.find(|path| files.read(path).is_ok())
     }
 
-    /// The socket unit that passes its socket to this service.
     pub(super) fn socket(&self, files: &dyn Files) -> Option<PathBuf> {
         let name = match self.last("Service", "Sockets") {
             Some(named) => named.value.clone(),
@@ -202,6 +195,13 @@ impl Unit {
     }
 }
 
+/// Those of a key's assignments that count: all after the last empty one.
+pub(in crate::formats) fn counting<'a>(all: impl Iterator<Item = &'a Assignment>) -> Vec<&'a Assignment> {
+    let all: Vec<&Assignment> = all.collect();
+    let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
+    all[start..].to_vec()
+}
+
 fn root(file: &Path) -> Option<PathBuf> {
     let parent = file.parent()?;
     let place = DIRECTORIES.iter().find(|place| parent.ends_with(place))?;
@@ -255,7 +255,6 @@ pub(in crate::formats) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<As
     Ok(found)
 }
 
-/// Whether a line ends with an unescaped backslash.
 fn is_continued(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
@@ -376,8 +375,8 @@ pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
             return None;
         }
         let text = match percents(&text) {
-            Percents::None(text) => text,
-            Percents::Specifier(specifier) => {
+            Ok(text) => text,
+            Err(specifier) => {
                 odd.get_or_insert(specifier);
                 text
             }
@@ -386,15 +385,8 @@ pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
     }
 }
 
-/// What systemd makes of the percent signs in a text.
-enum Percents {
-    /// The text, with `%%` as a percent sign; one before a digit stays.
-    None(String),
-    /// The first specifier, which systemd fills in: `%i`.
-    Specifier(String),
-}
-
-fn percents(text: &str) -> Percents {
+/// A text with `%%` as a percent sign, where one before a digit stays; or its first specifier: `%i`.
+fn percents(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -403,12 +395,12 @@ fn percents(text: &str) -> Percents {
             match chars.next() {
                 Some('%') => {}
                 Some(digit) if digit.is_ascii_digit() => out.push(digit),
-                Some(other) => return Percents::Specifier(format!("%{other}")),
-                None => return Percents::Specifier("%".into()),
+                Some(other) => return Err(format!("%{other}")),
+                None => return Err("%".into()),
             }
         }
     }
-    Percents::None(out)
+    Ok(out)
 }
 
 /// The words of a command line, in which variables are filled in.
@@ -433,7 +425,6 @@ pub(super) fn command(value: &str) -> Option<Vec<Word>> {
     Some(words)
 }
 
-/// `NAME=value` as a word of Environment=.
 pub(in crate::formats) fn quoted(name: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{name}={value}\"")
