@@ -92,8 +92,8 @@ pub enum BenchError {
 /// What can be measured without a program.
 pub(crate) const RUNNING_SERVERS: &str = "name servers that already run with --tcp and --unix";
 
-fn last_words(said: &str) -> String {
-    let stderr = said.trim();
+fn last_words(stderr: &str) -> String {
+    let stderr = stderr.trim();
     if stderr.is_empty() { String::new() } else { format!("\nit said:\n{stderr}") }
 }
 

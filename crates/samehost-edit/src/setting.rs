@@ -24,7 +24,7 @@ pub struct Setting {
     /// and TCP to Go).
     pub endpoint: Endpoint,
     /// The value as written, without any password.
-    pub spelled: String,
+    pub written: String,
     /// The file that contains it, which may be an included one.
     pub file: PathBuf,
     pub line: u32,
@@ -45,7 +45,7 @@ impl Setting {
     pub fn connects(
         name: impl Into<String>,
         protocol: Protocol,
-        spelled: impl Into<String>,
+        written: impl Into<String>,
         endpoint: Endpoint,
     ) -> Self {
         Setting {
@@ -53,7 +53,7 @@ impl Setting {
             role: Role::Connects,
             protocol,
             endpoint,
-            spelled: spelled.into(),
+            written: written.into(),
             file: PathBuf::new(),
             line: 0,
             user: None,
@@ -69,10 +69,10 @@ impl Setting {
     pub fn listens(
         name: impl Into<String>,
         protocol: Protocol,
-        spelled: impl Into<String>,
+        written: impl Into<String>,
         endpoint: Endpoint,
     ) -> Self {
-        Setting { role: Role::Listens, ..Setting::connects(name, protocol, spelled, endpoint) }
+        Setting { role: Role::Listens, ..Setting::connects(name, protocol, written, endpoint) }
     }
 
     #[must_use]

@@ -6,16 +6,19 @@ use std::time::{Duration, Instant};
 use samehost_edit::Role;
 use samehost_model::scan::Standing;
 use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
-use samehost_model::{Endpoint, Redactor};
+use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_system::clock;
 use samehost_transaction::{Intent, Reload, ReloadError, RolledBack, Stage, Transaction, TransactionError};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::findings::shown;
-use crate::logins::{Proof, prove, still_free, try_new_servers};
+use crate::findings::{bar, shown};
 use crate::old_place::{still_in_use, still_tcp};
 use crate::plan::Plan;
+use crate::plan::hop::Hop;
+use crate::plan::login::{LoggedIn, try_hop};
+use crate::plan::obstacles::login::{fewer_rights, refused};
+use crate::plan::occupant::{listener, stranger};
 use crate::plan::stages::PlannedStage;
 use crate::reload::carry_out::{reload, reload_now};
 use crate::report::redacted;
@@ -293,6 +296,82 @@ fn make(
         try_new_servers(&plan.hops, environment)?;
     }
     Ok(not_checked)
+}
+
+/// Fails where somebody else has what the servers are to take in this stage. The plan asked already; it is asked again
+/// right before the write, because minutes may have passed since, at a question that a person answered.
+fn still_free(
+    stage: &PlannedStage,
+    hops: &[Hop],
+    environment: &Environment<'_>,
+) -> Result<(), SwitchObstacle> {
+    if stage.takes.is_empty() {
+        return Ok(());
+    }
+    let Some(scan) = (environment.scan)() else { return Ok(()) };
+    for hop in hops.iter().filter(|hop| hop.server_line.is_some() && stage.takes.contains(&hop.to)) {
+        if let Some(occupant) = listener(&scan, &hop.server, &hop.to) {
+            return Err(bar(
+                ObstacleCode::SocketPath,
+                format!("{} is not free any more: {occupant}", hop.to),
+                "Name a place that nobody uses: --socket /run/NAME/NAME.sock, or --address 127.0.0.1:PORT",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless the server that is meant listens at the new place of each move, and nobody else.
+fn meant_servers<'a>(
+    hops: impl Iterator<Item = &'a Hop>,
+    environment: &Environment<'_>,
+) -> Result<(), SwitchObstacle> {
+    let Some(scan) = (environment.scan)() else { return Ok(()) };
+    for hop in hops {
+        let Some(occupant) = stranger(&scan, &hop.server, &hop.to) else { continue };
+        let meant = hop.server.name.as_deref().unwrap_or("the server of this configuration");
+        return Err(bar(
+            ObstacleCode::ServerIdentity,
+            format!("{}: {occupant}, and not {meant}", hop.to),
+            "Stop the one that does not belong there, or name another place: --socket /run/NAME/NAME.sock",
+        ));
+    }
+    Ok(())
+}
+
+/// Logs in as the application at servers that did not listen at their new endpoint before, once they do. No client has
+/// moved yet. The other servers were asked before the switch.
+fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
+    meant_servers(hops.iter().filter(|hop| hop.server_line.is_some()), environment)?;
+    for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
+        let found = try_hop(hop, environment.program).map_err(|failed| refused(hop, &failed))?;
+        if let Some(fewer) = fewer_rights(hop, &found.views, environment.program) {
+            return Err(fewer);
+        }
+    }
+    Ok(())
+}
+
+/// A login over the new endpoint of a move that succeeded, after everything was written.
+struct Proof {
+    login: String,
+    /// The same with the name of the connection and where it goes.
+    sentence: String,
+}
+
+/// Logs in as the application over all new endpoints, after everything was written. Before a password is sent, it is asked
+/// again who listens there.
+fn prove(hops: &[Hop], environment: &Environment<'_>) -> Result<Vec<Proof>, SwitchObstacle> {
+    meant_servers(hops.iter(), environment)?;
+    let mut proofs = Vec::new();
+    for hop in hops {
+        let LoggedIn { shown, .. } =
+            try_hop(hop, environment.program).map_err(|failed| refused(hop, &failed))?;
+        let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
+        let sentence = format!("{} {verb} over {} {shown}", hop.setting.name, hop.to);
+        proofs.push(Proof { login: shown, sentence });
+    }
+    Ok(proofs)
 }
 
 /// Compares a page with what it was before; the proof, in words. One that did not answer before proves nothing, and is no

@@ -7,7 +7,6 @@ mod configuration;
 mod disk;
 mod findings;
 mod health;
-mod logins;
 mod old_place;
 mod place;
 mod plan;

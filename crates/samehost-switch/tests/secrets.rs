@@ -212,7 +212,7 @@ fn told(editor: &dyn Editor, case: &Case, root: &Path) -> Told {
         told.words.push(("a refusal of one connection", refusal.to_string()));
     }
     for setting in &reading.settings {
-        let said = format!("{} {} {}", setting.name, setting.spelled, setting.endpoint);
+        let said = format!("{} {} {}", setting.name, setting.written, setting.endpoint);
         told.words.push(("a setting", said));
         if let Some(goal) = case.goal(root, setting) {
             let moves = [Move { setting: setting.clone(), goal }];

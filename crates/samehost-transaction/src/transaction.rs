@@ -35,7 +35,7 @@ pub struct Transaction {
     pub(crate) store: Store,
     pub(crate) journal: Journal,
     pub(crate) begun: JournalHeader,
-    pub(crate) held: LockedDirectories,
+    pub(crate) locked: LockedDirectories,
 }
 
 impl Transaction {
@@ -76,12 +76,12 @@ impl Transaction {
             reloads: intent.stages.iter().map(|stage| stage.reloads.clone()).collect(),
             files,
         };
-        let mut transaction = Transaction { store: store.clone(), journal, begun, held: locked };
+        let mut transaction = Transaction { store: store.clone(), journal, begun, locked };
         match prepare(&mut transaction, intent) {
             Ok(()) => Ok(transaction),
             Err(error) => {
                 // If this fails too, the journal stays, and `recover` removes the rest.
-                let writer = Writer::new(store, &transaction.begun, &transaction.held);
+                let writer = Writer::new(store, &transaction.begun, &transaction.locked);
                 match writer.discard().and_then(|()| writer.remove_directories()) {
                     Ok(()) => Err(given_up(store, &id, error)),
                     Err(_) => Err(error),
@@ -114,7 +114,7 @@ impl Transaction {
             return Err(TransactionError::Plan(format!("stage {stage} is written where {next} is next")));
         }
         self.journal.append(&Record::Writing { stage })?;
-        let writer = Writer::new(&self.store, &self.begun, &self.held);
+        let writer = Writer::new(&self.store, &self.begun, &self.locked);
         for step in self.begun.steps.iter().filter(|step| step.stage == stage) {
             writer.install(step, Direction::Forward)?;
         }
@@ -162,14 +162,14 @@ impl Transaction {
         if !self.journal.history().is_verified() {
             self.verified()?;
         }
-        Writer::new(&self.store, &self.begun, &self.held).discard()?;
+        Writer::new(&self.store, &self.begun, &self.locked).discard()?;
         let last = self.journal.history().ending();
         self.journal.append(&last)
     }
 
     /// Puts everything back, the last stage first: its files, then the reloads that were begun.
     pub fn roll_back(mut self, reload: &mut Reloader<'_>) -> RolledBack {
-        let writer = Writer::new(&self.store, &self.begun, &self.held);
+        let writer = Writer::new(&self.store, &self.begun, &self.locked);
         put_back::roll_back(writer, &mut self.journal, reload)
     }
 }
@@ -183,14 +183,14 @@ fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionErro
 /// Backs up, journals, makes missing directories, and prepares every version beside its file, in this order: what was made
 /// is named in the journal, so that `recover` finds it.
 fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), TransactionError> {
-    let Transaction { store, journal, begun, held } = transaction;
+    let Transaction { store, journal, begun, locked } = transaction;
     let changes: Vec<_> = intent.stages.iter().flat_map(|stage| &stage.changes).collect();
     store.keep(&begun.id, changes.iter().filter_map(|change| change.before.as_deref()))?;
     Journal::begin(journal, begun)?;
     for directory in &begun.directories {
-        held.make(store, directory)?;
+        locked.make(store, directory)?;
     }
-    let writer = Writer::new(store, begun, held);
+    let writer = Writer::new(store, begun, locked);
     for (step, change) in begun.steps.iter().zip(changes) {
         if let Some(content) = &change.before {
             writer.prepare(step, Direction::Back, content)?;
@@ -204,7 +204,7 @@ fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), Transac
 
 /// Refuses files that an interrupted switch still has to put back. Our own switches are found in the store, those of
 /// other users by the versions that they prepared.
-fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Result<(), TransactionError> {
+fn uninterrupted(store: &Store, locked: &LockedDirectories, steps: &[Step]) -> Result<(), TransactionError> {
     let mut entries = store.list()?;
     entries
         .retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting) || entry.is_unreadable());
@@ -214,7 +214,7 @@ fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Res
             return Err(unfinished(store, entry, path));
         }
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let Some(directory) = held.of(path) else { continue };
+        let Some(directory) = locked.of(path) else { continue };
         for prepared in directory.names(&prepared_prefix(name)).map_err(at(path, "look beside it"))? {
             let Some(id) = id_of_prepared(&prepared) else { continue };
             let hint = format!(
@@ -246,12 +246,12 @@ fn unfinished(store: &Store, entry: &Entry, path: &Path) -> TransactionError {
 
 /// Checks that a file is as it was read, and can be changed and put back. Returns its metadata, or those that a new file
 /// will get.
-fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
+fn check(locked: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
     let path = step.path.as_path();
     let failed = at(path, "read it");
     let stale = || changed_before(path, "nothing was changed: try again");
-    let (Some(directory), Some(name)) = (held.of(path), path.file_name()) else {
-        return if step.before.is_none() { metadata_of_new(held, path) } else { Err(stale()) };
+    let (Some(directory), Some(name)) = (locked.of(path), path.file_name()) else {
+        return if step.before.is_none() { metadata_of_new(locked, path) } else { Err(stale()) };
     };
     can_make_files(path.parent().unwrap_or(path), directory.descriptor())?;
     let found = Found::at(directory.descriptor(), name).map_err(&failed)?;
@@ -259,7 +259,7 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
         Found::Other(kind) => {
             Err(refused(path, &format!("it is {kind}, and no file"), "name the file that is meant"))
         }
-        Found::Absent if step.before.is_none() => metadata_of_new(held, path),
+        Found::Absent if step.before.is_none() => metadata_of_new(locked, path),
         Found::Regular(regular) if found.is(step.before.as_ref()) => {
             can_replace(path, directory.descriptor(), name, regular)?;
             let permissions = Permissions::of(&regular.file).map_err(&failed)?;
@@ -282,8 +282,8 @@ fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
     Ok(0o777)
 }
 
-fn metadata_of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
-    let found = match path.ancestors().skip(1).find_map(|above| held.get(above)) {
+fn metadata_of_new(locked: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
+    let found = match path.ancestors().skip(1).find_map(|above| locked.get(above)) {
         Some(directory) => fstat(directory.descriptor()),
         None => Err(Errno::NOENT),
     };
@@ -292,11 +292,11 @@ fn metadata_of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadat
 }
 
 /// The directories that are missing above the files, outermost first.
-fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
+fn absent_directories(locked: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
     let mut absent: Vec<PathBuf> = Vec::new();
     for step in steps {
         let above = step.path.ancestors().skip(1);
-        absent.extend(above.take_while(|above| held.get(above).is_none()).map(Path::to_owned));
+        absent.extend(above.take_while(|above| locked.get(above).is_none()).map(Path::to_owned));
     }
     absent.sort();
     absent.dedup();

@@ -29,17 +29,17 @@ pub(crate) enum Direction {
 pub(crate) struct Writer<'a> {
     pub(crate) store: &'a Store,
     pub(crate) begun: &'a JournalHeader,
-    held: &'a LockedDirectories,
+    locked: &'a LockedDirectories,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(store: &'a Store, begun: &'a JournalHeader, held: &'a LockedDirectories) -> Self {
-        Writer { store, begun, held }
+    pub(crate) fn new(store: &'a Store, begun: &'a JournalHeader, locked: &'a LockedDirectories) -> Self {
+        Writer { store, begun, locked }
     }
 
     /// What is at a file's path; [`Found::Absent`] too if its directory is gone.
     pub(crate) fn look(&self, path: &Path) -> Result<Found, TransactionError> {
-        match (self.held.of(path), path.file_name()) {
+        match (self.locked.of(path), path.file_name()) {
             (Some(directory), Some(name)) => {
                 Found::at(directory.descriptor(), name).map_err(at(path, "read it"))
             }
@@ -132,7 +132,7 @@ impl<'a> Writer<'a> {
     /// Removes empty directories that the switch created.
     pub(crate) fn remove_directories(&self) -> Result<(), TransactionError> {
         for path in self.begun.directories.iter().rev() {
-            if let (Some(parent), Some(name)) = (self.held.of(path), path.file_name())
+            if let (Some(parent), Some(name)) = (self.locked.of(path), path.file_name())
                 && is_there(parent, name)
             {
                 system::remove_directory(parent.descriptor(), name).map_err(at(path, "remove it"))?;
@@ -146,7 +146,7 @@ impl<'a> Writer<'a> {
     }
 
     fn discard_one(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
-        let Some(directory) = self.held.of(&step.path) else { return Ok(()) };
+        let Some(directory) = self.locked.of(&step.path) else { return Ok(()) };
         let name = self.prepared(step, direction)?;
         if is_there(directory, &name) {
             system::remove(directory.descriptor(), &name)
@@ -184,7 +184,7 @@ impl<'a> Writer<'a> {
 
     fn place_of(&self, step: &Step) -> Result<(&'a Directory, &'a SavedMetadata), TransactionError> {
         let kept = self.begun.files.get(&step.path);
-        match (self.held.of(&step.path), kept) {
+        match (self.locked.of(&step.path), kept) {
             (Some(directory), Some(kept)) => Ok((directory, kept)),
             _ => Err(at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into())),
         }

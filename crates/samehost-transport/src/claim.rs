@@ -118,8 +118,8 @@ fn not_taken(endpoint: &Endpoint, path: &Path, reason: NotTaken) -> ListenError 
     }
 }
 
-fn give(held: &OwnedFd, uid: u32, gid: u32) -> Result<(), Errno> {
-    chownat(held, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
+fn give(socket: &OwnedFd, uid: u32, gid: u32) -> Result<(), Errno> {
+    chownat(socket, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
 }
 
 /// Changes the owner of a directory that we just created, through a descriptor, so that it cannot have been

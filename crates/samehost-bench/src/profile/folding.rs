@@ -235,10 +235,10 @@ mod tests {
 \t           f8350 __GI___libc_write (/usr/lib/x86_64-linux-gnu/libc.so.6)
 ";
 
-    fn folded(said: &str) -> Folding {
+    fn folded(text: &str) -> Folding {
         let mut folding = Folding::new(10, "samehost");
         folding.processes(Role::Server, &[20]);
-        said.lines().for_each(|line| folding.line(line));
+        text.lines().for_each(|line| folding.line(line));
         folding.end();
         folding
     }

@@ -85,16 +85,16 @@ fn answer(found: &Verification) -> Span {
 
 fn connections(found: &Verification, columns: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for held in &found.connections {
-        let service = held.service.as_deref().unwrap_or("no listener");
-        let arrow = if held.role == "client" { "→" } else { "←" };
-        let other = held.other.as_deref().unwrap_or("not visible");
-        let far = if held.role == "client" { format!("{service} ({other})") } else { other.to_owned() };
+    for group in &found.connections {
+        let service = group.service.as_deref().unwrap_or("no listener");
+        let arrow = if group.role == "client" { "→" } else { "←" };
+        let other = group.other.as_deref().unwrap_or("not visible");
+        let far = if group.role == "client" { format!("{service} ({other})") } else { other.to_owned() };
         let spans = [
             Span::plain(format!("{arrow} {far}")),
-            Span::dim(format!("{}, {}", held.service_address, count(held.count as usize, "connection"))),
+            Span::dim(format!("{}, {}", group.service_address, count(group.count as usize, "connection"))),
         ];
-        lines.extend(labelled(&Span::new(Tone::Bold, format!("  {}", held.transport)), 8, &spans, columns));
+        lines.extend(labelled(&Span::new(Tone::Bold, format!("  {}", group.transport)), 8, &spans, columns));
     }
     if found.remote > 0 {
         let text = format!("  and {} to other machines", count(found.remote as usize, "connection"));

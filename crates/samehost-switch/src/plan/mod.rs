@@ -1,6 +1,6 @@
 //! Plans a switch, one step after the other: what the user asked for, the connections that move as they were found
-//! (each with its server side and its client side), the stages with the files' new content, and what is in the way.
-//! Each step has what it needs from the steps before, and none imports from a later one. Only looks at the machine.
+//! (each with its server side and its client side), the stages with the files' new content, what is in the way, and what a
+//! login as the application shows. Each step has what it needs from the steps before, and none imports from a later one. Only looks at the machine.
 
 pub(crate) mod client;
 mod destination;
@@ -11,14 +11,20 @@ pub(crate) mod occupant;
 pub(crate) mod server;
 pub(crate) mod stages;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use samehost_login::{Encrypted, LoginErrorKind};
 use samehost_model::scan::Scan;
+use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Redactor, Secret};
+use samehost_scan::{DecidedBy, decided_by};
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
+use self::login::{LoggedIn, OwnLogin, everyone, passwords, try_hop};
+use self::obstacles::encryption::in_code;
 use self::obstacles::host;
+use self::obstacles::login::{fewer_rights, refused};
 use crate::configuration::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_one_line, shown};
@@ -107,6 +113,55 @@ impl Plan {
         self
     }
 
+    /// Logs in as the application for every move whose new endpoint exists. Returns the plan with the results: what each
+    /// login showed, and what is in the way. Where all are let in, what the scan feared of them is no longer an obstacle: a
+    /// login decides (docs/decisions/0068). `program` is this program, which is started again as the application's user.
+    #[must_use]
+    pub fn try_logins(mut self, program: &Path) -> Self {
+        let mut all_in = true;
+        self.secrets.extend(self.hops.iter().flat_map(passwords));
+        // A server whose configuration has to change listens there only after the first stage; it is tried then.
+        for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
+            match try_hop(hop, program) {
+                Ok(LoggedIn { shown, views }) => {
+                    hop.login = Some(shown);
+                    let mut encrypted: Vec<Encrypted> = Vec::new();
+                    for (_, view) in &views {
+                        encrypted.extend(view.encrypted.iter().cloned());
+                    }
+                    self.findings.add(in_code(hop, &encrypted));
+                    self.findings.add(fewer_rights(hop, &views, program));
+                }
+                Err(failed) => {
+                    all_in = false;
+                    let mut obstacle = refused(hop, &failed);
+                    if failed.error.kind() != LoginErrorKind::Refused {
+                        // A blocker of the scan explains the failure, and has the remedy.
+                        for why in self.findings.obstacles.iter_mut().filter(|why| is_for_the_login(why)) {
+                            why.bars = true;
+                            obstacle.remedy.clone_from(&why.remedy);
+                        }
+                    }
+                    self.findings.add([obstacle]);
+                }
+            }
+        }
+        // Of those the present connections are looked at all the same.
+        for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
+            let mut encrypted: Vec<Encrypted> = Vec::new();
+            for client in everyone(hop) {
+                if let Ok(view) = OwnLogin::of(hop, &client, &hop.setting.endpoint).attempt(program) {
+                    encrypted.extend(view.encrypted);
+                }
+            }
+            self.findings.add(in_code(hop, &encrypted));
+        }
+        if all_in {
+            self.findings.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));
+        }
+        self
+    }
+
     /// Bars the plan for what needs the decision of a person, except where its code was accepted beforehand. A file that
     /// nobody named is such a decision: it may belong to another service, whose owner knows nothing of this switch.
     #[must_use]
@@ -137,6 +192,11 @@ impl Plan {
         }
         redactor
     }
+}
+
+/// Whether a login decides about it, and not the scan.
+fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
+    decided_by(obstacle.code) == DecidedBy::Login
 }
 
 /// The secrets of configurations that were read, and of the environments of their clients.

@@ -171,9 +171,9 @@ fn number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
 
 /// Passes on whether small pieces are sent at once (`TCP_NODELAY`) by the socket with this inode, while its duplicate is
 /// still open. `None` where it may not be asked, is gone, or waits on purpose (`TCP_CORK`).
-pub fn sends_at_once(pid: u32, inode: u64, told: impl FnOnce(Option<bool>)) {
+pub fn sends_at_once(pid: u32, inode: u64, report: impl FnOnce(Option<bool>)) {
     let socket = duplicate(pid, inode);
-    told(match &socket {
+    report(match &socket {
         Some(socket) => nodelay(socket, inode),
         None => None,
     });

@@ -119,12 +119,12 @@ impl Leg {
 }
 
 /// Runs the race. `left` has the remaining time, `measure` measures a part for about the given time, and
-/// `told` is called after each measurement. Returns the installed servers for which no time was left.
+/// `after_each` is called after each measurement. Returns the installed servers for which no time was left.
 pub fn race<E>(
     legs: &mut [Leg],
     left: &Left<'_>,
     measure: &mut dyn FnMut(&mut Leg, u32, Duration) -> Result<(), E>,
-    told: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
+    after_each: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
 ) -> Result<Vec<&'static str>, E> {
     let mut without_time = Vec::new();
     for place in 0..legs.len() {
@@ -138,10 +138,10 @@ pub fn race<E>(
             without_time.push(legs[place].part.workload);
             continue;
         }
-        one(legs, place, fair.max(LEAST), left, measure, told)?;
+        one(legs, place, fair.max(LEAST), left, measure, after_each)?;
     }
     while let Some((place, time)) = next(legs, left.of(legs)) {
-        one(legs, place, time, left, measure, told)?;
+        one(legs, place, time, left, measure, after_each)?;
     }
     Ok(without_time)
 }
@@ -173,7 +173,7 @@ fn one<E>(
     time: Duration,
     left: &Left<'_>,
     measure: &mut dyn FnMut(&mut Leg, u32, Duration) -> Result<(), E>,
-    told: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
+    after_each: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
 ) -> Result<(), E> {
     let others = legs.iter().enumerate().filter(|(other, _)| *other != place);
     let others: u32 = others.map(|(_, leg)| leg.open()).sum();
@@ -182,7 +182,7 @@ fn one<E>(
     measure(&mut legs[place], others, time)?;
     let turn = before.saturating_sub((left.in_all)());
     legs[place].took(turn, time);
-    told(legs)
+    after_each(legs)
 }
 
 /// Factor for connecting, warm-up, and starts of servers, on top of the counted time.

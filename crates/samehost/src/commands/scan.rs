@@ -308,14 +308,14 @@ impl Receivers {
     pub(super) fn tell(
         &self,
         found: Option<&(Scan, Option<Inventory>)>,
-        held: Option<&Held>,
+        compared: Option<&Held>,
         at: Timestamp,
         took: Duration,
     ) -> anyhow::Result<()> {
         if self.is_none() {
             return Ok(());
         }
-        let metrics = metrics(found, held, at, took);
+        let metrics = metrics(found, compared, at, took);
         if let Some(path) = &self.file {
             output::write(output::open_public(path)?, metrics_as_prometheus(&metrics).as_bytes())?;
         }
@@ -331,7 +331,7 @@ impl Receivers {
 /// (docs/decisions/0101).
 fn metrics(
     found: Option<&(Scan, Option<Inventory>)>,
-    held: Option<&Held>,
+    compared: Option<&Held>,
     at: Timestamp,
     took: Duration,
 ) -> Vec<Metric> {
@@ -339,7 +339,7 @@ fn metrics(
     let mut all = None;
     if let Some((scan, Some(inventory))) = found {
         health = switches(scan);
-        let unexpected = held.map(|held| &held.by_service);
+        let unexpected = compared.map(|with| &with.by_service);
         all = Some(Found { scan, inventory, switches: health.as_ref(), unexpected });
     }
     let unix_seconds = at.as_duration().as_secs_f64();

@@ -17,7 +17,7 @@ use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
-use crate::private_servers::{MEMCACHED, PrivateServer, memcached, random_hex};
+use crate::private_servers::{MEMCACHED, PrivateServer, random_hex, start_memcached};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, StartOptions,
     Workload, Written,
@@ -106,7 +106,7 @@ impl Configured for Settings {
         };
         for transport in given.missing {
             let most = start.most_connections;
-            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
+            let server = start_memcached(&start.program, transport, most, dialogue::is_ours)?;
             running.private.insert(transport, server);
         }
         let private = running.private.values().next().and_then(|server| server.endpoints().next());

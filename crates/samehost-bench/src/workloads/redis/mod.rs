@@ -25,7 +25,7 @@ use crate::impact::Impact;
 use crate::network::Network;
 use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::podman::{Inside, Place};
-use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
+use crate::private_servers::{PrivateServer, REDIS, random_hex, start_redis};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, MANY,
@@ -404,7 +404,7 @@ struct Served {
 impl Served {
     fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
         let server =
-            redis::start(place, &start.program, start.most_connections, |server| is_ours(server, place))?
+            start_redis(place, &start.program, start.most_connections, |server| is_ours(server, place))?
                 .reached_by_run(&start.program, &start.transports)?;
         let inside =
             if place.is_container() { Inside::of(server.pid(), &REDIS.find()?) } else { Inside::default() };

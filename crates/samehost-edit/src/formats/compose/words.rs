@@ -119,7 +119,7 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
 
 /// A connection with what its value, and the variables beside it, say of the login and of encryption.
 pub(in crate::formats) fn with_login(client: &Client, words: Words, setting: Setting) -> Setting {
-    let url = Url::parse(&setting.spelled).filter(|_| matches!(words, Words::Url(_)));
+    let url = Url::parse(&setting.written).filter(|_| matches!(words, Words::Url(_)));
     let (user, password, database) = match &url {
         Some(url) => (url.user(), url.password(), url.database()),
         None => {
@@ -141,8 +141,8 @@ pub(in crate::formats) fn with_login(client: &Client, words: Words, setting: Set
     for name in names {
         asked.extend(client.text(name).map(|value| Word::new(name, value, &setting.file, setting.line)));
     }
-    let shown = url.map_or(setting.spelled, |url| url.shown());
-    Setting { spelled: shown, user, password, database, library, words: asked, ..setting }
+    let shown = url.map_or(setting.written, |url| url.shown());
+    Setting { written: shown, user, password, database, library, words: asked, ..setting }
 }
 
 /// How a client reads a variable; `None` if that is not known.

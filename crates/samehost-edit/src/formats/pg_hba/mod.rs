@@ -127,7 +127,7 @@ fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
             reading.settings.push(Setting {
                 name,
                 endpoint: socket.clone(),
-                spelled: format!("local {} {} {}", local.database.written, local.user.written, local.method),
+                written: format!("local {} {} {}", local.database.written, local.user.written, local.method),
                 line: local.line.number,
                 ..tcp
             });

@@ -199,7 +199,7 @@ fn connection(file: &Path, items: &[Item], name: String, keys: &str) -> Result<O
         connection.setting = connection.setting.at(&place.file, place.line);
     }
     connection.title = "$databases".into();
-    connection.setting.spelled = written;
+    connection.setting.written = written;
     connection.setting.endpoint = endpoint;
     Ok(Some(connection))
 }

@@ -261,7 +261,7 @@ impl Connection {
     }
 
     fn written(&self) -> &str {
-        &self.setting.spelled
+        &self.setting.written
     }
 
     fn group(&self, key: &str) -> Option<&Group> {

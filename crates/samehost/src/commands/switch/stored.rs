@@ -401,11 +401,11 @@ pub(super) fn check(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let mut found = Checked::default();
     let mut ids: Vec<(&Store, String)> = Vec::new();
     for store in &stores {
-        for held in drift(store)? {
-            if ids.last().is_none_or(|(_, id)| *id != held.id) {
-                ids.push((store, held.id.clone()));
+        for checked in drift(store)? {
+            if ids.last().is_none_or(|(_, id)| *id != checked.id) {
+                ids.push((store, checked.id.clone()));
             }
-            found.files.push(held);
+            found.files.push(checked);
         }
     }
     let period = options.wait.unwrap_or(MOMENT);
@@ -422,7 +422,8 @@ pub(super) fn check(options: &SwitchOptions) -> anyhow::Result<Ending> {
         found.in_words(&mut out)?;
     }
     print(&out)?;
-    let is_held = found.files.iter().all(|held| held.holds) && !found.used.values().any(Seen::is_left_behind);
+    let is_held =
+        found.files.iter().all(|checked| checked.holds) && !found.used.values().any(Seen::is_left_behind);
     Ok(if is_held { Ending::Done } else { Ending::Finding })
 }
 
@@ -437,25 +438,25 @@ struct Checked {
 impl Checked {
     fn as_json(&self) -> Vec<Value> {
         let mut values = Vec::new();
-        for held in &self.files {
-            let times = self.times.get(&held.id).map_or(&[][..], Vec::as_slice);
-            values.push(check_as_json(held, self.used.get(&held.id), times));
+        for checked in &self.files {
+            let times = self.times.get(&checked.id).map_or(&[][..], Vec::as_slice);
+            values.push(check_as_json(checked, self.used.get(&checked.id), times));
         }
         values
     }
 
     /// The files of each switch, and below them what its application does.
     fn in_words(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
-        for (index, held) in self.files.iter().enumerate() {
-            let sign = if held.holds { "holds" } else { "DRIFT" };
-            writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
-            if self.files.get(index + 1).is_some_and(|next| next.id == held.id) {
+        for (index, checked) in self.files.iter().enumerate() {
+            let sign = if checked.holds { "holds" } else { "DRIFT" };
+            writeln!(out, "{}  {sign}  {}: {}", checked.id, checked.file.display(), checked.found)?;
+            if self.files.get(index + 1).is_some_and(|next| next.id == checked.id) {
                 continue;
             }
-            if let Some(seen) = self.used.get(&held.id) {
+            if let Some(seen) = self.used.get(&checked.id) {
                 writeln!(out, "    {}", done(seen))?;
             }
-            for line in self.times.get(&held.id).into_iter().flatten().flat_map(own_times_in_words) {
+            for line in self.times.get(&checked.id).into_iter().flatten().flat_map(own_times_in_words) {
                 writeln!(out, "    {line}")?;
             }
         }
@@ -463,12 +464,12 @@ impl Checked {
     }
 }
 
-fn check_as_json(held: &CheckedFile, used: Option<&Seen>, times: &[OwnTimesCompared]) -> Value {
+fn check_as_json(checked: &CheckedFile, used: Option<&Seen>, times: &[OwnTimesCompared]) -> Value {
     json!({
-        "id": held.id,
-        "file": held.file,
-        "holds": held.holds,
-        "found": held.found,
+        "id": checked.id,
+        "file": checked.file,
+        "holds": checked.holds,
+        "found": checked.found,
         "standing": standing(used).name(),
         "seen_there": used.map(|seen| &seen.new),
         "seen_elsewhere": used.map(|seen| &seen.old),
