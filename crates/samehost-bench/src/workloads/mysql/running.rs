@@ -215,7 +215,8 @@ impl MySqlConnector {
         }
         let answer = dialogue.raw(first.payload())?;
         let session = MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone());
-        session.map_err(|answer| BenchError::refused(&self.endpoint(), "the first statement", answer, ""))
+        session
+            .map_err(|why| BenchError::refused(&self.endpoint(), "the first statement", why.to_string(), ""))
     }
 }
 

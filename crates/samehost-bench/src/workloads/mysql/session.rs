@@ -53,7 +53,7 @@ impl MySqlSession {
         command: Command,
         first_answer: &[u8],
         ids: Ids,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, FirstReply> {
         let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
         Ok(MySqlSession {
             command,
@@ -117,13 +117,24 @@ impl MySqlSession {
     }
 }
 
+/// Why the first reply of a connection cannot be the pattern of the others.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct FirstReply(String);
+
+impl From<&str> for FirstReply {
+    fn from(why: &str) -> Self {
+        FirstReply(why.to_owned())
+    }
+}
+
 /// Derives from the first reply how replies are judged, and the position of the digits that change with the id, if any.
 fn learn(
     statement: Statement,
     protocol: Protocol,
     answer: &[u8],
     ids: &Ids,
-) -> Result<(Judge, Option<usize>), String> {
+) -> Result<(Judge, Option<usize>), FirstReply> {
     match (packet::answer(answer)?, statement.writes()) {
         (Some((Answer::Rows(rows), _)), false) if matches!(ids, Ids::Known(_)) && rows.len() <= 1 => {
             Ok((Judge::Live, None))
@@ -146,7 +157,7 @@ fn learn(
             }
             Ok((judge, Some(from + row.len() - text.len())))
         }
-        (Some((Answer::Refused(error), _)), _) => Err(error.to_string()),
+        (Some((Answer::Refused(error), _)), _) => Err(FirstReply(error.to_string())),
         _ => Err("the first statement was not answered with one row".into()),
     }
 }
@@ -355,7 +366,7 @@ mod tests {
         frames(&[&[1], b"\x03def column", END, &row, END])
     }
 
-    fn session(statement: Statement, protocol: Protocol, first: &[u8]) -> Result<MySqlSession, String> {
+    fn session(statement: Statement, protocol: Protocol, first: &[u8]) -> Result<MySqlSession, FirstReply> {
         let table = Table::own("s.", 1000);
         let command = match protocol {
             Protocol::Text => Command::query(statement, &table),
