@@ -358,7 +358,7 @@ pub mod switches {
 
     use samehost_transaction::{Entry, Store};
 
-    use super::{below, home, named, private_directory};
+    use super::{WrongUse, below, home, named, private_directory};
 
     const BEFORE: &str = "/root";
 
@@ -396,9 +396,13 @@ pub mod switches {
         stores
     }
 
-    /// The store that contains a switch; the one for new switches if none does.
+    /// The store that contains a switch; the one for new switches if none does. None is created: a watcher that begins when
+    /// its switch and the store are gone left an empty one.
     pub fn store_of(id: &str) -> anyhow::Result<Store> {
-        let mut stores = stores()?;
+        let mut stores = existing()?;
+        if stores.is_empty() {
+            return Err(WrongUse(format!("no switch {id}; samehost switch --list names them")).into());
+        }
         for (at, store) in stores.iter().enumerate() {
             let Ok(entries) = store.list() else { continue };
             if entries.iter().any(|entry| entry.id == id) {
@@ -408,10 +412,10 @@ pub mod switches {
         Ok(stores.swap_remove(0))
     }
 
-    /// All switches with their stores, oldest first.
+    /// All switches with their stores, oldest first. Who looks leaves no store behind.
     pub fn entries() -> anyhow::Result<Vec<(Store, Entry)>> {
         let mut all = Vec::new();
-        for store in stores()? {
+        for store in existing()? {
             all.extend(store.list()?.into_iter().map(|entry| (store.clone(), entry)));
         }
         all.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));

@@ -1,9 +1,12 @@
 //! kill -9 at every step that writes, two switches at once, files that cannot be changed, a full disk: nothing is lost.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 use super::nginx_fpm::hop;
 use super::stack::{Ended, Stack, is_root, must, page, wait_for};
+use crate::support::SAMEHOST;
 
 #[test]
 fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
@@ -50,7 +53,7 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
             assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "point {point}");
         }
         for folder in [hop.nginx.parent().unwrap(), hop.pool.parent().unwrap()] {
-            let names: Vec<String> = std::fs::read_dir(folder)
+            let names: Vec<String> = fs::read_dir(folder)
                 .unwrap()
                 .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
                 .filter(|name| name.contains("samehost"))
@@ -96,7 +99,7 @@ fn a_file_that_cannot_be_changed_and_a_full_disk_are_told_before_anything_is_tou
     let state = hop.stack.path("state").display().to_string();
     let script = format!("mount -t tmpfs -o size=8k none {state} && exec \"$@\"");
     let program = env!("CARGO_BIN_EXE_samehost");
-    let mut full = std::process::Command::new("unshare");
+    let mut full = Command::new("unshare");
     full.args(["--mount", "sh", "-c", &script, "sh", program]).args(arguments).env("XDG_STATE_HOME", &state);
     let full = Ended::of(&full.output().unwrap());
     assert_eq!(full.status, 3, "{}", full.both());
@@ -122,13 +125,27 @@ fn it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile() {
     assert!(said.contains("nothing was touched"), "{said}");
     untouched(&hop, &before);
 
-    let theirs = format!("{}# someone else\n", std::fs::read_to_string(&hop.nginx).unwrap());
-    let (status, said) = talk("y", &|| std::fs::write(&hop.nginx, &theirs).unwrap());
+    let theirs = format!("{}# someone else\n", fs::read_to_string(&hop.nginx).unwrap());
+    let (status, said) = talk("y", &|| fs::write(&hop.nginx, &theirs).unwrap());
     assert_eq!(status, 3, "{said}");
     assert!(said.contains("nginx.conf") && said.contains("changed"), "{said}");
-    assert_eq!(std::fs::read_to_string(&hop.nginx).unwrap(), theirs);
+    assert_eq!(fs::read_to_string(&hop.nginx).unwrap(), theirs);
 
     let nobody = hop.stack.samehost(&["switch", &hop.nginx.display().to_string(), "--socket", &socket]);
     assert_eq!(nobody.status, 2, "{}", nobody.both());
     assert!(nobody.stderr.contains("--yes") && nobody.stderr.contains("--dry-run"), "{}", nobody.stderr);
+}
+
+/// Who only looks leaves no folder for switches behind.
+#[test]
+fn a_look_at_switches_makes_no_folder() {
+    let state = tempfile::tempdir().unwrap();
+    for (words, status) in
+        [(&["--list"][..], 0), (&["--finish", "nothing"], 2), (&["--confirm", "nothing"], 2)]
+    {
+        let mut command = Command::new(SAMEHOST);
+        let output = command.arg("switch").args(words).env("XDG_STATE_HOME", state.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0, "{words:?}");
+    }
 }
