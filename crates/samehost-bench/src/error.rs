@@ -194,8 +194,21 @@ impl BenchError {
             | BenchError::Path { .. }
             | BenchError::Refused { .. }
             | BenchError::Command { .. } => Fault::Input,
+            BenchError::Connect(_)
+            | BenchError::StartConnect(_)
+            | BenchError::Tuning(_)
+            | BenchError::Certificate(_)
+            | BenchError::ServerLost { .. }
+            | BenchError::Hung { .. }
+            | BenchError::Start { .. }
+            | BenchError::NotInstalled { .. }
+            | BenchError::NotPackaged { .. }
+            | BenchError::NotPermitted { .. }
+            | BenchError::NoOwnNetwork { .. }
+            | BenchError::Io { .. }
+            | BenchError::OneCpu
+            | BenchError::NoCpu => Fault::Missing,
             BenchError::Interrupted => Fault::Interrupted,
-            _ => Fault::Missing,
         }
     }
 }
