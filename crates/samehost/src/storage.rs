@@ -366,14 +366,9 @@ pub mod switches {
         Ok(Store::open(&private_directory("switches")?)?)
     }
 
-    /// All stores of this user; the one for new switches comes first.
+    /// The stores of this user that there are; the one for new switches comes first. None is created: who only looks leaves no
+    /// folder behind.
     pub fn stores() -> anyhow::Result<Vec<Store>> {
-        let state = private_directory("switches")?;
-        Ok(with_earlier(&state, vec![Store::open(&state)?]))
-    }
-
-    /// The stores of this user that there are, to look at them: none is created.
-    pub fn existing() -> anyhow::Result<Vec<Store>> {
         let state = private_directory("switches")?;
         Ok(with_earlier(&state, Store::existing(&state)?.into_iter().collect()))
     }
@@ -396,10 +391,10 @@ pub mod switches {
         stores
     }
 
-    /// The store that contains a switch; the one for new switches if none does. None is created: a watcher that begins when
-    /// its switch and the store are gone left an empty one.
+    /// The store that contains a switch; the one for new switches if none does. A watcher may begin when its switch and the
+    /// store are gone.
     pub fn store_of(id: &str) -> anyhow::Result<Store> {
-        let mut stores = existing()?;
+        let mut stores = stores()?;
         if stores.is_empty() {
             return Err(WrongUse(format!("no switch {id}; samehost switch --list names them")).into());
         }
@@ -412,10 +407,10 @@ pub mod switches {
         Ok(stores.swap_remove(0))
     }
 
-    /// All switches with their stores, oldest first. Who looks leaves no store behind.
+    /// All switches with their stores, oldest first.
     pub fn entries() -> anyhow::Result<Vec<(Store, Entry)>> {
         let mut all = Vec::new();
-        for store in existing()? {
+        for store in stores()? {
             all.extend(store.list()?.into_iter().map(|entry| (store.clone(), entry)));
         }
         all.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));

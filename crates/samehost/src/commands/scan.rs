@@ -350,7 +350,7 @@ fn metrics(
 #[cfg(feature = "switch")]
 fn switches(scan: &Scan) -> Option<SwitchHealth> {
     let health =
-        crate::storage::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
+        crate::storage::switches::stores().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
     match health {
         Ok(health) => Some(health),
         Err(error) => {

@@ -140,9 +140,13 @@ fn it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile() {
 #[test]
 fn a_look_at_switches_makes_no_folder() {
     let state = tempfile::tempdir().unwrap();
-    for (words, status) in
-        [(&["--list"][..], 0), (&["--finish", "nothing"], 2), (&["--confirm", "nothing"], 2)]
-    {
+    for (words, status) in [
+        (&["--list"][..], 0),
+        (&["--finish", "nothing"], 2),
+        (&["--confirm", "nothing"], 2),
+        (&["--recover"], 0),
+        (&["--check"], 0),
+    ] {
         let mut command = Command::new(SAMEHOST);
         let output = command.arg("switch").args(words).env("XDG_STATE_HOME", state.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
