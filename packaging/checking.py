@@ -194,12 +194,3 @@ def environment(name, *words):
     text("python3", "-m", "venv", folder)
     text(folder / "bin/pip", "install", "--quiet", *words)
     return folder
-
-
-def copy_with_libraries(program, root):
-    """Copies a program and the libraries that it names into a root directory."""
-    libraries = [word for word in text("ldd", program).split() if word.startswith("/")]
-    for file in [*libraries, program]:
-        to = Path(root) / str(file).lstrip("/")
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, to)

@@ -2,7 +2,7 @@
 //! commit and from nothing else of this machine: no path, no name, no time of the build.
 
 mod binary;
-mod components;
+mod licences;
 mod versions;
 
 use std::collections::BTreeSet;
@@ -14,13 +14,11 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 
 use crate::process::{succeed, tar, text};
-use crate::{names, package};
+use crate::{names, package, target};
 pub(crate) use binary::Target;
-use components::Components;
 
 /// Size of the static program, in bytes, that is not exceeded.
-/// It was 17.5 MB before unwinding, most of plotly.js and unpacked relocations went, and 14.2 then; what
-/// was added since is in docs/evidence/dist.txt. Folding identical functions (`--icf` of lld) was
+/// It was 17.5 MB before unwinding, charts in JavaScript and unpacked relocations went, and 14.2 then. Folding identical functions (`--icf` of lld) was
 /// rejected: 0.1 MB, for another linker (docs/decisions/0095).
 const LARGEST: u64 = 15_000_000;
 
@@ -32,9 +30,6 @@ pub(crate) struct Options {
     /// Make it once and compare nothing; what was compiled before is used
     #[arg(long)]
     once: bool,
-    /// For which machines, such as aarch64-unknown-linux-musl; by default those like this one
-    #[arg(long, value_name = "TRIPLE")]
-    target: Option<String>,
     /// Demand what a release has: no uncommitted change, the tag, the version on top of CHANGELOG.md
     #[arg(long)]
     release: bool,
@@ -50,7 +45,7 @@ pub(crate) struct Release {
 /// program is larger than [`LARGEST`].
 pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
     versions::check(&crate::root(), options.release)?;
-    let target = Target::new(options.target.as_deref())?;
+    let target = Target::here()?;
     target.check()?;
     let release = Release { target, epoch: epoch()? };
     let work = release.target.folder();
@@ -75,24 +70,9 @@ pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
-    make(&Options { once: false, target: None, release: false })?;
-    let sums = read(&folder().join(Target::new(None)?.release_name()))?;
-    let mut lines =
-        vec![format!("two builds of {} in two folders, one after the other: the same", commit()?)];
-    lines.extend(sums.lines().map(str::to_owned));
-    Ok(lines)
-}
-
-pub(crate) fn list_of_components() -> anyhow::Result<PathBuf> {
-    let folder = folder().join(Target::new(None)?.release_name());
-    let name = names(&folder)?.into_iter().find(|name| name.ends_with(".cdx.json"));
-    Ok(folder.join(name.context("no list of components: cargo xtask dist")?))
-}
-
-pub(crate) fn folder() -> PathBuf {
+fn folder() -> PathBuf {
     // Cargo has a folder `dist` for the profile of that name.
-    crate::target().join("distribution")
+    target().join("distribution")
 }
 
 /// The last commit, which releases are made of, in one of git's formats.
@@ -133,11 +113,9 @@ impl Release {
         Ok(out)
     }
 
-    /// Makes everything but the program: the list of components, the archive, the packages.
+    /// Makes everything but the program: the archive, the packages.
     fn documents(&self, source: &Path, program: &Path, out: &Path) -> anyhow::Result<()> {
-        let components = Components::of(source, &self.target)?;
-        components::write(self, &components, &out.join(format!("{}.cdx.json", self.target.release_name())))?;
-        let licences = components::collect(&components)?;
+        let licences = licences::collect(source, &self.target)?;
         self.archive(source, program, &licences, out)?;
         package::all(program, self.epoch, &licences, out).map(drop)
     }
@@ -161,7 +139,7 @@ impl Release {
 
 /// The licences of what is linked into a program of the working tree.
 pub(crate) fn licences_of_others() -> anyhow::Result<String> {
-    components::collect(&Components::of(&crate::root(), &Target::new(None)?)?)
+    licences::collect(&crate::root(), &Target::here()?)
 }
 
 /// Copies a commit. All files are new to cargo, so that nothing is taken for already compiled.
@@ -194,8 +172,7 @@ fn sums(folder: &Path) -> anyhow::Result<()> {
 /// A program that people run as root should be one that they can make themselves, byte for byte. So a
 /// release is built twice, in two folders of different length, with paths replaced and the commit's time.
 /// `-Ztrim-paths` was rejected because it is not stable, and a container for the build because it would
-/// hide what the result depends on; the list of components names both compilers instead
-/// (docs/decisions/0096).
+/// hide what the result depends on (docs/decisions/0096).
 fn same(first: &Path, second: &Path) -> anyhow::Result<()> {
     let (one, other) = (read(first)?, read(second)?);
     let differing: Vec<&str> = differing(&one, &other);
@@ -236,13 +213,12 @@ fn show(out: &Path, once: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The static program for a target, or else for machines like this one: the last that was made, or a new one. Says which commit
-/// it is of.
-pub(crate) fn program(target: Option<&str>) -> anyhow::Result<PathBuf> {
-    let folder = Target::new(target)?.folder().join("first");
+/// The static program: the last that was made, or a new one. Says which commit it is of.
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
+    let folder = Target::here()?.folder().join("first");
     let program = folder.join(binary::PROGRAM);
     if !program.is_file() {
-        make(&Options { once: true, target: target.map(str::to_owned), release: false })?;
+        make(&Options { once: true, release: false })?;
     }
     ensure!(program.is_file(), "{} is missing, although it was just made", program.display());
     let made =
@@ -259,6 +235,18 @@ pub(crate) fn dynamic_program() -> anyhow::Result<PathBuf> {
     Ok(folder.join("dist/samehost"))
 }
 
+/// Makes the packages alone, of a program that is given or made here.
+pub(crate) fn package(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
+    let binary = binary.map_or_else(dynamic_program, Ok)?;
+    let out = out.unwrap_or_else(|| target().join("packages"));
+    let licences = licences_of_others()?;
+    for file in package::all(&binary, epoch()?, &licences, &out)? {
+        let length = fs::metadata(&file)?.len();
+        println!("{:>6.1} MB  {}", length as f64 / 1e6, file.display());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Target, differing};
@@ -268,7 +256,7 @@ mod tests {
     #[test]
     fn binstall_looks_for_the_archive_and_the_folder_that_are_made() {
         let manifest = std::fs::read_to_string(crate::root().join("crates/samehost/Cargo.toml")).unwrap();
-        let target = Target::new(Some("aarch64-unknown-linux-musl")).unwrap();
+        let target = Target::here().unwrap();
         let filled = |key: &str| {
             let value = manifest.lines().find_map(|line| line.strip_prefix(&format!("{key} = "))).unwrap();
             let value = value.trim_matches('"').replace("{ version }", VERSION);

@@ -1,24 +1,17 @@
 //! Evidence: checks that take too long for tests. Each prints its expected duration and its findings. The
 //! latest output is committed as `docs/evidence/NAME.txt`.
 
-mod busy;
 mod congestion;
-mod dist;
 mod fuzz;
-mod hosts;
 mod kernel;
-mod run_integrity;
 mod scripts;
 mod verdicts;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::ValueEnum;
 use serde_json::Value;
-
-pub(crate) use busy::run_load;
 
 use crate::process::find_program;
 use crate::{name_and_about, number, root};
@@ -29,51 +22,31 @@ pub(crate) enum Evidence {
     Fuzz,
     /// ten checkups: how many of their rows each decides, and which
     Checkups,
-    /// verdicts beside other programs: checkups, a site, equal arms, a slower arm, ratios (--only NAME)
-    Busy,
     /// 100 scans of a host with five programs of four users: whose the short connections are said to be
     Attribution,
     /// 3,000 exchanges over each family counted by Debian's 5.10, 6.1 and 6.12 in emulated machines (--only 5.10, 6.1, 6.12)
     Kernels,
     /// what it costs a saturated Redis that its requests are timed, in 40 blocks, and what a socket saves by the kernel's times
-    /// and by bench's (--only cost, saving)
+    /// and by bench's; the memory of scan --every and of top beside many short connections (--only cost, saving, memory)
     Watching,
     /// 200 reports of two arms that are the same: how many call them different
     Same,
     /// own trials (run --trial): 100 of two equal ways, 50 with one that takes 5 % longer, of WordPress, Node and Go beside
     /// bench, and of units with systemd itself (--only equal, slowed, wordpress, node, go, unit)
     Trial,
-    /// 50 runs with one arm slowed by 10 %: how many call it slower
-    Slowed,
-    /// 10 runs with one arm slowed by 3 %, margin 0: how many call it slower
-    Known,
-    /// time to a verdict, of an earlier program (--before) and of this one
-    Speed,
+    /// switches ended by SIGKILL at 100 random moments, and 500 random system calls that fail: what is there, and what was said
+    /// (--only kill, faults)
+    Ends,
     /// large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers
     Congestion,
     /// the clients in Rust that `how` knows, built and held against real servers
     Clients,
-    /// the program built from nothing, at an earlier commit and now, in turns; and its smallest build
-    Build,
-    /// how long the quick tests and all tests take; installs what they need
-    Tests,
-    /// the static program: made twice, in an empty root directory, on old kernels, for aarch64, its size and start beside
-    /// others', and its speed beside glibc's
-    Dist,
-    /// packages of the static program: in fresh roots of two suites of Debian, in podman, from .crate files; the unit under a
-    /// systemd
-    Packages,
     /// the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces
     Ansible,
     /// test suites of client libraries, over TCP and under `samehost run`: which tests pass
     RunSuites,
     /// bytes, ends and errors of connections over TCP and under `samehost run`, 10 GB each way
     RunIntegrity,
-    /// a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes; the rules and
-    /// the dashboard, some time after
-    Otlp,
-    /// 10,000 simulated reports of 300 hosts: how long compare and history take, how much memory, and whom they name
-    Hosts,
     /// a real API server, controller manager and scheduler, built from Go's proxy, with a thousand simulated nodes; the pods by
     /// podman
     Kubernetes,
@@ -87,26 +60,17 @@ impl Evidence {
         match self {
             Evidence::Fuzz => (fuzz::fuzz, 3600),
             Evidence::Checkups => (verdicts::checkups, 600),
-            Evidence::Busy => (busy::busy, 6000),
             Evidence::Attribution => (scripts::attribution, 2500),
             Evidence::Kernels => (kernel::counting, 900),
             Evidence::Watching => (scripts::watching, 400),
             Evidence::Same => (verdicts::same, 3600),
             Evidence::Trial => (scripts::own_trials, 1800),
-            Evidence::Slowed => (verdicts::slowed, 500),
-            Evidence::Known => (verdicts::known, 200),
-            Evidence::Speed => (verdicts::speed, 1800),
+            Evidence::Ends => (scripts::ends, 3600),
             Evidence::Congestion => (congestion::congestion, 600),
             Evidence::Clients => (scripts::clients, 300),
-            Evidence::Build => (dist::build, 1500),
-            Evidence::Tests => (scripts::suites, 2400),
-            Evidence::Dist => (dist::dist, 900),
-            Evidence::Packages => (kernel::packages, 600),
             Evidence::Ansible => (scripts::ansible, 360),
             Evidence::RunSuites => (scripts::client_suites, 480),
-            Evidence::RunIntegrity => (run_integrity::integrity, 180),
-            Evidence::Otlp => (scripts::prometheus, 900),
-            Evidence::Hosts => (hosts::hosts, 300),
+            Evidence::RunIntegrity => (scripts::integrity, 180),
             Evidence::Kubernetes => (scripts::kubernetes, 1_800),
         }
     }
@@ -119,18 +83,14 @@ pub(crate) struct Options {
     /// How long it may take, in minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// Only what is called that (fuzz, dist); the other lines that are kept stay
+    /// Only what is called that; the other lines that are kept stay
     #[arg(long)]
     only: Option<String>,
-    /// Another program to compare with: an earlier one (speed), one with this machine's C library (dist)
-    #[arg(long, value_name = "PROGRAM")]
-    before: Option<PathBuf>,
 }
 
 struct Account {
     length: Duration,
     only: Option<String>,
-    before: Option<PathBuf>,
     text: String,
 }
 
@@ -172,13 +132,13 @@ fn is_decided(found: &Value) -> bool {
 
 /// Runs one kind of evidence, within the minutes if given. With `--only`, the stored lines of other parts are kept.
 pub(crate) fn gather(options: Options) -> anyhow::Result<()> {
-    let Options { name, minutes, only, before } = options;
+    let Options { name, minutes, only } = options;
     let (run, seconds) = name.plan();
     let length = Duration::from_secs(minutes.map_or(seconds, |minutes| 60 * minutes));
     let (name, about) = name_and_about(&name);
     println!("evidence {name}: {about}; takes {} minutes", length.as_secs() / 60);
     let part = only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
-    let mut account = Account { length, only, before, text: String::new() };
+    let mut account = Account { length, only, text: String::new() };
     account.tell(&format!("$ cargo xtask evidence {name} --minutes {}{part}", length.as_secs() / 60));
     let command = account.text.len();
     let found = run(&mut account);

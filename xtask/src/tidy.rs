@@ -10,7 +10,7 @@ use samehost_services::Kind;
 
 use crate::gauge::{self, Source};
 use crate::process::{find_program, succeed};
-use crate::{files, names};
+use crate::{files, maps, names};
 
 /// Length of a source file, in lines, above which tidy suggests a review.
 const LONG_FILE: usize = 600;
@@ -50,7 +50,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     }
     ensure!(!all.is_empty(), "no source file below {}", root.display());
     sources.sort_by(|one, other| one.path.cmp(&other.path));
-    complaints.extend(gauge::read(&sources));
+    complaints.extend(gauge::read(root, &sources)?);
+    complaints.extend(maps::faults(root)?);
     if complaints.is_empty() {
         println!("tidy: {} files", all.len());
         Ok(())

@@ -11,7 +11,6 @@ use crate::issues::find_issues;
 use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED, client_threads};
 use crate::judge::missed_precision;
 use crate::prediction::predict;
-use crate::profiles::profile_differences;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysed {
@@ -56,7 +55,6 @@ pub fn analyse(report: &Report) -> Analysed {
         effects,
         combinations,
         limits: index.arms.iter().filter_map(|trials| limit(report, trials)).collect(),
-        profile_differences: profile_differences(report, &index),
         evidence: gather_evidence(&index),
     };
     Analysed { analysis, warnings }

@@ -26,6 +26,10 @@ pub enum CompareError {
     NoMetric { old: String, new: String },
     #[error("no common arm has a usable value in both reports: were their trials finished?")]
     NoValue,
+    #[error(
+        "both are the same measurement, begun at {begun} with the seed {seed}: nothing can have changed; name one made at another time"
+    )]
+    Same { begun: String, seed: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -46,8 +50,15 @@ pub struct Changes {
 /// what the arm moved inside of each report (docs/method.md §11).
 ///
 /// # Errors
-/// Where the reports have no arm, no metric or no usable value in common.
+/// Where the reports have no arm, no metric or no usable value in common, or are the same measurement.
 pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
+    // Not by the file: a copy, and a report rendered again, are the same measurement too.
+    let (before, after) = (&old.head, &new.head);
+    let begun_together =
+        !before.started_at.is_empty() && (&before.started_at, before.seed) == (&after.started_at, after.seed);
+    if begun_together && old.trials == new.trials {
+        return Err(CompareError::Same { begun: before.started_at.clone(), seed: before.seed });
+    }
     let arms: Vec<&Arm> = new.head.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
     if arms.is_empty() {
         return Err(CompareError::NoArm { old: arm_ids(old), new: arm_ids(new) });

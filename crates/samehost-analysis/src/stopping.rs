@@ -8,7 +8,7 @@ use crate::index::Index;
 
 /// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric: the interval is
 /// narrow enough at two of the plan's looks in a row, or twice as narrow at one. Significance is never looked at, as
-/// repeated looks find differences that do not exist (docs/decisions/0051; docs/method.md §3).
+/// repeated looks find differences that do not exist (docs/method.md §3).
 #[must_use]
 pub fn is_settled(report: &Report, point: &Point) -> bool {
     let Some(metric) = report.head.workload.metrics.first() else { return true };

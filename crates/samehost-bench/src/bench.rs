@@ -12,12 +12,11 @@ use samehost_model::{
 
 use crate::error::BenchError;
 use crate::machine::{Awake, allowed_cpus, host, wake_up_us};
-use crate::matrix::{Capacity, FLOOR, Matrix, capacities_of};
+use crate::matrix::{Capacity, Matrix};
 use crate::measure::Observer;
 use crate::network::{Network, OwnNetwork};
 use crate::parameters::distinct;
 use crate::planned::Planned;
-use crate::profile::Profiler;
 use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
 use crate::tuned::Means;
@@ -74,16 +73,14 @@ fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Reque
 fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Result<BenchOutcome, BenchError> {
     let host = host();
     let request = &first.request;
-    let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
     let is_agreed = request.earlier.is_some();
     if !is_agreed && (!request.servers.is_empty() || first.configured.uses_what_runs()) {
         consented(first, observer)?;
     }
     let mut runner = TrialRunner::new(first, host.cpus, nets)?;
-    let mut planned = match &request.earlier {
-        _ if request.rates.is_empty() => first.clone(),
-        Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
-        None => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
+    let mut planned = match request.rates.is_empty() {
+        true => first.clone(),
+        false => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
     };
     planned.plan.wake_up_us = wake_up(&planned);
     let awake = keep_awake(&planned)?;
@@ -93,7 +90,7 @@ fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Resul
     let mut head = head(planned, host, runner.server());
     head.workload.server_for_others_percent = runner.for_others_percent();
     let report = Report::new(head);
-    Ok(runner.run(report, request, profiler.as_ref(), observer))
+    Ok(runner.run(report, request, observer))
 }
 
 /// Keeps CPUs awake as asked, or by default where that is possible and what is measured is not the scheduler's own choice;
@@ -128,7 +125,7 @@ fn wake_up(planned: &Planned) -> Option<f64> {
 fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
-    if capabilities.timed && workload.name() != FLOOR && !request.stop.no_floor {
+    if capabilities.timed && !request.stop.no_floor {
         arms.push(matrix::floor_arm());
     }
     Head {
@@ -193,8 +190,7 @@ const HIGHEST_RATE: f64 = 5e6;
 /// Highest rate as a multiple of the capacity; a higher one is refused before anything is measured.
 /// A rate that no arm can serve builds a queue for as long as the trial lasts, and nothing but that queue
 /// would be measured. Up to twice the capacity is allowed, to show overload, and because capacity is not
-/// an upper bound: an open loop that has fallen behind sends in larger batches and may do more
-/// (docs/decisions/0056).
+/// an upper bound: an open loop that has fallen behind sends in larger batches and may do more.
 const MOST_OF_CAPACITY: f64 = 2.0;
 /// Closed-loop trials of each arm whose median throughput is its capacity.
 /// The transports take turns at each level, so that a change of the machine meets them all. Rates in

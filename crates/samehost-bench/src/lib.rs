@@ -6,6 +6,8 @@
 //! contains them. `private_servers` are started for a measurement, `builtin_servers` are part of this
 //! program. `machine` meters CPUs and judges whether the machine was ours.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod bench;
 pub mod builtin_servers;
 mod engine;
@@ -18,7 +20,6 @@ pub mod network;
 pub mod parameters;
 mod planned;
 pub mod private_servers;
-mod profile;
 mod request;
 mod runner;
 mod tuned;
@@ -26,14 +27,12 @@ pub mod workload;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};
-pub use engine::Spacing;
 pub use error::{BenchError, Fault};
 pub use impact::Impact;
-pub use matrix::{FLOOR, Slicing, StopOptions};
+pub use matrix::{FLOOR, StopOptions};
 pub use measure::Observer;
 pub use parameters::values as parameter_values;
 pub use planned::no_servers;
-pub use profile::CallGraph;
 pub use request::{BenchOutcome, KeepAwake, Recorder, Request};
 pub use workload::Starts;
 pub use workloads::PageLook;

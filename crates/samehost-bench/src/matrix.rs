@@ -37,18 +37,6 @@ pub struct Capacity {
     pub per_s: f64,
 }
 
-/// Capacities that an earlier part of the same measurement found.
-pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
-    let mut capacities = Vec::new();
-    for arm in arms {
-        if let Some(per_s) = arm.capacity_per_s {
-            let level = Point { rate_per_s: None, ..arm.point.clone() };
-            capacities.push(Capacity { level, transport: arm.transport, per_s });
-        }
-    }
-    capacities
-}
-
 impl Matrix {
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
@@ -298,20 +286,12 @@ pub fn floor_arm() -> Arm {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Slicing {
-    /// Slices wherever possible, of the usual length for the number of connections.
-    #[default]
-    Usual,
-    Of(Duration),
-    Never,
-}
+/// Half-width of the interval that is enough, as a fraction of the ratio: as narrow as the margin.
+const PRECISION: f64 = 0.02;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StopOptions {
     pub budget: Option<Duration>,
-    /// Half-width of the interval to reach.
-    pub precision: Option<f64>,
     /// Differences inside ±margin do not matter.
     pub margin: Option<f64>,
     pub min_blocks: Option<u32>,
@@ -324,7 +304,6 @@ pub struct StopOptions {
     pub asked: Vec<Question>,
     /// Open questions of other measurements that belong to the same family of errors.
     pub others: u32,
-    pub slicing: Slicing,
 }
 
 /// Decides how much to measure: how many blocks, at which of them to look, how long a trial is, and for how long at most.
@@ -374,7 +353,7 @@ pub fn plan(
         min_blocks,
         max_blocks,
         looks: looks(min_blocks, max_blocks),
-        precision: stop.precision.unwrap_or(0.02),
+        precision: PRECISION,
         margin: stop.margin.unwrap_or(0.02),
         confidence: 0.95,
         trial_s,

@@ -297,7 +297,7 @@ pub fn groups(arms: &[Arm]) -> Vec<Group> {
 /// and what lasts longer than a trial would be in both blocks (95 % intervals then covered in 94.1 % of
 /// simulated measurements, and in 95.0 % this way). Every block's order includes all `groups`, and those
 /// that are not `active` are left out: a point that is finished in the middle of a cycle does not change
-/// the order of the others (docs/decisions/0050).
+/// the order of the others (docs/method.md §1).
 pub fn slots_of_block(
     arms: &[Arm],
     groups: &[Group],

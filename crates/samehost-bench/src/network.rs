@@ -4,6 +4,7 @@
 //! Root can make one directly. An ordinary user needs a user namespace first, which only a process with a
 //! single thread can enter: [`prepare`] does that before a command starts any thread.
 
+use samehost_system::threads;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -69,9 +70,8 @@ impl OwnNetwork {
     /// When the kernel does not permit it; `instead` is what can be measured then.
     pub(crate) fn new(instead: Instead) -> Result<Self, BenchError> {
         let outside = network_settings();
-        let made = std::thread::scope(|scope| scope.spawn(|| make(&outside)).join());
-        made.unwrap_or_else(|_| Err(io::Error::other("the thread that makes it ended")))
-            .map_err(|error| BenchError::NoOwnNetwork { reason: reason(&error), instead: instead.0 })
+        let made = threads::apart(|| make(&outside)).map_err(io::Error::from).and_then(|made| made);
+        made.map_err(|error| BenchError::NoOwnNetwork { reason: reason(&error), instead: instead.0 })
     }
 
     /// Runs `work` inside, in a new thread: threads and processes that it starts are inside too.
@@ -79,19 +79,14 @@ impl OwnNetwork {
     /// # Errors
     /// When the namespace cannot be entered.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .stack_size(8 << 20)
-                .spawn_scoped(scope, || {
-                    move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                        .map(|()| work())
-                })
-                .map_err(BenchError::during("entering a network of our own"))?;
-            match thread.join() {
-                Ok(done) => done.map_err(BenchError::during("entering a network of our own")),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        let what = "entering a network of our own";
+        let enter_and_work = || {
+            move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .map(|()| work())
+        };
+        let entered =
+            threads::apart(enter_and_work).map_err(|error| BenchError::io(what, io::Error::from(error)))?;
+        entered.map_err(BenchError::during(what))
     }
 
     /// Sets the congestion control of new TCP connections inside, at both ends, by routes. The machine's

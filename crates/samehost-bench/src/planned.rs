@@ -9,7 +9,7 @@ use samehost_model::{Arm, Driven, Placement, Plan, Point, Redactor, Transport, U
 
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus};
-use crate::matrix::{Capacity, Matrix, Slicing, sweep};
+use crate::matrix::{Capacity, Matrix, sweep};
 use crate::parameters::Parameters;
 use crate::parameters::{OWN_PARAMETER, distinct};
 use crate::request::Request;
@@ -146,7 +146,6 @@ fn driving(capabilities: &Capabilities, request: &Request, transports: &[Transpo
         most: capabilities.most_sliced,
         least: capabilities.least_slice,
         threads: request.threads,
-        slicing: request.stop.slicing,
         lanes: if run_twice { 2 * all } else { all },
         allowed: allowed_cpus(),
         places_server: request.servers.is_empty(),
@@ -197,12 +196,6 @@ fn refuse_unfit(
     }
     if !capabilities.commands && !request.commands.is_empty() {
         return Err(no(workload, "--arm; its arms are --transports"));
-    }
-    if request.own_servers && (!request.servers.is_empty() || capabilities.commands) {
-        return Err(BenchError::Usage(
-            "--own-servers gives each arm a private server; servers that run and commands are what they are"
-                .into(),
-        ));
     }
     if request.stop.trial_time.is_some() && !capabilities.timed {
         return Err(no(workload, "--trial-time: each trial is one whole operation"));
@@ -262,7 +255,6 @@ pub(crate) struct Driving {
     pub(crate) most: u32,
     pub(crate) least: Duration,
     pub(crate) threads: u32,
-    pub(crate) slicing: Slicing,
     /// Arms that take turns at a point, twice each where there is a control.
     pub(crate) lanes: u32,
     pub(crate) allowed: Vec<usize>,
@@ -277,7 +269,7 @@ pub(crate) struct Driving {
 /// ratios stay, but for our own server's, which is 2 % smaller. Several connections scatter less with 2
 /// ms too, and there the ratio moves: Redis' CPU time with 64 was 0.605 for 0.637. Separate trials of a
 /// second were the first way, and do not average away where the scheduler puts two processes
-/// (docs/decisions/0080, docs/method.md §1a).
+/// (docs/method.md §1a).
 fn usual(connections: u32) -> Duration {
     if connections == 1 { Duration::from_micros(250) } else { Duration::from_millis(8) }
 }
@@ -285,17 +277,19 @@ fn usual(connections: u32) -> Duration {
 impl Driving {
     /// Length of the slices of arms at this point, or the reason for separate trials.
     pub(crate) fn slice(&self, point: &Point) -> Result<Duration, Undivided> {
-        match self.slicing {
-            Slicing::Never => Err(Undivided::Asked),
-            _ if self.most == 0 => Err(Undivided::Workload),
-            _ if point.rate_per_s.is_some() => Err(Undivided::OpenLoop),
-            _ if self.threads > 1 => Err(Undivided::Threads),
-            _ if point.connections > self.most || point.connections * self.lanes > MOST_AT_ONCE => {
-                Err(Undivided::Connections)
-            }
-            Slicing::Usual => Ok(usual(point.connections).max(self.least)),
-            Slicing::Of(length) => Ok(length),
+        if self.most == 0 {
+            return Err(Undivided::Workload);
         }
+        if point.rate_per_s.is_some() {
+            return Err(Undivided::OpenLoop);
+        }
+        if self.threads > 1 {
+            return Err(Undivided::Threads);
+        }
+        if point.connections > self.most || point.connections * self.lanes > MOST_AT_ONCE {
+            return Err(Undivided::Connections);
+        }
+        Ok(usual(point.connections).max(self.least))
     }
 
     /// The most connections that the server has open when arms with so many connections are measured.
@@ -381,7 +375,6 @@ mod tests {
             most: 256,
             least: Duration::ZERO,
             threads: 1,
-            slicing: Slicing::Usual,
             lanes: 4,
             allowed: vec![0, 1],
             places_server: true,
@@ -408,8 +401,7 @@ mod tests {
         };
         assert_eq!(changed(|d| d.most = 0), Err(Undivided::Workload));
         assert_eq!(changed(|d| d.threads = 2), Err(Undivided::Threads));
-        assert_eq!(changed(|d| d.slicing = Slicing::Never), Err(Undivided::Asked));
-        assert_eq!(changed(|d| d.slicing = Slicing::Of(Duration::from_millis(7))), Ok(ms(7)));
+        assert_eq!(changed(|d| d.least = Duration::from_millis(7)), Ok(ms(7)));
         assert_eq!((driving.at_once(64, false), driving.at_once(64, true)), (256, 64));
     }
 

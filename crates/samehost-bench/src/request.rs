@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use samehost_model::{Placement, Profile, RateSpec, Report, Transport};
+use samehost_model::{Placement, RateSpec, Report, Transport};
 
-use crate::engine::Spacing;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::matrix::StopOptions;
 use crate::measure::Observer;
 use crate::parameters::Parameters;
-use crate::profile::CallGraph;
 use crate::workload::Servers;
 
 #[derive(Clone, Debug, Default)]
@@ -25,7 +23,6 @@ pub struct Request {
     /// Empty for the workload's default, as `sizes`.
     pub connections: Vec<u32>,
     pub rates: Vec<RateSpec>,
-    pub spacing: Spacing,
     pub sizes: Vec<u64>,
     /// Empty for the usual placement.
     pub placements: Vec<Placement>,
@@ -36,7 +33,6 @@ pub struct Request {
     pub congestion_by_routes: bool,
     /// Bytes of socket buffers; empty for the kernel's default.
     pub socket_buffers: Vec<u64>,
-    pub own_servers: bool,
     /// The most private servers used in turn if a start takes seconds; `None` for the usual number.
     pub most_servers: Option<u32>,
     pub threads: u32,
@@ -46,8 +42,6 @@ pub struct Request {
     pub parameters: Parameters,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
-    /// How a CPU profile finds call stacks; `None` for no profile.
-    pub profile: Option<CallGraph>,
     /// Earlier part of this measurement: its trials count, and measuring continues after them.
     pub earlier: Option<Arc<Report>>,
     pub interrupted: Arc<AtomicBool>,
@@ -81,7 +75,7 @@ pub struct BenchOutcome {
     pub failure: Option<BenchError>,
 }
 
-/// An observer that also receives the report's head and profiles, and asks the user for consent.
+/// An observer that also receives the report's head, and asks the user for consent.
 pub trait Recorder: Observer + Send {
     /// Receives the report's head before the first trial. May fill in the start time.
     fn head(&mut self, _report: &mut Report) {}
@@ -93,6 +87,4 @@ pub trait Recorder: Observer + Send {
     fn consent(&mut self, _impacts: &[Impact], _seconds: f64) -> Result<(), BenchError> {
         Ok(())
     }
-
-    fn profile(&mut self, _profile: &Profile) {}
 }

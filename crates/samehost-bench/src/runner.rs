@@ -1,33 +1,28 @@
 //! The running servers, and what each trial needs from them. Makes single trials and rounds; `measure` makes blocks of them.
-//! Start reading at `TrialRunner::trial`. A round has the connections of all arms of a point at once, to the servers of one
-//! start, which are one for all arms or one for each.
+//! Start reading at `TrialRunner::trial`. A round has the connections of all arms of a point at once, to one server.
 
-mod profiled;
-
+use samehost_system::threads;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
+use samehost_model::{Arm, Code, Driven, Plan, Report, ServerInfo, Trial, Warning};
 
 use crate::engine::slices::{Lanes, Round};
-use crate::engine::{self, Job, Load, OpenLoop, Surroundings};
+use crate::engine::{self, Job, Load, OpenLoop, Surroundings, floor};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, Others, ServerMeter, families};
 use crate::matrix::FLOOR;
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::{Driving, Planned};
-use crate::profile::Profiler;
 use crate::request::{BenchOutcome, Recorder, Request};
 use crate::tuned::{congestion, unusual};
 use crate::workload::{Configured, Instance, StartOptions, Starts, Workload};
-use crate::workloads::noop;
 
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 /// How long a server that runs already is looked at before it is measured.
@@ -47,12 +42,12 @@ pub(crate) struct TrialRunner<'a> {
     pub(crate) configured: Arc<dyn Configured>,
     start: StartOptions,
     pub(crate) request: &'a Request,
-    running: Serving,
+    running: Box<dyn Instance>,
     start_in_use: u32,
     /// Number of starts in an earlier part of this measurement.
     starts_before: u32,
     /// Other servers of the rotation, by number of start.
-    idle: BTreeMap<u32, Serving>,
+    idle: BTreeMap<u32, Box<dyn Instance>>,
     /// Time that starting servers took, which does not count for the budget.
     starting: Duration,
     surroundings: Surroundings,
@@ -67,19 +62,11 @@ pub(crate) struct TrialRunner<'a> {
     most_blocks: u32,
 }
 
-fn finished<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// Ends servers, all at the same time: each waits for its processes and for its data directory to go. Beside other programs what lies
 /// between a checkup's turns, such ends most of it, took 3.4 to 4.6 s where they were ended one after the other, and 2.0 to 2.3 s with
 /// this.
-fn end_together(servers: impl Iterator<Item = Serving>) {
-    std::thread::scope(|scope| {
-        for serving in servers {
-            scope.spawn(move || drop(serving));
-        }
-    });
+fn end_together(servers: impl Iterator<Item = Box<dyn Instance>>) {
+    threads::all(servers.map(|server| move || drop(server)));
 }
 
 impl<'a> TrialRunner<'a> {
@@ -104,8 +91,7 @@ impl<'a> TrialRunner<'a> {
         if let (Some(own), Some(name)) = (&nets.routed, request.congestion.first()) {
             own.set_congestion(name)?;
         }
-        let apart = if request.own_servers { matrix.names() } else { Vec::new() };
-        let running = Serving::start(&*planned.configured, &start, apart)?;
+        let running = planned.configured.start(&start)?;
         let surroundings = Surroundings {
             server_pids: running.server().pids,
             proxy_pids: Vec::new(),
@@ -152,18 +138,13 @@ impl<'a> TrialRunner<'a> {
     /// own threads for most of its start: after the first one, whose data directory the others copy, two took as long as
     /// one. Nothing is measured meanwhile.
     fn start_the_others(&mut self, numbers: Range<u32>) -> Result<(), BenchError> {
-        let (names, configured, start) = (&self.running.names, &*self.configured, &self.start);
+        let (configured, start) = (&*self.configured, &self.start);
         let at_once = (self.surroundings.cpus as usize).max(1);
         for some in numbers.collect::<Vec<u32>>().chunks(at_once) {
-            let started: Vec<Result<Serving, BenchError>> = std::thread::scope(|scope| {
-                let begun: Vec<_> = some
-                    .iter()
-                    .map(|_| scope.spawn(|| Serving::start(configured, start, names.clone())))
-                    .collect();
-                begun.into_iter().map(finished).collect()
-            });
-            for (number, serving) in some.iter().zip(started) {
-                self.idle.insert(*number, serving?);
+            let one = || configured.start(start);
+            let started = threads::all(some.iter().map(|_| one));
+            for (number, server) in some.iter().zip(started) {
+                self.idle.insert(*number, server?);
             }
         }
         Ok(())
@@ -193,12 +174,12 @@ impl<'a> TrialRunner<'a> {
 
     pub(crate) fn find_endpoints(&self, arms: &mut [Arm]) {
         for arm in arms {
-            arm.endpoint = self.running.of(arm).endpoint(arm.transport);
+            arm.endpoint = self.running.endpoint(arm.transport);
         }
     }
 
     pub(crate) fn trial(&mut self, arm: &Arm, open_loop: Option<OpenLoop>) -> Result<Trial, BenchError> {
-        let is_floor = arm.id == FLOOR && self.workload.name() != FLOOR;
+        let is_floor = arm.id == FLOOR;
         let length = if is_floor { FLOOR_TRIAL } else { self.trial_time };
         let load = Load {
             connections: arm.point.connections,
@@ -212,25 +193,23 @@ impl<'a> TrialRunner<'a> {
         if !is_floor {
             self.set_congestion(arm)?;
         }
-        let job = if is_floor { noop::job(1)? } else { self.running.of_mut(arm).job(arm)? };
+        let job = if is_floor { floor::job()? } else { self.running.job(arm)? };
         if !is_floor {
-            self.look_around(arm);
+            self.look_around();
         }
         let result = engine::drive(job, &load, &self.surroundings);
         let mut trial = result.map_err(|error| self.with_last_words(error))?;
         if !is_floor {
-            let running = self.running.of_mut(arm);
-            running.add_observations(&mut trial);
-            running.finish_trial(&mut trial);
+            self.running.add_observations(&mut trial);
+            self.running.finish_trial(&mut trial);
         }
         Ok(trial)
     }
 
     /// Sets the processes whose CPU time counts as the server's and the proxy's.
-    fn look_around(&mut self, arm: &Arm) {
-        let running = self.running.of(arm);
-        self.surroundings.server_pids = running.server().pids;
-        self.surroundings.proxy_pids = running.proxy_pids();
+    fn look_around(&mut self) {
+        self.surroundings.server_pids = self.running.server().pids;
+        self.surroundings.proxy_pids = self.running.proxy_pids();
     }
 
     /// Processes that are the client, the server or between them, without their descendants.
@@ -260,7 +239,6 @@ impl<'a> TrialRunner<'a> {
         let seed = self.next_seed();
         arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
             rate_per_s,
-            spacing: self.request.spacing,
             seed,
             spin: spin(&self.driving.allowed, rate_per_s),
         })
@@ -270,7 +248,6 @@ impl<'a> TrialRunner<'a> {
         mut self,
         mut report: Report,
         request: &Request,
-        profiler: Option<&Profiler>,
         observer: &mut dyn Recorder,
     ) -> BenchOutcome {
         observer.head(&mut report);
@@ -301,15 +278,9 @@ impl<'a> TrialRunner<'a> {
             ));
         }
         report.warnings.extend(unusual(&report));
-        let mut failure = measured.failure;
-        if let (Some(profiler), None) = (profiler, &failure)
-            && report.head.outcome != Outcome::Interrupted
-        {
-            failure = self.profile(profiler, &mut report, observer);
-        }
         samehost_analysis::analyse(&report).apply(&mut report);
         end_together(self.idle.into_values().chain([self.running]));
-        BenchOutcome { report, failure }
+        BenchOutcome { report, failure: measured.failure }
     }
 }
 
@@ -332,7 +303,7 @@ impl Measurer for TrialRunner<'_> {
         }
         let next = match self.idle.remove(&due) {
             Some(idle) => idle,
-            None => Serving::start(&*self.configured, &self.start, self.running.names.clone())?,
+            None => self.configured.start(&self.start)?,
         };
         let before = std::mem::replace(&mut self.running, next);
         if starts != Starts::EachBlock {
@@ -373,7 +344,7 @@ impl Measurer for TrialRunner<'_> {
 /// most, never with one CPU. A request has to be sent when it is due, and a sleeping thread wakes late:
 /// some tens of microseconds on a virtual machine, even with a timer slack of 1 ns. Polling all the time
 /// was rejected because it takes a CPU from the server. At high rates the CPUs are awake anyway. The
-/// client's CPU time per operation in an open loop includes the polling (docs/decisions/0023).
+/// client's CPU time per operation in an open loop includes the polling.
 fn spin(allowed: &[usize], rate_per_s: f64) -> Duration {
     let longest = Duration::from_micros(50);
     let tenth = Duration::from_secs_f64(0.1 / rate_per_s.max(1.0));
@@ -422,20 +393,20 @@ impl TrialRunner<'_> {
         let mut lanes = Lanes::default();
         let mut evidence = Vec::with_capacity(slots.len());
         for (_, slot) in &opened {
-            let job = self.running.of_mut(slot.arm).job(slot.arm)?;
-            self.look_around(slot.arm);
+            let job = self.running.job(slot.arm)?;
+            self.look_around();
             let opened = match job {
                 Job::Sessions { connector, small } => {
                     lanes.open(connector, small, slot.arm.point.connections, &self.surroundings)
                 }
                 Job::Bulk(writer) => Ok(lanes.stream(writer, &self.surroundings)),
                 _ => Err(BenchError::Usage(format!(
-                    "`bench {}` cannot be measured in slices like this; --slice none measures it in trials",
+                    "`bench {}` cannot be measured in slices (a fault of samehost); --threads 2 measures it in trials",
                     self.workload.name()
                 ))),
             };
             let mut known = opened.map_err(|error| self.with_last_words(error))?;
-            self.running.of_mut(slot.arm).add_observations(&mut known);
+            self.running.add_observations(&mut known);
             evidence.push(known);
         }
         let cpus = self.driving.cpus(&first.arm.point)?;
@@ -450,7 +421,7 @@ impl TrialRunner<'_> {
         let driven = lanes.drive(round, &self.surroundings);
         let measured = driven.map_err(|error| self.with_last_words(error))?;
         let mut trials = Vec::with_capacity(slots.len());
-        for ((measured, known), (place, slot)) in measured.into_iter().zip(evidence).zip(opened) {
+        for ((measured, known), (place, _)) in measured.into_iter().zip(evidence).zip(opened) {
             let mut trial = Trial {
                 transport_observed: known.transport_observed,
                 cipher: known.cipher,
@@ -459,54 +430,10 @@ impl TrialRunner<'_> {
                 proxy_most_cpus: known.proxy_most_cpus,
                 ..measured
             };
-            self.running.of_mut(slot.arm).finish_trial(&mut trial);
+            self.running.finish_trial(&mut trial);
             trials.push((place, trial));
         }
         trials.sort_by_key(|(place, _)| *place);
         Ok(trials.into_iter().map(|(_, trial)| trial).collect())
-    }
-}
-
-struct Serving {
-    servers: Vec<Box<dyn Instance>>,
-    /// Names of the arms with a server of their own, in the order of the servers; empty if all share one.
-    names: Vec<String>,
-}
-
-impl Serving {
-    /// Starts one server, or one for each of these arms.
-    fn start(
-        configured: &dyn Configured,
-        start: &StartOptions,
-        names: Vec<String>,
-    ) -> Result<Self, BenchError> {
-        let servers = (0..names.len().max(1)).map(|_| configured.start(start));
-        Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
-    }
-
-    fn place(&self, arm: &Arm) -> usize {
-        self.names.iter().position(|name| *name == arm.name).unwrap_or(0)
-    }
-
-    fn of(&self, arm: &Arm) -> &dyn Instance {
-        &*self.servers[self.place(arm)]
-    }
-
-    fn of_mut(&mut self, arm: &Arm) -> &mut dyn Instance {
-        let place = self.place(arm);
-        &mut *self.servers[place]
-    }
-
-    /// The first server's info, with the processes of all.
-    fn server(&self) -> ServerInfo {
-        let mut info = self.servers[0].server();
-        info.pids.extend(self.servers[1..].iter().flat_map(|server| server.server().pids));
-        info
-    }
-
-    fn stderr_tail(&self) -> String {
-        let mut tails: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
-        tails.retain(|tail| !tail.is_empty());
-        tails.join("\n")
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use samehost_model::{Code, ConnectionSettings, Point, Report, Transport, Warning, parse_size};
+use samehost_model::{Code, ConnectionSettings, Point, Report, Warning, parse_size};
 use samehost_system::diag::both_ends;
 use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
@@ -29,7 +29,7 @@ const BETWEEN: Duration = Duration::from_millis(1);
 /// a private network namespace. Over loopback CUBIC and BBR move large transfers at different speeds, so
 /// a figure without the congestion control is half a figure; both ends are read in every trial and
 /// reported. Changing a setting of the host was rejected, because a measurement never does
-/// (docs/decisions/0083).
+/// (docs/congestion.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
     /// Not at all: the machine's default.
@@ -89,12 +89,6 @@ pub(crate) fn check(
             "--congestion and --socket-buffer are for servers that samehost starts: the other end of one that already runs is not ours to set",
         );
     }
-    if !axes.transports.iter().any(|transport| is_tcp(*transport)) && !axes.commands {
-        return match request.congestion.is_empty() {
-            true => Ok(()),
-            false => BenchError::refuse(format!("`bench {name}` takes no --congestion: it has no TCP")),
-        };
-    }
     if axes.commands && request.congestion.len() > 1 {
         return BenchError::refuse("`bench command` takes one --congestion: its arms are its commands");
     }
@@ -106,10 +100,6 @@ pub(crate) fn check(
         }
         None => Ok(()),
     }
-}
-
-pub(crate) fn is_tcp(transport: Transport) -> bool {
-    matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls)
 }
 
 fn try_on_a_socket(name: &str) -> Result<(), TuningError> {
@@ -229,6 +219,7 @@ mod tests {
     use std::sync::Arc;
 
     use samehost_login::ServerAddress;
+    use samehost_model::Transport;
 
     use super::*;
     use crate::workloads::workload;
@@ -250,8 +241,6 @@ mod tests {
         assert_eq!(refusal("redis", &request(&["reno", "cubic"])), "");
         let unknown = refusal("raw", &request(&["nonesuch"]));
         assert!(unknown.contains("`nonesuch`") && unknown.contains("modprobe tcp_nonesuch"), "{unknown}");
-        let none = refusal("noop", &request(&["reno"]));
-        assert!(none.contains("no TCP"), "{none}");
         let mut running = request(&["reno"]);
         running.servers.insert(Transport::Tcp, ServerAddress::open("tcp:127.0.0.1:1".parse().unwrap()));
         assert!(refusal("redis", &running).contains("already runs"));

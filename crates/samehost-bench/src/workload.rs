@@ -145,14 +145,14 @@ pub const CHECKUP_TRIAL: Duration = Duration::from_millis(25);
 /// The checkup compares CPU time per request there and not throughput. With one client and one server on
 /// two CPUs the client is nearly always a limit too, so throughput would hardly ever get a verdict, and
 /// "is it worth it?" has to have an answer in a minute on any machine. Databases have fewer, since each
-/// connection is a thread or a process of theirs (docs/decisions/0057).
+/// connection is a thread or a process of theirs.
 pub const MANY: u32 = 64;
 
 /// The part of a workload in the checkup.
 /// A workload names the kind of server that it measures. Where that is installed the checkup starts a
 /// private one; where one runs, the checkup prints the command that measures it. A server that is not
 /// ours is never loaded without being asked for. So a new workload on a known server is in the checkup
-/// without a change there (docs/decisions/0012).
+/// without a change there.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckupEntry {
     /// It measures a kind of server, which the checkup finds where it is installed or running.
@@ -241,7 +241,7 @@ pub trait Workload: Sync {
     /// own advice. `fastcgi` finds that a backlog is too short for a burst and advises a longer one; its
     /// burst is also measured at that backlog, in the same blocks. Advice by calculation alone would not
     /// be proved, so a report may have a point more than was asked for. `connections` are those given,
-    /// empty for the default (docs/decisions/0030).
+    /// empty for the default.
     ///
     /// # Errors
     /// When a value cannot be parsed.
@@ -253,8 +253,7 @@ pub trait Workload: Sync {
     /// Workloads read text by name in about a hundred places before, and what was not known there was
     /// taken for the default: an unknown statement of `mysql` was a point select. An associated type was
     /// rejected because the table of workloads needs trait objects, and one enum of all settings because
-    /// a new workload would change every other one's file. Text remains in the report and in the axes
-    /// (docs/decisions/0089).
+    /// a new workload would change every other one's file. Text remains in the report and in the axes.
     ///
     /// # Errors
     /// When a value cannot be parsed, or values contradict each other.
@@ -312,7 +311,7 @@ pub trait Configured: Send + Sync {
 /// Metrics of requests and replies, for an open or closed loop; the first is the mean latency, and
 /// decides. The median was rejected: on a virtual machine it jumps between two modes, as the other CPU
 /// was asleep or not, and then tells little. Percentiles are shown beside the mean and compared over
-/// blocks as it is (docs/decisions/0053).
+/// blocks as it is.
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
     let metrics: &[Metric] = match open_loop {
         OpenOrClosed::Closed => &[

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 
-use crate::files::{Edit, Files};
+use crate::budget::Metered;
+use crate::files::Edit;
 use crate::refusal::{Reason, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
+/// The editor of one format. What reads a configuration gets files that count, and is called by the methods of `dyn Editor`
+/// alone: [`Editor::read_metered`] by `read`, and so on. So no format can be asked outside of the budget.
 pub trait Editor: Sync {
     /// Name in JSON, in the corpus and on the command line: `wp-config`.
     fn name(&self) -> &'static str;
@@ -29,14 +32,26 @@ pub trait Editor: Sync {
     ///
     /// # Errors
     /// [`Refusal`](crate::Refusal), when the file as a whole is not understood or cannot be read.
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading>;
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading>;
 
-    /// The bytes to change so that a setting of [`Editor::read`] reaches the goal; none if it is there already. Pure:
+    /// The bytes to change so that a setting of [`Editor::read_metered`] reaches the goal; none if it is there already. Pure:
     /// the same input gives the same edits.
     ///
     /// # Errors
     /// [`Refusal`](crate::Refusal), when that cannot be said in this file, with the edit to make by hand.
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>>;
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>>;
+
+    /// Whether another line, or an included file, may say otherwise than an edit. Where one does, only the user can resolve it,
+    /// so each edit is held against what the file says with it.
+    fn may_contradict_itself(&self) -> bool {
+        false
+    }
 
     /// Whether a server of this format can listen at two endpoints at once.
     fn listens_on_both(&self) -> bool {
@@ -56,8 +71,13 @@ pub trait Editor: Sync {
     /// configuration says which socket belongs to a port, and nobody guesses (docs/decisions/0129).
     ///
     /// # Errors
-    /// As [`Editor::read`].
-    fn same_site(&self, _file: &Path, _files: &dyn Files, _setting: &Setting) -> Result<Vec<Endpoint>> {
+    /// As [`Editor::read_metered`].
+    fn same_site_metered(
+        &self,
+        _file: &Path,
+        _files: &Metered<'_>,
+        _setting: &Setting,
+    ) -> Result<Vec<Endpoint>> {
         Ok(Vec::new())
     }
 
@@ -70,11 +90,11 @@ pub trait Editor: Sync {
     /// that is impossible.
     ///
     /// # Errors
-    /// As [`Editor::edit`].
-    fn transition(
+    /// As [`Editor::edit_metered`].
+    fn transition_metered(
         &self,
         _file: &Path,
-        _files: &dyn Files,
+        _files: &Metered<'_>,
         _setting: &Setting,
         _goal: &Goal,
     ) -> Result<Option<Vec<Edit>>> {
@@ -84,27 +104,38 @@ pub trait Editor: Sync {
     /// The command that checks whether the file on disk is well formed; `None` if there is none, or if it would run or
     /// import what the file names. A configuration that is a program (ERB, Python) was checked by the editor, which
     /// read it before and after.
-    fn check(&self, _file: &Path, _files: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, _file: &Path, _files: &Metered<'_>) -> Option<Check> {
         None
     }
 
     /// What to write by hand for a setting whose server runs in another container of the same file, where no login from
     /// here reaches it; `None` for every other one.
-    fn in_container(&self, _file: &Path, _files: &dyn Files, _setting: &Setting) -> Option<String> {
+    fn in_container_metered(&self, _file: &Path, _files: &Metered<'_>, _setting: &Setting) -> Option<String> {
         None
     }
 
-    /// Whether the program that reads this file sees of this machine what the file mounts for it (a
-    /// Quadlet container). The view of a container that runs now says nothing about the next one, which
-    /// will have the new volume. So the login is tried as the user that its process has in the kernel, on
-    /// this machine's own files and not in its mount namespace: rights on files go by that number,
-    /// whatever the user is called inside, and with user namespaces too (docs/decisions/0105).
-    fn mounts(&self) -> bool {
-        false
+    /// Whether a variable of the program's environment goes before what this text says: the text itself asks for it, or
+    /// the program's framework does, without a word in the file.
+    fn is_beaten_by(&self, text: &str, variable: &str) -> bool {
+        asks_for(text, variable)
     }
 
     /// How the program that reads this file takes a change.
     fn uptake(&self, file: &Path) -> Uptake;
+}
+
+/// Whether the code of a text, and not a comment, has a name as a whole word.
+pub(crate) fn asks_for(text: &str, name: &str) -> bool {
+    for line in text.lines().map(str::trim_start) {
+        if ["#", "//", "*", ";", "--"].iter().any(|sign| line.starts_with(sign)) {
+            continue;
+        }
+        let mut words = line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        if words.any(|word| word == name) {
+            return true;
+        }
+    }
+    false
 }
 
 // A program's own check of a configuration: what to run, and what it would read. Nothing is run here.

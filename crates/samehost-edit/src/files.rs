@@ -1,7 +1,6 @@
 //! Files as an editor sees them: those of a source, or with some of them replaced by their new content; and patterns of their
 //! names as in glob(3), which servers use for includes.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::ops::Range;
@@ -11,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Where an editor reads; what is behind it limits the length and the type of files.
 /// Editors are pure, and are a crate that cannot touch the disk. As a folder of the crate that writes
 /// users' files as root, one of them read the disk past the files that it was given. Formats are many and
-/// large and the transaction is small and dangerous, so the two need different reviews. Editors limit how
-/// many files a configuration includes (docs/decisions/0086).
+/// large and the transaction is small and dangerous, so the two need different reviews. What editors read is counted
+/// in `budget.rs` (docs/decisions/0086).
 pub trait Files {
     /// Content of a file; symbolic links are followed.
     ///
@@ -77,58 +76,6 @@ impl Files for Overlay<'_> {
 
     fn exists(&self, path: &Path) -> bool {
         self.changed.contains_key(path) || self.below.exists(path)
-    }
-}
-
-/// Maximum number of files in one configuration, each counted as often as it is included.
-/// Whoever may write to one included file could otherwise keep a reader that runs as root busy for ever: two files that
-/// include each other, or a pattern that matches the file that has it. What is behind [`Files`] bounds the length and
-/// the type of each file; how often it is read only the editor knows (docs/decisions/0076).
-pub(crate) const MOST_FILES: usize = 4096;
-
-/// Limits the number of files that can be read, so that files that include each other come to an end.
-pub(crate) struct Bounded<'a> {
-    below: &'a dyn Files,
-    left: Cell<usize>,
-    read: RefCell<Vec<PathBuf>>,
-}
-
-impl<'a> Bounded<'a> {
-    pub(crate) fn new(below: &'a dyn Files) -> Self {
-        Bounded { below, left: Cell::new(MOST_FILES), read: RefCell::default() }
-    }
-
-    /// The files that were read, each once, in the order of the first time.
-    pub(crate) fn paths(self) -> Vec<PathBuf> {
-        let mut paths = self.read.into_inner();
-        let mut given = HashSet::new();
-        paths.retain(|path| given.insert(path.clone()));
-        paths
-    }
-}
-
-impl Files for Bounded<'_> {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let Some(left) = self.left.get().checked_sub(1) else {
-            let text = format!("the files include each other more than {MOST_FILES} times");
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
-        };
-        self.left.set(left);
-        let text = self.below.read(path)?;
-        self.read.borrow_mut().push(path.to_owned());
-        Ok(text)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        self.below.list(directory)
-    }
-
-    fn real(&self, path: &Path) -> PathBuf {
-        self.below.real(path)
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.below.exists(path)
     }
 }
 

@@ -2,7 +2,11 @@
 //! bytes stay. It refuses what it does not understand. Pure: files are read through [`Files`], and nothing is written
 //! or started here.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod ask;
 mod asked;
+mod budget;
 mod editor;
 mod files;
 pub mod formats;
@@ -10,6 +14,7 @@ pub mod formats;
 mod languages {
     pub(crate) mod php;
     pub(crate) mod php_ini;
+    pub(crate) mod syntax;
     pub(crate) mod url;
     pub(crate) mod yaml;
 }
@@ -23,10 +28,11 @@ mod spelling;
 pub use crate::editor::{Arguments, Check, OfService, Program};
 pub use crate::files::{Edit, EditError, apply};
 pub use asked::{LIBPQ_WORDS, Library, OverSocket, Word, parameter};
+pub use budget::{Metered, run as within_budget};
 pub use editor::Editor;
 pub use files::{Files, Overlay, glob};
-pub use formats::{EDITORS, editor, recognise};
-pub use leads::{Lead, LeadForm, leads};
+pub use formats::{EDITORS, by_hand, editor, recognise};
+pub use leads::{Lead, LeadForm, leads, leads_and_ports};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::{Reason, Refusal};
 pub use setting::{Access, Goal, Reading, Role, Setting, Uptake};

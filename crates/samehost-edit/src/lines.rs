@@ -7,6 +7,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
+use crate::budget::{self, Metered};
 use crate::files::{Edit, Files};
 use crate::refusal::{At, Reason, Refusal, Result};
 
@@ -19,11 +20,30 @@ pub(super) struct Line {
     pub(super) next: usize,
 }
 
-/// The lines of a text. A carriage return belongs to the line end.
-pub(super) fn lines(text: &[u8]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut start = 0;
-    while start < text.len() {
+/// The lines of a text, as they are asked for: a list of them may take forty times as much as the text. A carriage return
+/// belongs to the line end.
+pub(super) fn lines(text: &[u8]) -> Lines<'_> {
+    Lines { text, next: 0, number: 0 }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Lines<'a> {
+    text: &'a [u8],
+    next: usize,
+    number: u32,
+}
+
+/// Steps for a line, beside those for its bytes.
+const STEPS: usize = 20;
+
+impl Iterator for Lines<'_> {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        let (text, start) = (self.text, self.next);
+        if start >= text.len() {
+            return None;
+        }
         let (end, next) = match text[start..].iter().position(|byte| *byte == b'\n') {
             Some(length) if length > 0 && text[start + length - 1] == b'\r' => {
                 (start + length - 1, start + length + 1)
@@ -31,11 +51,11 @@ pub(super) fn lines(text: &[u8]) -> Vec<Line> {
             Some(length) => (start + length, start + length + 1),
             None => (text.len(), text.len()),
         };
-        let number = u32::try_from(lines.len() + 1).unwrap_or(u32::MAX);
-        lines.push(Line { number, range: start..end, next });
-        start = next;
+        self.next = next;
+        self.number = self.number.saturating_add(1);
+        budget::at(self.number);
+        budget::step(STEPS + next - start).then_some(Line { number: self.number, range: start..end, next })
     }
-    lines
 }
 
 /// The line that contains a byte, without its newline.
@@ -83,7 +103,7 @@ fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
     Edit::new(file, at..at, with)
 }
 
-pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
+pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Vec<u8>> {
     files.read(file).map_err(|error| {
         let by_hand = match error.kind() {
             io::ErrorKind::QuotaExceeded => "remove includes, and try again".to_owned(),
@@ -105,7 +125,7 @@ pub(super) fn unreadable(path: &Path, from: Option<At<'_>>, error: &io::Error) -
 }
 
 /// Text of a file in UTF-8 without a byte order mark; `encoding` is the reason for other files.
-pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Result<String> {
+pub(super) fn read_text(file: &Path, files: &Metered<'_>, encoding: &str) -> Result<String> {
     let text = String::from_utf8(read(file, files)?).map_err(|_| Refusal::at(0, encoding))?;
     if text.starts_with('\u{feff}') {
         return Err(Refusal::at(0, "it begins with a byte order mark"));
@@ -189,10 +209,10 @@ mod tests {
 
     #[test]
     fn lines_have_their_places() {
-        let found = lines(b"a\r\n\nb");
+        let found: Vec<Line> = lines(b"a\r\n\nb").collect();
         let ranges: Vec<_> = found.iter().map(|line| (line.number, line.range.clone(), line.next)).collect();
         assert_eq!(ranges, [(1, 0..1, 3), (2, 3..3, 4), (3, 4..5, 5)]);
-        assert!(lines(b"").is_empty());
+        assert_eq!(lines(b"").count(), 0);
     }
 
     #[test]
@@ -202,9 +222,10 @@ mod tests {
             (edit.range.start, String::from_utf8(edit.with).unwrap())
         }
         let text = b"a\r\nb";
-        assert_eq!(with(insert_below(file, text, &lines(text)[0], "n")), (3, "n\r\n".into()));
-        assert_eq!(with(insert_below(file, text, &lines(text)[1], "n")), (4, "\r\nn".into()));
-        assert_eq!(with(insert_above(file, text, &lines(text)[1], "n")), (3, "n\r\n".into()));
+        let all: Vec<Line> = lines(text).collect();
+        assert_eq!(with(insert_below(file, text, &all[0], "n")), (3, "n\r\n".into()));
+        assert_eq!(with(insert_below(file, text, &all[1], "n")), (4, "\r\nn".into()));
+        assert_eq!(with(insert_above(file, text, &all[1], "n")), (3, "n\r\n".into()));
         assert_eq!(with(append(file, b"", "n")), (0, "n\n".into()));
     }
 

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use crate::budget::{self, Metered};
 use crate::editor::Editor;
 use crate::files::{Edit, EditError, Files, Overlay, apply};
 use crate::lines;
@@ -58,12 +60,24 @@ pub fn propose(
     files: &dyn Files,
     moves: &[Move],
 ) -> Result<Vec<Proposal>, ProposalError> {
-    let before = editor.read(file, files)?;
-    let mut edits = Vec::new();
-    for one in moves {
-        edits.extend(editor.edit(file, files, &one.setting, &one.goal)?);
+    let expected = Expected::of(editor, &editor.read(file, files)?, moves);
+    // The configuration is parsed once for all of them, and read once more with all of them: thousands of sites may lead to one
+    // server.
+    let edits = budget::within(file, files, |metered| {
+        let mut edits = Vec::new();
+        for one in moves {
+            edits.extend(editor.edit_metered(file, metered, &one.setting, &one.goal)?);
+        }
+        Ok(edits)
+    })?;
+    let proposed = verified(editor, file, files, expected, &edits);
+    if proposed.is_err() && editor.may_contradict_itself() {
+        // Which of them it is, in words for people.
+        for one in moves {
+            editor.edit(file, files, &one.setting, &one.goal)?;
+        }
     }
-    verified(editor, file, files, &before, moves, &edits)
+    proposed
 }
 
 /// An editor's edits for one setting, if they have exactly the requested effect. Where lines contradict each other,
@@ -79,9 +93,9 @@ pub(crate) fn verify_edits(
     goal: &Goal,
     edits: Vec<Edit>,
 ) -> Result<Vec<Edit>> {
-    let before = editor.read(file, files)?;
     let moves = [Move { setting: setting.clone(), goal: goal.clone() }];
-    match verified(editor, file, files, &before, &moves, &edits) {
+    let expected = Expected::of(editor, &editor.read(file, files)?, &moves);
+    match verified(editor, file, files, expected, &edits) {
         Ok(_) => Ok(edits),
         Err(_) => Err(Refusal::new(
             &setting.file,
@@ -92,19 +106,21 @@ pub(crate) fn verify_edits(
     }
 }
 
+/// Connections that a message names.
+const MOST_TOLD: usize = 20;
+
 /// The files with these edits, if reading them again gives what was asked.
 fn verified(
     editor: &dyn Editor,
     file: &Path,
     files: &dyn Files,
-    before: &Reading,
-    moves: &[Move],
+    expected: Expected,
     edits: &[Edit],
 ) -> Result<Vec<Proposal>, ProposalError> {
     let proposals = edited(files, edits)?;
     let changed = proposals.iter().map(|proposal| (proposal.file.clone(), proposal.after.clone())).collect();
     let after = editor.read(file, &Overlay::new(files, changed))?;
-    compare(editor, file, before, &after, moves)?;
+    expected.compare(file, &after)?;
     Ok(proposals)
 }
 
@@ -128,46 +144,52 @@ fn edited(files: &dyn Files, edits: &[Edit]) -> Result<Vec<Proposal>, ProposalEr
     Ok(proposals)
 }
 
-/// Compares the edited configuration with the request: every connection that was to move has moved, and all others are
-/// unchanged.
-fn compare(
-    editor: &dyn Editor,
-    file: &Path,
-    before: &Reading,
-    after: &Reading,
-    moves: &[Move],
-) -> Result<(), ProposalError> {
-    let both = editor.listens_on_both();
-    let mut expected: Vec<Fact> = Vec::new();
-    let mut by_place: HashMap<(&str, u32), &Move> = HashMap::new();
-    for one in moves {
-        by_place.entry((one.setting.name.as_str(), one.setting.line)).or_insert(one);
-    }
-    for setting in &before.settings {
-        let can_stay = match setting.role {
-            Role::Listens => both,
-            Role::Connects => editor.connects_to_both(setting),
-        };
-        let Some(moved) = by_place.get(&(setting.name.as_str(), setting.line)) else {
-            expected.push(Fact::of(setting));
-            continue;
-        };
-        if can_stay && moved.goal.stays {
-            expected.push(Fact::of(setting));
+/// What an edited configuration must say: every connection that was to move has moved, and all others are unchanged. The reading
+/// that it is made of is not kept: a configuration may have a hundred thousand settings.
+struct Expected {
+    facts: Vec<Fact>,
+    refused: usize,
+}
+
+impl Expected {
+    fn of(editor: &dyn Editor, before: &Reading, moves: &[Move]) -> Self {
+        let both = editor.listens_on_both();
+        let mut facts: Vec<Fact> = Vec::new();
+        let mut by_place: HashMap<(&str, u32), &Move> = HashMap::new();
+        for one in moves {
+            by_place.entry((one.setting.name.as_str(), one.setting.line)).or_insert(one);
         }
-        expected.push(Fact { endpoint: moved.goal.endpoint.to_string(), ..Fact::of(setting) });
+        for setting in &before.settings {
+            let can_stay = match setting.role {
+                Role::Listens => both,
+                Role::Connects => editor.connects_to_both(setting),
+            };
+            let Some(moved) = by_place.get(&(setting.name.as_str(), setting.line)) else {
+                facts.push(Fact::of(setting));
+                continue;
+            };
+            if can_stay && moved.goal.stays {
+                facts.push(Fact::of(setting));
+            }
+            facts.push(Fact { endpoint: moved.goal.endpoint.to_string(), ..Fact::of(setting) });
+        }
+        Expected { facts, refused: before.refused.len() }
     }
-    let mut found: Vec<Fact> = after.settings.iter().map(Fact::of).collect();
-    // For the message, in the order of the text.
-    let places: Vec<String> = found.iter().map(|fact| fact.endpoint.clone()).collect();
-    for list in [&mut expected, &mut found] {
-        list.sort();
-        list.dedup();
+
+    fn compare(mut self, file: &Path, after: &Reading) -> Result<(), ProposalError> {
+        let mut found: Vec<Fact> = after.settings.iter().map(Fact::of).collect();
+        for list in [&mut self.facts, &mut found] {
+            list.sort();
+            list.dedup();
+        }
+        if self.facts == found && self.refused == after.refused.len() {
+            return Ok(());
+        }
+        // In the order of the text, as many as a message may name.
+        let first = after.settings.iter().take(MOST_TOLD);
+        let places: Vec<String> = first.map(|setting| setting.endpoint.to_string()).collect();
+        Err(ProposalError::Differs { file: file.to_owned(), found: places.join(", ") })
     }
-    if expected == found && before.refused.len() == after.refused.len() {
-        return Ok(());
-    }
-    Err(ProposalError::Differs { file: file.to_owned(), found: places.join(", ") })
 }
 
 /// The content of a setting, without its position.
@@ -195,8 +217,8 @@ impl Fact {
 /// An edit in progress; `C` is the configuration as its editor reads it.
 pub(crate) struct Editing<'a, C> {
     pub(crate) file: &'a Path,
-    pub(crate) files: &'a dyn Files,
-    pub(crate) text: Vec<u8>,
+    pub(crate) files: &'a Metered<'a>,
+    pub(crate) text: Rc<Vec<u8>>,
     pub(crate) configuration: &'a C,
     pub(crate) setting: &'a Setting,
     pub(crate) goal: &'a Goal,
@@ -206,12 +228,12 @@ pub(crate) struct Editing<'a, C> {
 impl<'a, C> Editing<'a, C> {
     pub(crate) fn new(
         file: &'a Path,
-        files: &'a dyn Files,
+        files: &'a Metered<'a>,
         configuration: &'a C,
         setting: &'a Setting,
         goal: &'a Goal,
     ) -> Result<Self> {
-        let text = lines::read(file, files)?;
+        let text = files.once(file, || lines::read(file, files))?;
         Ok(Editing { file, files, text, configuration, setting, goal, edits: Vec::new() })
     }
 

@@ -6,6 +6,7 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
 use crate::asked::{Library, Word};
+use crate::budget;
 use crate::refusal::{Refusal, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +49,15 @@ impl Setting {
         written: impl Into<String>,
         endpoint: Endpoint,
     ) -> Self {
+        let (name, written) = (name.into(), written.into());
+        // Half as much again is what a list of them reserves.
+        budget::hold(3 * (size_of::<Setting>() + name.len() + written.len()) / 2);
         Setting {
-            name: name.into(),
+            name,
             role: Role::Connects,
             protocol,
             endpoint,
-            written: written.into(),
+            written,
             file: PathBuf::new(),
             line: 0,
             user: None,

@@ -357,7 +357,7 @@ static SENT: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
 /// All passwords that a login of this process has sent so far, wherever they came from.
 /// A server may repeat the password that it was given, in its version or in an error, and that went into
 /// JSON, HTML and stored results. Masking only passwords of the command line was rejected: one from an
-/// option file or a prompt was not known (docs/decisions/0067).
+/// option file or a prompt was not known.
 #[must_use]
 pub fn sent_passwords() -> Vec<Secret> {
     match SENT.read() {

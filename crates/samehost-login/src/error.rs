@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use samehost_model::scan::LoginOutcome;
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_transport::ConnectError;
 
@@ -121,6 +122,13 @@ impl Refused {
         let (endpoint, what, answer) = (endpoint.to_string(), what.into(), answer.into());
         let (code, try_next, may_need_tls, by_password) = (None, String::new(), false, false);
         Refused { protocol, endpoint, what, code, answer, try_next, may_need_tls, by_password }
+    }
+
+    /// Whether a server that refused this as PostgreSQL would refuse any statement: for want of resources, by its operator or by an
+    /// error of its own. The console of a pooler refuses what it does not know, by a code of syntax or of the protocol.
+    pub(crate) fn answers_nothing(&self) -> bool {
+        let class = self.code.as_deref().and_then(|code| code.get(..2)).unwrap_or_default();
+        ["28", "53", "54", "57", "58", "XX"].contains(&class)
     }
 }
 
@@ -262,6 +270,22 @@ impl LoginError {
             LoginError::Refused(refused) => refused.code.as_deref(),
             LoginError::Lost { code, .. } | LoginError::Elsewhere { code, .. } => code.as_deref(),
             _ => None,
+        }
+    }
+
+    /// What that leaves of a login.
+    pub(crate) fn outcome(&self) -> LoginOutcome {
+        match self {
+            LoginError::Lost { .. } => LoginOutcome::Closed,
+            LoginError::Io { .. } => LoginOutcome::NotTried,
+            _ => match self.kind() {
+                LoginErrorKind::Connect => LoginOutcome::Unreachable,
+                LoginErrorKind::Refused => LoginOutcome::Refused,
+                LoginErrorKind::Timeout => LoginOutcome::Silent,
+                LoginErrorKind::Protocol => LoginOutcome::OtherProtocol,
+                LoginErrorKind::Become => LoginOutcome::NotTried,
+                LoginErrorKind::Untied => LoginOutcome::Unproven,
+            },
         }
     }
 

@@ -5,6 +5,8 @@
 //! Start reading at [`log_in()`]. `credentials` and `destination` read URLs, `address` is what comes of them, `tie` verifies the peer
 //! against `expected`, and each protocol has a module. `log_in_as` connects as another user.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod address;
 mod credentials;
 mod destination;
@@ -28,7 +30,7 @@ pub use destination::{Destination, DestinationError, MYSQL_SOCKET_OPTIONS};
 pub use error::{CredentialsError, LoginError, LoginErrorKind, Malformed, Refused, Untied, UntiedClass};
 pub use expected::{Expected, Known};
 pub use link::{Encrypted, Link, prove};
-pub use log_in::{Connection, View, log_in};
+pub use log_in::{Connection, View, log_in, not_tried, proved, with_tls_where_needed};
 pub use log_in_as::{As, SwitchError, log_in_as, switch_and_connect};
 pub use own_files::OPEN;
 pub use rights::missing as missing_rights;

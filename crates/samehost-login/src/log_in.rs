@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rustix::fs::fstat;
+use samehost_model::scan::{Login, LoginOutcome};
 use samehost_model::{ConnectionSettings, Endpoint, Protocol};
 use samehost_system::diag::both_ends;
 use samehost_transport::{ConnectError, Observed};
@@ -32,6 +33,26 @@ pub struct View {
     pub encrypted: Vec<Encrypted>,
     /// Privileges of the account, line by line; empty if the server does not report them.
     pub rights: Vec<String>,
+    /// Whether a server accepted a login or answered a question; only this module knows.
+    answered: bool,
+}
+
+/// What a login proves: nobody else makes a [`Login`].
+#[must_use]
+pub fn proved(result: &Result<View, LoginError>) -> Login {
+    match result {
+        Ok(view) => {
+            let outcome = if view.answered { LoginOutcome::LoggedIn } else { LoginOutcome::Connected };
+            Login::as_answered(outcome, view.says.clone())
+        }
+        Err(error) => Login::as_answered(error.outcome(), error.to_string()),
+    }
+}
+
+/// No login, and why none was tried.
+#[must_use]
+pub fn not_tried(why: String) -> Login {
+    Login::as_answered(LoginOutcome::NotTried, why)
 }
 
 /// A connection before the first message.
@@ -66,11 +87,14 @@ pub fn log_in(
 
 /// Tries a login over TCP, and over TLS if the server requires it. An endpoint that is not plain TCP
 /// is tried once.
-pub(crate) fn with_tls_where_needed(
+///
+/// # Errors
+/// As the attempts have them; if TLS fails too, the first refusal.
+pub fn with_tls_where_needed(
     protocol: Protocol,
     endpoint: &Endpoint,
     credentials: &Credentials,
-    attempt: impl Fn(&Endpoint) -> Result<View, LoginError>,
+    mut attempt: impl FnMut(&Endpoint) -> Result<View, LoginError>,
 ) -> Result<View, LoginError> {
     let Endpoint::Tcp { host, port } = endpoint else { return attempt(endpoint) };
     let over_tls = Endpoint::TcpTls { host: host.clone(), port: *port };
@@ -91,7 +115,7 @@ pub(crate) fn with_tls_where_needed(
 fn with_tls_first(
     endpoint: &Endpoint,
     over_tls: &Endpoint,
-    attempt: impl Fn(&Endpoint) -> Result<View, LoginError>,
+    mut attempt: impl FnMut(&Endpoint) -> Result<View, LoginError>,
 ) -> Result<View, LoginError> {
     match attempt(over_tls) {
         Ok(view) => match attempt(endpoint) {
@@ -151,6 +175,8 @@ impl Connection {
             credentials::guard_memory();
         }
         credentials::refuse_again(protocol, &self.endpoint, credentials)?;
+        let answered =
+            matches!(protocol, Protocol::Mysql | Protocol::Postgres | Protocol::Redis | Protocol::Memcached);
         let result = match protocol {
             Protocol::Mysql => self.mysql(credentials, expected),
             Protocol::Postgres => self.postgres(credentials, expected),
@@ -159,7 +185,7 @@ impl Connection {
             _ => Ok(View { tls: self.link.cipher(), ..View::default() }),
         };
         credentials::note_outcome(protocol, credentials, result.as_ref().err());
-        Ok(View { family, inode, ..result? })
+        Ok(View { family, inode, answered, ..result? })
     }
 
     fn mysql(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
@@ -196,7 +222,7 @@ impl Connection {
         let (says, transport) = match logged_in.seen() {
             Ok(seen) => (format!("pg_stat_activity: {seen}"), seen.transport()),
             // The console of a pooler, or a server that only speaks the protocol.
-            Err(LoginError::Refused(refused)) => (
+            Err(LoginError::Refused(refused)) if !refused.answers_nothing() => (
                 format!(
                     "user {user}; the server does not tell how it sees the connection: {}",
                     refused.answer

@@ -109,6 +109,10 @@ pub fn format_ratio_aligned(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "–".to_owned();
     }
+    if ratio >= 1e7 {
+        // Two short trials have such intervals: a row of twenty digits says no more.
+        return format!("{ratio:.0e}");
+    }
     let decimals = match ratio.abs() {
         r if r >= 99.95 => 0,
         r if r >= 9.9995 => 1,
@@ -306,7 +310,9 @@ mod tests {
         for (ratio, text) in [(1.0412, "1.04"), (0.7139, "0.714"), (12.34, "12.3"), (0.0567, "0.0567")] {
             assert_eq!(format_ratio(ratio), text);
         }
-        for (ratio, text) in [(1.0028, "1.003"), (0.71, "0.710"), (12.34, "12.3"), (0.00312, "0.0031")] {
+        for (ratio, text) in
+            [(1.0028, "1.003"), (0.71, "0.710"), (12.34, "12.3"), (0.00312, "0.0031"), (5.4e20, "5e20")]
+        {
             assert_eq!(format_ratio_aligned(ratio), text);
         }
         assert_eq!([1.0341, 0.5, 2.0, 12.14].map(change), ["+3.4 %", "-50 %", "×2.0", "×12"]);

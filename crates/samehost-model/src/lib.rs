@@ -15,7 +15,6 @@ mod endpoint;
 pub mod human;
 pub mod metric;
 pub mod printable;
-mod profile;
 mod quantity;
 mod reason;
 pub mod redact;
@@ -36,7 +35,6 @@ pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX, percent_decoded};
 pub use metric::{Better, Family, Metric, MetricInfo, metric_title, split_unit};
-pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
     QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list, parse_size,
     parse_size_list,

@@ -11,7 +11,6 @@ use crate::connection::ConnectionSettings;
 use crate::effect::{Combination, Effect, Limit, Part, Prediction};
 use crate::human::without_numbers;
 use crate::metric::MetricInfo;
-use crate::profile::{Profile, ProfileDifference};
 use crate::redact::Redactor;
 use crate::trial::Trial;
 use crate::warning::Warning;
@@ -130,7 +129,7 @@ pub enum Undivided {
     Threads,
     /// More connections than are opened for all arms at once.
     Connections,
-    /// It was asked for.
+    /// It was asked for; only in older reports.
     Asked,
 }
 
@@ -260,14 +259,6 @@ impl Plan {
     pub fn runs_in_a_block(&self, arms: usize) -> usize {
         if self.control && arms > 1 { 2 } else { 1 }
     }
-
-    /// How the arms of a point were driven, if known.
-    #[must_use]
-    pub fn driven(&self, point: &Point) -> Option<&Driven> {
-        let is_it =
-            |driven: &&Driven| driven.connections == point.connections && driven.placement == point.placement;
-        self.driven.iter().find(is_it)
-    }
 }
 
 impl Default for Plan {
@@ -395,9 +386,6 @@ pub struct Analysis {
     /// The bottleneck of each arm, where something stands between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
-    /// The functions whose time per operation differs most between baseline and candidate, the most first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub profile_differences: Vec<ProfileDifference>,
     /// Which transport was seen in use, by arm.
     pub evidence: Vec<Evidence>,
 }
@@ -411,9 +399,6 @@ pub struct Report {
     pub head: Head,
     /// What every trial measured, in the order in which they were made.
     pub trials: Vec<Trial>,
-    /// Where the CPU time of each arm went, with `--profile`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub profiles: Vec<Profile>,
     /// What they amount to.
     #[serde(flatten)]
     pub analysis: Analysis,
@@ -448,8 +433,8 @@ pub enum LogLine {
     },
     /// One trial.
     Trial(Box<Trial>),
-    /// The CPU profile of an arm.
-    Profile(Box<Profile>),
+    /// The CPU profile of an arm: only in older files, and read by nobody.
+    Profile,
     /// A warning about the whole measurement.
     Warning(Warning),
     /// The last line.
@@ -512,7 +497,7 @@ impl LogLine {
             LogLine::Begin { report, .. } => report.hide(redactor),
             LogLine::Trial(trial) => trial.hide(redactor),
             LogLine::Warning(warning) => warning.message = redactor.message(&warning.message),
-            LogLine::Profile(_) | LogLine::End { .. } => {}
+            LogLine::Profile | LogLine::End { .. } => {}
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Reproduction {
     pub seed: u64,
     /// The machine.
     pub host: Host,
-    /// Time from start to end, kept results left out, in seconds.
+    /// Time from start to end, in seconds.
     pub seconds: f64,
     /// Whether a person stopped it before its end.
     pub interrupted: bool,
@@ -63,8 +63,6 @@ pub enum ExperimentState {
     Measured,
     /// A program that it needs is not installed here.
     NotInstalled,
-    /// This version has no workload for it.
-    NoWorkload,
     /// It failed; the reason says how.
     Failed,
     /// A person stopped the reproduction before it was done.
@@ -94,8 +92,6 @@ pub struct Experiment {
     /// When it was measured, as RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_at: Option<String>,
-    /// Whether it was measured by an earlier call that did not come to its end.
-    pub kept: bool,
     /// What is different here by intention, such as rates scaled to this machine.
     pub differs: Vec<String>,
     /// What may explain why this machine says something else.

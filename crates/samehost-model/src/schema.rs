@@ -7,20 +7,15 @@ use schemars::{JsonSchema, SchemaGenerator};
 
 use crate::report::Report;
 use crate::reproduction::Reproduction;
-use crate::scan::{
-    HOW_SCHEMA, HowTo, INVENTORY_SCHEMA, Inventory, SCAN_CHANGES_SCHEMA, SCAN_SCHEMA, ScanChanges, ScanView,
-    VERIFY_SCHEMA, Verification,
-};
+use crate::scan::{HOW_SCHEMA, HowTo, SCAN_SCHEMA, ScanView, VERIFY_SCHEMA, Verification};
 
 /// All schemas by the names of their files, as pretty-printed JSON with a final newline.
 #[must_use]
-pub fn all() -> [(&'static str, String); 7] {
+pub fn all() -> [(&'static str, String); 5] {
     [
         stored::<Report>("report-1", crate::SCHEMA),
         stored::<Reproduction>("reproduction-1", crate::REPRODUCTION_SCHEMA),
         printed::<ScanView<'static>>("scan-1", SCAN_SCHEMA),
-        stored::<Inventory>("inventory-1", INVENTORY_SCHEMA),
-        printed::<ScanChanges>("scan-changes-1", SCAN_CHANGES_SCHEMA),
         printed::<Verification>("verify-1", VERIFY_SCHEMA),
         printed::<HowTo>("how-1", HOW_SCHEMA),
     ]

@@ -27,6 +27,8 @@ pub enum SwitchOutcome {
     Committed,
     /// Started and rolled back.
     RolledBack,
+    /// Started, and neither in force nor back as a whole by what the store says: `reason` and `left` say how it stands.
+    Unfinished,
 }
 
 /// A connection that gets another endpoint.
@@ -83,7 +85,7 @@ pub struct DiffLine {
 /// Changes of one file: the changed lines alone, without context.
 /// Configurations hold secrets and things that are nobody's business. A unified diff with context was
 /// rejected for that reason, although a plan then shows less than `diff -u` would. Passwords, logins in
-/// URLs and values that are named like secrets are masked in the rest (docs/decisions/0039).
+/// URLs and values that are named like secrets are masked in the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
     /// Path of the file.
@@ -161,7 +163,7 @@ pub struct SwitchReport {
     pub hops: Vec<SwitchHop>,
     /// Stages that would be or were applied, in order.
     pub steps: Vec<SwitchStep>,
-    /// Stages left for `--finish`, because somebody still uses what they would remove.
+    /// Stages left for `switch finish`, because somebody still uses what they would remove.
     pub later: Vec<SwitchStep>,
     /// Obstacles and notes about pairs.
     pub obstacles: Vec<SwitchObstacle>,
@@ -173,7 +175,7 @@ pub struct SwitchReport {
     pub reason: Option<String>,
     /// What could not be put back.
     pub left: Vec<String>,
-    /// Id of the transaction, for `--undo`.
+    /// Id of the transaction, for `switch undo`.
     pub id: Option<String>,
     /// How far the change is proved: the least of its connections. None before it is made.
     pub standing: Option<Standing>,

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A way to carry bytes between two local programs; the name on the command line and in JSON is [`Self::name`].
 // JSON, help and options need the name, and connecting needs sockets. So a transport is named here and
 // implemented in a file of `samehost-transport`, with one line in its registry. One line only, over
-// there, was rejected: the model would have to depend on sockets to read a stored report
-// (docs/decisions/0002).
+// there, was rejected: the model would have to depend on sockets to read a stored report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -31,7 +30,7 @@ pub enum Transport {
     Socketpair,
     /// Two pipes, one each way, inherited by the server.
     Pipe,
-    /// UDP on loopback.
+    /// UDP on loopback: the end of a datagram, which is seen and not measured; older reports measured it.
     Udp,
     /// A Unix datagram socket named by a path.
     Unixgram,
@@ -82,7 +81,7 @@ impl Transport {
 
     /// Every transport that a user can request.
     pub fn named() -> impl Iterator<Item = Transport> {
-        Transport::ALL.into_iter().chain(Transport::DATAGRAM).chain([Transport::TcpRun])
+        Transport::ALL.into_iter().chain([Transport::TcpRun])
     }
 
     /// Whether a server can listen on it and unrelated processes can connect; other transports are inherited
@@ -90,7 +89,7 @@ impl Transport {
     #[must_use]
     pub fn is_named(self) -> bool {
         let is_inherited = matches!(self, Transport::Socketpair | Transport::Pipe);
-        let is_none = matches!(self, Transport::None | Transport::Command);
+        let is_none = matches!(self, Transport::None | Transport::Command) || self.is_datagram();
         !is_inherited && !is_none && self != Transport::TcpRun
     }
 

@@ -235,19 +235,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The figures that are divided by the number of operations, for who counts these anew: of datagrams only those that
-    /// arrived are operations, which is known after the trial.
-    pub fn per_operation(&mut self) -> [&mut Option<f64>; 6] {
-        [
-            &mut self.client_cpu_us_per_op,
-            &mut self.client_user_us_per_op,
-            &mut self.server_cpu_us_per_op,
-            &mut self.server_user_us_per_op,
-            &mut self.context_switches_per_op,
-            &mut self.client_context_switches_per_op,
-        ]
-    }
-
     /// Number of failed operations of all kinds.
     #[must_use]
     pub fn error_count(&self) -> u64 {

@@ -8,10 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, getsockname, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with, sockopt};
 use rustix::thread::sched_yield;
 use samehost_model::Endpoint;
 use samehost_seccomp::{
@@ -19,6 +16,7 @@ use samehost_seccomp::{
 };
 
 use super::coin::Way;
+use super::doors::{Doors, Watched, connected};
 use super::maps::{Map, Maps};
 use super::replaced::{LONGEST, Replaced, Sockets, local_of, options_of, parse};
 use super::rights::Rights;
@@ -77,6 +75,10 @@ pub struct Connects {
     pub trial: Option<Trial>,
     /// Connections after a trial go over TCP, as without `run`: what it has found is for somebody to read first.
     was_tried: bool,
+    /// Those of `maps`, without a trial.
+    doors: Vec<Watched>,
+    /// Sockets that another server has taken over, in words that nobody has said yet.
+    pub taken_over: Vec<String>,
 }
 
 struct Asked<'a> {
@@ -102,13 +104,7 @@ enum Decision {
 }
 
 impl Connects {
-    pub fn new(
-        maps: Maps,
-        threads: Threads,
-        own: &Thread,
-        tally: Tally,
-        trial: Option<Trial>,
-    ) -> io::Result<Self> {
+    pub fn new(maps: Maps, threads: Threads, own: &Thread, tally: Tally) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok(Connects {
             maps,
@@ -125,9 +121,16 @@ impl Connects {
             sets_options: false,
             sockets: Sockets::default(),
             tally,
-            trial,
+            trial: None,
             was_tried: false,
+            doors: Vec::new(),
+            taken_over: Vec::new(),
         })
+    }
+
+    /// Has what is behind the maps' doors looked at again where another process takes a connection.
+    pub fn watch(&mut self, doors: Vec<Doors>) {
+        self.doors = doors.into_iter().map(Watched::new).collect();
     }
 
     /// The answer to a call of `connect`; None where it has been given. What is not ours goes on. Where a process could not be
@@ -182,6 +185,7 @@ impl Connects {
         match trial.draw(old, map, to) {
             Draw::Again => Err(Decision::NotOurs),
             Draw::Not => Err(Decision::Stay(Reason::NotTried)),
+            Draw::Apart(why) => Err(Decision::Stay(Reason::Apart(why))),
             Draw::New(drawn, Way::Tcp) => {
                 trial.watch(drawn, &socket.own, thread);
                 Err(Decision::Stay(Reason::Drawn))
@@ -228,7 +232,11 @@ impl Connects {
         let Asked { call, thread, to, map } = *asked;
         let descriptor = asked.descriptor();
         let (unix, cookie, inode) = self.replacement(map, &socket, old)?;
+        self.note_who_took_over(map, &unix);
         if let (Some(drawn), Some(trial)) = (drawn, &mut self.trial) {
+            if !trial.led_to_the_server(drawn, unix.as_fd()) {
+                return Err(Decision::Stay(Reason::AnotherServer));
+            }
             trial.watch(drawn, &unix, thread);
         }
         let replaced = Replaced {
@@ -240,7 +248,7 @@ impl Connects {
         let closes_on_exec = thread.closes_on_exec(descriptor).map_err(not_visible)?;
         self.remains.note(&socket.own, old).map_err(not_replaced)?;
         is_still(thread, descriptor, &socket)?;
-        match listener.replace(call.id, descriptor as u32, unix.as_fd(), closes_on_exec) {
+        match listener.replace(call.id, descriptor as u32, unix.as_fd(), inode, closes_on_exec) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) => return Err(not_replaced(error)),
@@ -249,7 +257,8 @@ impl Connects {
         drop(socket);
         if self.remains.has(old)
             && let Some(socket) = duplicate(thread, descriptor, was, old)
-            && let Ok(true) = listener.replace(call.id, descriptor as u32, socket.own.as_fd(), closes_on_exec)
+            && let Ok(true) =
+                listener.replace(call.id, descriptor as u32, socket.own.as_fd(), 0, closes_on_exec)
         {
             // The program has seen nothing: it still waits. The server sees a connection that ends at once.
             return Err(Decision::Stay(Reason::Kept(Kept::ByDuplicate)));
@@ -267,6 +276,16 @@ impl Connects {
         // On one CPU the program goes on now, and not after the next call is waited for.
         sched_yield();
         Ok(())
+    }
+
+    /// Keeps for the program's user that another server has taken a map's socket, where this connection shows it.
+    fn note_who_took_over(&mut self, map: &Map, unix: &OwnedFd) {
+        for (of, doors) in self.maps.0.iter().zip(&mut self.doors).filter(|(of, _)| *of == map) {
+            let told = doors.taken_over(unix.as_fd(), of);
+            self.taken_over.extend(
+                told.map(|who| format!("{of}: {who}; the program is connected to that of the socket")),
+            );
+        }
     }
 
     /// A connection to the socket of a map, like the socket that has this cookie; its own cookie and inode.
@@ -401,19 +420,6 @@ fn again(before: &mut Replaced) -> Answer {
 
 fn local(socket: &Socket) -> Option<SocketAddr> {
     SocketAddr::try_from(getsockname(&socket.own).ok()?).ok()
-}
-
-/// A connection to a Unix socket. It does not wait: a server whose queue is full gets this one over TCP.
-fn connected(endpoint: &Endpoint) -> Result<OwnedFd, Errno> {
-    let address = match endpoint {
-        Endpoint::Unix(path) => SocketAddrUnix::new(path.as_path())?,
-        Endpoint::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        _ => return Err(Errno::AFNOSUPPORT),
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &address)?;
-    Ok(socket)
 }
 
 /// Gives the new socket what the old one has and a Unix socket can have. Sizes of buffers only where the program chose them,

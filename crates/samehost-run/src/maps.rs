@@ -275,7 +275,7 @@ fn sockets<'a>(scan: &'a Scan, port: &Port<'_>) -> Vec<&'a Socket> {
             if is_same_user
                 && socket.kind == SocketKind::UnixStream
                 && is_here(scan, socket)
-                && is_its_file(socket)
+                && is_reached(socket)
             {
                 found.push(socket);
             }
@@ -293,15 +293,19 @@ fn speaks_the_same(other: &Service, port: &Port<'_>) -> bool {
     is_hidden && other.kind.and_then(Kind::protocol) == port.kind.protocol()
 }
 
-/// Whether its path leads to it from here, and not to another file in another container. sock_diag tells the lower half of an
+/// Whether a path leads to it from here, and not to another file in another container. sock_diag tells the lower half of an
 /// inode's number only.
-fn is_its_file(socket: &Socket) -> bool {
-    match (&socket.local, socket.file) {
-        (Address::Path(path), Some(file)) if path.is_absolute() => match fs::metadata(path) {
-            Ok(found) => found.ino() as u32 == file.inode as u32 && found.dev() == file.device,
-            Err(_) => false,
-        },
-        (Address::Abstract(_), _) => true,
+pub(crate) fn is_its_file(socket: &Socket, path: &Path) -> bool {
+    match (socket.file, fs::metadata(path)) {
+        (Some(file), Ok(found)) => file.has_inode(found.ino()) && found.dev() == file.device,
+        _ => false,
+    }
+}
+
+fn is_reached(socket: &Socket) -> bool {
+    match &socket.local {
+        Address::Path(path) => path.is_absolute() && is_its_file(socket, path),
+        Address::Abstract(_) => true,
         _ => false,
     }
 }
@@ -427,6 +431,7 @@ mod tests {
             pid: None,
             foreign: false,
             read_by: ReadBy::SockDiag,
+            refused: None,
             somaxconn: None,
         };
         Scan { network_namespaces: vec![own], ..Scan::default() }

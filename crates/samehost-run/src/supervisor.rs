@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, getpid};
-use samehost_seccomp::{Answer, Call, Filter, Listener, SpawnError, spawn};
+use samehost_seccomp::{Answer, Call, Filter, Listener, SpawnError, StandIn, spawn};
+use samehost_system::{Asked, Refusal};
 
 use super::answers::{self, TRAPS};
 use super::connects::Connects;
+use super::doors::Doors;
 use super::maps::Maps;
+use super::refused::TrialError;
 use super::tally::Tally;
 use super::thread::Threads;
-use super::trial::{Terms, Trial, TrialError, Tried};
+use super::trial::{Terms, Trial, Tried};
 use super::watchers::{Processes, RESPITE, Signals};
 
 pub struct Supervisor {
@@ -46,10 +49,12 @@ pub enum RunError {
          samehost run, or of the container runtime that does it, or with --preload"
     )]
     Taken,
+    #[error("seccomp user notification is needed (Linux 5.9 or later): {0}; --preload does without")]
+    Filter(String),
     #[error(
-        "seccomp user notification is needed (Linux 5.9 or later, not forbidden here): {0}; --preload does without"
+        "the process that lets the program go on when `samehost run` is killed could not be started: {0}"
     )]
-    Filter(#[source] io::Error),
+    StandIn(#[source] io::Error),
     #[error("{0}")]
     Trial(#[from] TrialError),
     #[error("{0}")]
@@ -57,37 +62,45 @@ pub enum RunError {
 }
 
 impl Supervisor {
-    /// Starts a program whose connections follow `maps`, or with `terms` a trial's coin. The signals of this process wait
-    /// from now on, and orphans become its children: where ptrace is restricted, only descendants may be looked at.
+    /// Starts a program whose connections follow `maps`, whose doors are these, or with `terms` a trial's coin. The signals of this process wait
+    /// from now on, and orphans become its children: where ptrace is restricted, only descendants may be looked at. `stand_in` starts
+    /// the process that lets the program's calls go on when this one is killed.
     ///
     /// # Errors
     /// When something that the start needs is missing. A program that cannot be executed is [`Started::Failed`].
     pub fn start(
         command: &[OsString],
         maps: Maps,
+        doors: Vec<Doors>,
         tally: Tally,
         terms: Option<Terms>,
+        stand_in: Command,
     ) -> Result<Started<Supervisor>, RunError> {
         let filter = Filter::new(TRAPS).ok_or(RunError::Architecture)?;
         let mut threads = Threads::open()?;
         let own = threads.of(getpid().as_raw_nonzero().get().unsigned_abs())?;
-        let trial = match terms {
-            Some(terms) => Some(Trial::begin(&maps, terms)?),
-            None => None,
-        };
-        let connects = Connects::new(maps, threads, &own, tally, trial)?;
+        let mut connects = Connects::new(maps, threads, &own, tally)?;
+        match terms {
+            Some(terms) => connects.trial = Some(Trial::begin(&connects.maps, doors, terms)?),
+            None => connects.watch(doors),
+        }
         let signals = Signals::take_over()?;
         let Some((name, arguments)) = command.split_first() else {
             return Err(io::Error::other("no program").into());
         };
+        let stand_in = StandIn::start(stand_in).map_err(RunError::StandIn)?;
         let mut program = Command::new(name);
-        let (child, listener) = match spawn(program.args(arguments), filter, signals.before) {
+        let (child, listener) = match spawn(program.args(arguments), filter, signals.before, stand_in) {
             Ok(started) => started,
             Err(SpawnError::Program(error)) => return Ok(Started::Failed(error)),
             Err(SpawnError::Filter(error)) if error.raw_os_error() == Some(libc::EBUSY) => {
                 return Err(RunError::Taken);
             }
-            Err(SpawnError::Filter(error)) => return Err(RunError::Filter(error)),
+            Err(SpawnError::Filter(error)) => {
+                let refusal = Refusal::of_error(Asked::AnswerCalls, &error);
+                let known = refusal.filter(Refusal::has_reason);
+                return Err(RunError::Filter(known.map_or_else(|| error.to_string(), |why| why.to_string())));
+            }
         };
         listener.wake_on_the_same_cpu();
         let processes = Processes::new(signals.waiting, Pid::from_child(&child));
@@ -104,6 +117,7 @@ impl Supervisor {
         mut self,
         is_decided: impl Fn(&Tried) -> bool,
         conclude: impl FnOnce(Tried),
+        say: impl Fn(&str),
     ) -> io::Result<(u8, Tally)> {
         let mut conclude = Some(conclude);
         loop {
@@ -132,7 +146,9 @@ impl Supervisor {
             if signals.contains(PollFlags::IN) {
                 self.processes.take_signals()?;
             }
-            let is_over = left == Some(Duration::ZERO) || self.has_decided(&is_decided);
+            self.connects.taken_over.drain(..).for_each(|told| say(&told));
+            let is_void = self.connects.trial.as_ref().is_some_and(|trial| trial.void().is_some());
+            let is_over = left == Some(Duration::ZERO) || is_void || self.has_decided(&is_decided);
             if is_over && let (Some(tried), Some(conclude)) = (self.connects.end_trial(), conclude.take()) {
                 conclude(tried);
             }

@@ -51,6 +51,10 @@ pub enum Reason {
     WasTried,
     #[error("the trial leaves it out: nobody listens at this address over TCP, or the trial is full")]
     NotTried,
+    #[error("the trial leaves it out: {0}")]
+    Apart(String),
+    #[error("the socket led to another process than that which has the port")]
+    AnotherServer,
     #[error("the descriptor could not be replaced: {0}")]
     NotReplaced(io::Error),
 }

@@ -3,16 +3,18 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use samehost_bpf::{Counted, Exchanges, Mode, OfConnection, PairCounts, Unavailable};
+use samehost_bpf::{Counted, Exchanges, Mode, OfConnection, PairCounts};
 use samehost_model::scan::NoTime;
 use samehost_scan::{are_too_many_lost, no_time};
 use samehost_system::diag::Diag;
 
 use super::coin::{Coin, Share, Way};
+use super::doors::{Doors, Watched};
 use super::maps::{Map, Maps};
+use super::refused::{MOST_PORTS, TrialError, may_be_tried};
 use super::thread::Thread;
 
 /// Blocks of the report: each has every 24th block of the coin.
@@ -32,10 +34,10 @@ const IN_A_ROW: u32 = 20;
 const MORE_BLOCKS: usize = 20;
 /// Connections that a trial has at most: 8 MB of records in the kernel. Those after them go over TCP, and are counted.
 const MOST: usize = 1 << 15;
-const MOST_PORTS: usize = 8;
 
 struct Port {
     map: Map,
+    doors: Watched,
     /// Ways of the open block of the coin that were not drawn yet, the next one at the end.
     left: Vec<Way>,
     /// The block of the report that the open block of the coin belongs to.
@@ -129,6 +131,8 @@ pub enum Draw {
     Again,
     /// Both ways are not to be had, or the trial is full: it goes over TCP, and is not compared.
     Not,
+    /// It is not known that one server is behind both doors now; why.
+    Apart(String),
 }
 
 /// What a trial needs, and how its coin is thrown.
@@ -143,47 +147,10 @@ pub struct Terms {
     pub until_decided: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    #[error(
-        "a trial needs --map, and has room for {MOST_PORTS} of them: name the ports that the program connects to"
-    )]
-    Ports,
-    #[error(
-        "a trial needs to know when a request begins, and this kernel allows no program where functions begin to send ({0}): times \
-         over TCP would lack the way there, 2 to 11 µs, and are not to be compared; --exact stamps system calls instead, for \
-         about 2 µs of CPU time a request and a little at each system call of the machine"
-    )]
-    Inexact(String),
-    #[error(
-        "a trial needs the kernel's types (BTF), which are not here: {0}; a kernel with CONFIG_DEBUG_INFO_BTF has them"
-    )]
-    Types(String),
-    #[error("a trial needs root, or CAP_BPF and CAP_PERFMON, to time requests in the kernel: {0}")]
-    Rights(String),
-    #[error(
-        "this kernel has not all that a trial needs to time requests: {0}; Linux 6.18, where it was tried, has it"
-    )]
-    Kernel(String),
-    #[error("the kernel refuses what times requests: {0}")]
-    Refused(String),
-}
-
-impl From<Unavailable> for TrialError {
-    fn from(why: Unavailable) -> Self {
-        match why {
-            Unavailable::Types(error) => TrialError::Types(error.to_string()),
-            Unavailable::Rights(error) => TrialError::Rights(error.to_string()),
-            Unavailable::Kernel(error) => TrialError::Kernel(error.to_string()),
-            Unavailable::Refused(error) => TrialError::Refused(error.to_string()),
-        }
-    }
-}
-
 pub struct Trial {
     exchanges: Exchanges,
-    /// Tells who listens; `None` where the kernel does not.
-    diag: Option<Diag>,
+    /// Tells who listens.
+    diag: Diag,
     begun: Instant,
     terms: Terms,
     coin: Coin,
@@ -196,6 +163,8 @@ pub struct Trial {
     unserved: u64,
     /// Connections that were not drawn because the trial was full.
     left_out: u64,
+    /// Connections that were not drawn because no single server was known to be behind both doors.
+    apart: u64,
 }
 
 impl Trial {
@@ -203,8 +172,8 @@ impl Trial {
     ///
     /// # Errors
     /// What is missing, and what to do. A kernel that stamps when bytes arrive, and not when a request begins, is refused:
-    /// times over TCP would lack the way there.
-    pub fn begin(maps: &Maps, terms: Terms) -> Result<Self, TrialError> {
+    /// times over TCP would lack the way there. Doors of two servers are refused.
+    pub fn begin(maps: &Maps, doors: Vec<Doors>, terms: Terms) -> Result<Self, TrialError> {
         if maps.0.is_empty() || maps.0.len() > MOST_PORTS {
             return Err(TrialError::Ports);
         }
@@ -214,13 +183,15 @@ impl Trial {
             let refused = exchanges.refused().map(ToString::to_string).unwrap_or_default();
             return Err(TrialError::Inexact(refused));
         }
+        may_be_tried(maps.0.iter().zip(&doors))?;
         let mut ports = Vec::new();
-        for map in &maps.0 {
-            ports.push(Port { map: map.clone(), left: Vec::new(), block: 0, row: Row::default() });
+        for (map, doors) in maps.0.iter().zip(doors) {
+            let doors = Watched::new(doors);
+            ports.push(Port { map: map.clone(), doors, left: Vec::new(), block: 0, row: Row::default() });
         }
         Ok(Trial {
             exchanges,
-            diag: Diag::open().ok(),
+            diag: Diag::open().map_err(|errno| TrialError::Listing(errno.into()))?,
             begun: Instant::now(),
             terms,
             coin: Coin::new(terms.share, terms.seed),
@@ -230,6 +201,7 @@ impl Trial {
             known: HashMap::new(),
             unserved: 0,
             left_out: 0,
+            apart: 0,
         })
     }
 
@@ -254,6 +226,10 @@ impl Trial {
             return Draw::Not;
         }
         let open = &mut self.ports[port];
+        if let Err(doors) = open.doors.are_one(&mut self.diag, to, map) {
+            self.apart += 1;
+            return Draw::Apart(doors.to_string());
+        }
         if open.left.is_empty() {
             let (block, left) = self.coin.next_block();
             open.block =
@@ -276,7 +252,7 @@ impl Trial {
             IpAddr::V4(_) => Ipv6Addr::LOCALHOST.into(),
             IpAddr::V6(_) => Ipv4Addr::LOCALHOST.into(),
         };
-        let Some(diag) = &mut self.diag else { return true };
+        let diag = &mut self.diag;
         let is_here = diag.listens(SocketAddr::new(to.ip().to_canonical(), to.port())).unwrap_or(true);
         is_here || !diag.listens(SocketAddr::new(other, to.port())).unwrap_or(false)
     }
@@ -287,6 +263,20 @@ impl Trial {
         let way = usize::from(one.way == Way::Unix);
         let pair = ((Way::BOTH.len() * one.port + way) as u32) * BLOCKS + one.block % BLOCKS;
         one.number = self.exchanges.name_client(client.as_fd(), thread.pidfd(), pair).ok().flatten();
+    }
+
+    /// Whether a connection that was drawn for the Unix socket led to the server that has the port too.
+    pub fn led_to_the_server(&mut self, drawn: usize, connection: BorrowedFd<'_>) -> bool {
+        let Some(port) = self.drawn.get(drawn).and_then(|one| self.ports.get_mut(one.port)) else {
+            return false;
+        };
+        port.doors.led_to_it(connection, &port.map)
+    }
+
+    /// Why what was counted is worth nothing: doors that were one server's are two servers' now.
+    #[must_use]
+    pub fn void(&self) -> Option<String> {
+        self.ports.iter().find_map(|port| Some(format!("{}: {}", port.map, port.doors.apart()?)))
     }
 
     /// Takes note that a connection that was drawn for the Unix socket goes over TCP.
@@ -335,7 +325,12 @@ impl Trial {
         if self.terms.until_decided && !self.is_decided {
             self.note(&counted, Row::whole);
         }
-        self.tried(&counted)
+        let mut apart = None;
+        for port in &mut self.ports {
+            let found = port.doors.apart_at_the_end(&port.map);
+            apart = apart.or(found.map(|found| format!("{}: {found}", port.map)));
+        }
+        Tried { void: apart, ..self.tried(&counted) }
     }
 
     /// Everything by ports, ways and blocks of the report.
@@ -383,6 +378,8 @@ impl Trial {
             ports,
             unserved: self.unserved,
             left_out: self.left_out,
+            apart: self.apart,
+            void: None,
             is_in_a_row: self.terms.until_decided,
             after_the_last_block,
         }
@@ -399,6 +396,10 @@ pub struct Tried {
     pub unserved: u64,
     /// Connections that went over TCP and are not compared, because the trial was full.
     pub left_out: u64,
+    /// Connections that went over TCP and are not compared, because no single server was known to be behind both doors.
+    pub apart: u64,
+    /// Why nothing of it counts.
+    pub void: Option<String>,
     /// Whether its blocks have connections in a row, and only the first ones what is counted by blocks in the kernel.
     pub is_in_a_row: bool,
     /// Connections after the last whole block, of a trial that ends on a decision.
@@ -406,6 +407,14 @@ pub struct Tried {
 }
 
 impl Tried {
+    /// Whether the program made no connection that could have been drawn.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let drawn = self.ports.iter().flat_map(|port| &port.arms).flat_map(|arm| &arm.blocks);
+        let drawn: u64 = drawn.map(|block| block.connections).sum();
+        drawn + self.unserved + self.left_out + self.apart + self.after_the_last_block == 0
+    }
+
     /// Blocks of the report, of the port that has the most.
     #[must_use]
     pub fn blocks(&self) -> u32 {

@@ -1,4 +1,4 @@
-//! A part of a scan: `samehost scan mariadb`, `samehost scan --port 3306`. Looks at nothing anew.
+//! A part of a scan: `samehost scan mariadb`, `samehost scan 3306`. Looks at nothing anew.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,19 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// By words of a command line: a number is a port, and every other word a name.
+    #[must_use]
+    pub fn of(words: &[String]) -> Self {
+        let mut filter = Filter::default();
+        for word in words {
+            match word.parse() {
+                Ok(port) => filter.ports.push(port),
+                Err(_) => filter.names.push(word.clone()),
+            }
+        }
+        filter
+    }
+
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.names.is_empty() && self.ports.is_empty()

@@ -157,13 +157,8 @@ fn notes(found: &Destination) -> Vec<String> {
 #[must_use]
 pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)> {
     let kind = Kind::called(name)?;
-    let own = namespaces::own_of(scan);
     let mut found = Vec::new();
-    for service in &scan.services {
-        let Some(its_kind) = service.kind else { continue };
-        if its_kind.family() != kind.family() || Some(service.network_namespace) != own {
-            continue;
-        }
+    for service in services_called(scan, name).into_iter().filter_map(|at| scan.services.get(at)) {
         for endpoint in scan.listeners(service).filter_map(endpoint) {
             if !found.contains(&endpoint) {
                 found.push(endpoint);
@@ -171,6 +166,20 @@ pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)
         }
     }
     Some((kind.protocol().unwrap_or(Protocol::Plain), found))
+}
+
+/// The running services of this name in this network namespace.
+pub(crate) fn services_called(scan: &Scan, name: &str) -> Vec<usize> {
+    let Some(kind) = Kind::called(name) else { return Vec::new() };
+    let own = namespaces::own_of(scan);
+    let mut found = Vec::new();
+    for (at, service) in scan.services.iter().enumerate() {
+        let is_such = service.kind.is_some_and(|its| its.family() == kind.family());
+        if is_such && Some(service.network_namespace) == own {
+            found.push(at);
+        }
+    }
+    found
 }
 
 /// Where a client of this machine reaches a listener of streams.

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use samehost_login::{Connection, Credentials, Expected, LoginError, View};
+use samehost_login::{Connection, Credentials, Expected, LoginError, View, proved, with_tls_where_needed};
 use samehost_model::scan::{
-    HeldConnection, Process, Proof, Scan, Service, Socket, SocketKind, SocketState, VERIFY_SCHEMA,
-    Verification,
+    HeldConnection, Process, Proof, Scan, Service, Socket, SocketKind, SocketState, Verification,
 };
 use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_services::Kind;
@@ -24,8 +23,6 @@ const MOMENT: Duration = Duration::from_millis(400);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    #[error(transparent)]
-    Connect(#[from] LoginError),
     #[error(transparent)]
     Scan(#[from] ScanError),
     #[error("no process has the number {0}; `samehost scan` lists those with connections")]
@@ -44,8 +41,8 @@ pub enum VerifyError {
 /// that wants a login refuses, which is proof that it is one. `expected` limits which server may receive the password.
 ///
 /// # Errors
-/// When nothing answers at the address, or the process is not there or may not be looked at. What the server answers to a login
-/// is never an error.
+/// When the process is not there or may not be looked at. What became of a login, and an address where nobody is, are
+/// results.
 pub fn verify(
     target: &Target,
     text: &str,
@@ -53,22 +50,7 @@ pub fn verify(
     expected: &Expected,
     version: &str,
 ) -> Result<Verification, VerifyError> {
-    let mut verification = Verification {
-        schema: VERIFY_SCHEMA,
-        target: Redactor::default().word(text),
-        endpoint: None,
-        transport: None,
-        settings: None,
-        proofs: Vec::new(),
-        connections: Vec::new(),
-        remote: 0,
-        notes: Vec::new(),
-        expected: None,
-        as_expected: None,
-        standing: None,
-        seen_there: Vec::new(),
-        seen_elsewhere: Vec::new(),
-    };
+    let mut verification = Verification::of(Redactor::default().word(text));
     match target {
         Target::Process(pid) => process(&mut verification, *pid, version)?,
         Target::Address { protocol, endpoint, notes } => {
@@ -77,6 +59,7 @@ pub fn verify(
             address(&mut verification, *protocol, endpoint, credentials, expected, version)?;
         }
     }
+    verification.judge(None);
     Ok(verification)
 }
 
@@ -88,20 +71,22 @@ fn address(
     expected: &Expected,
     version: &str,
 ) -> Result<(), VerifyError> {
-    let connection = Connection::to(protocol, endpoint, PATIENCE)?;
-    let observed = connection.observed();
-    let transport = match observed.family {
-        Family::Unix => Some("unix"),
-        Family::Inet | Family::Inet6 => Some("tcp"),
-        _ => None,
-    };
-    verification.transport = transport;
-    verification.settings = connection.settings();
-    verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
-    // Before the login, because a server closes the connection after a failed one.
-    let (proofs, pooler) = accepted_pair(connection.inode(), version)?;
-    verification.proofs.extend(proofs);
-    let result = connection.log_in(credentials, expected);
+    let mut unseen = None;
+    let mut pooler = None;
+    let result = with_tls_where_needed(protocol, endpoint, credentials, |endpoint| {
+        let connection = Connection::to(protocol, endpoint, PATIENCE)?;
+        // Before the login, because a server closes the connection after a failed one.
+        match see(verification, &connection, version) {
+            Ok(found) => pooler = found,
+            Err(error) => unseen = Some(error),
+        }
+        connection.log_in(credentials, expected)
+    });
+    if let Some(error) = unseen {
+        return Err(error.into());
+    }
+    verification.login = Some(proved(&result));
+    let transport = verification.transport;
     let answer = match &pooler {
         None => answer(protocol, transport, result),
         Some(pooler) => answer_behind(protocol, pooler, result),
@@ -112,6 +97,26 @@ fn address(
         verification.proofs.extend(pooler.behind(&collect(version)?));
     }
     Ok(())
+}
+
+/// What the kernel says of a connection of ours, in place of what it said of an earlier one. Returns the pooler that answers.
+fn see(
+    verification: &mut Verification,
+    connection: &Connection,
+    version: &str,
+) -> Result<Option<Pooler>, ScanError> {
+    let observed = connection.observed();
+    let transport = match observed.family {
+        Family::Unix => Some("unix"),
+        Family::Inet | Family::Inet6 => Some("tcp"),
+        _ => None,
+    };
+    verification.transport = transport;
+    verification.settings = connection.settings();
+    verification.proofs = vec![Proof { by: "kernel", says: observed.to_string(), transport }];
+    let (proofs, pooler) = accepted_pair(connection.inode(), version)?;
+    verification.proofs.extend(proofs);
+    Ok(pooler)
 }
 
 #[derive(Default)]
@@ -132,7 +137,7 @@ fn answer(protocol: Protocol, ours: Option<&'static str>, result: Result<View, L
         Ok(view) => view,
         Err(LoginError::Refused(refused)) => {
             let says = format!(
-                "{protocol}: refused {} ({}): it is that server, but it reported nothing about this connection",
+                "{protocol}: refused {} ({}), and reported nothing about this connection",
                 refused.what, refused.answer
             );
             let mut answer = Answer::new(says, None);
@@ -314,19 +319,6 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
     joined
 }
 
-/// Checks the transport, every proof that names one, and what the application was seen to do, against the expected
-/// transport: `unix` or `tcp`.
-pub fn expect(verification: &mut Verification, expected: &str) {
-    let mut agrees = verification.transport == Some(expected) && verification.seen_elsewhere.is_empty();
-    for proof in &verification.proofs {
-        if let Some(transport) = proof.transport {
-            agrees &= transport == expected;
-        }
-    }
-    verification.expected = Some(expected.to_owned());
-    verification.as_expected = Some(agrees);
-}
-
 /// A pooler at the other end of a connection: what the server sees is the pooler's own connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pooler {
@@ -400,12 +392,12 @@ mod tests {
             verify(&text.parse().unwrap(), &text, &Credentials::default(), &Expected::default(), "0")
                 .unwrap();
         accepting.join().unwrap().unwrap();
-        expect(&mut found, "unix");
+        found.judge(Some("unix"));
         assert_eq!((found.transport, found.as_expected), (Some("unix"), Some(true)));
         assert!(found.proofs[0].says.contains("AF_UNIX"), "{found:?}");
         let settings = found.settings.clone().unwrap();
         assert!(settings.congestion().is_empty() && settings.server.is_some(), "{settings:?}");
-        expect(&mut found, "tcp");
+        found.judge(Some("tcp"));
         assert_eq!(found.as_expected, Some(false));
     }
 
@@ -428,7 +420,9 @@ mod tests {
     #[test]
     fn what_the_server_says_is_held_against_the_kernel() {
         fn view(transport: &'static str) -> Result<View, LoginError> {
-            Ok(View { version: "1".into(), says: "x".into(), transport: Some(transport), ..View::default() })
+            let mut view = View::default();
+            (view.version, view.says, view.transport) = ("1".into(), "x".into(), Some(transport));
+            Ok(view)
         }
         let same = answer(Protocol::Postgres, Some("unix"), view("unix"));
         assert_eq!((same.proof.unwrap().transport, same.note), (Some("unix"), None));

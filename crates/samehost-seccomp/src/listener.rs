@@ -15,6 +15,7 @@ use rustix::net::{
 };
 
 use crate::filter::{Filter, X32};
+use crate::notes::{Notes, StandIn};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`, since Linux 6.6: who answers and who is answered share a CPU.
 const SYNC_WAKE_UP: u64 = 1;
@@ -28,7 +29,8 @@ pub enum SpawnError {
     Program(#[source] io::Error),
 }
 
-/// Starts `command` under `filter`, with `signals` blocked in it, and returns where its calls arrive.
+/// Starts `command` under `filter`, with `signals` blocked in it, and returns where its calls arrive; they arrive at the stand-in too,
+/// before the program is executed.
 ///
 /// The program and all of its descendants get no rights by executing files any more (`no_new_privs`).
 ///
@@ -39,25 +41,32 @@ pub fn spawn(
     command: &mut Command,
     filter: Filter,
     signals: SigSet,
+    stand_in: StandIn,
 ) -> Result<(Child, Listener), SpawnError> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|errno| SpawnError::Filter(errno.into()))?;
-    let channel = theirs.as_raw_fd();
+    let channels = [stand_in.channel.as_raw_fd(), theirs.as_raw_fd()];
     let install = move || {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&signals), None)?;
         rustix::thread::set_no_new_privs(true)?;
         let listener = install(&filter)?;
-        // SAFETY: the parent holds `theirs` until the child has executed or ended, so the child's copy is open.
-        let channel = unsafe { BorrowedFd::borrow_raw(channel) };
-        send(channel, listener.as_fd())
+        for channel in channels {
+            // SAFETY: the parent holds both until the child has executed or ended, so the child's copies are open.
+            let channel = unsafe { BorrowedFd::borrow_raw(channel) };
+            send(channel, listener.as_fd())?;
+        }
+        Ok(())
     };
     // SAFETY: the closure only makes system calls, on memory that was allocated before the fork: it allocates nothing, takes
     // no lock, and its errors are numbers.
     let command = unsafe { command.pre_exec(install) };
     let spawned = command.spawn();
     drop(theirs);
-    match (spawned, receive(ours.as_fd())) {
-        (Ok(child), Ok(listener)) => Ok((child, Listener(listener))),
+    match (spawned, received(ours.as_fd())) {
+        (Ok(child), Ok(listener)) => {
+            let StandIn { channel, notes, .. } = stand_in;
+            Ok((child, Listener { descriptor: listener, notes, _stand_in: Some(channel) }))
+        }
         (Ok(mut child), Err(error)) => {
             // Nobody would answer it.
             let _ = child.kill();
@@ -108,17 +117,30 @@ fn send(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The descriptor that the child sent. It has been sent, or never will be, when `spawn` is back.
-fn receive(channel: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn received(channel: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let sent = receive(channel, RecvFlags::DONTWAIT)?;
+    sent.ok_or_else(|| io::Error::other("the child sent no listener"))
+}
+
+/// The next descriptor that is sent; `None` where nobody is left who could send one.
+pub(crate) fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    loop {
+        match receive(channel, RecvFlags::empty()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn receive(channel: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    recvmsg(channel, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
-    let sent = ancillary.drain().find_map(|message| match message {
+    recvmsg(channel, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags | RecvFlags::CMSG_CLOEXEC)?;
+    Ok(ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
-    });
-    sent.ok_or_else(|| io::Error::other("the child sent no listener"))
+    }))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,17 +164,26 @@ pub enum Answer {
     Error(i32),
 }
 
-/// Where calls arrive. When it is dropped, they fail with ENOSYS.
+/// Where calls arrive. When it is dropped, the stand-in lets them go on.
 #[derive(Debug)]
-pub struct Listener(OwnedFd);
+pub struct Listener {
+    descriptor: OwnedFd,
+    notes: Notes,
+    /// While it is open, the stand-in waits.
+    _stand_in: Option<OwnedFd>,
+}
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
 impl Listener {
+    pub(crate) fn new(descriptor: OwnedFd, notes: Notes) -> Listener {
+        Listener { descriptor, notes, _stand_in: None }
+    }
+
     /// Has the kernel wake either side on the CPU of the other, where it can.
     pub fn wake_on_the_same_cpu(&self) {
         // SAFETY: the descriptor is open while `self` lives, and this request takes its argument by value.
@@ -161,13 +192,14 @@ impl Listener {
 
     /// Waits for a call. None if it was withdrawn meanwhile.
     pub fn receive(&self) -> io::Result<Option<Call>> {
-        let empty = libc::seccomp_data { nr: 0, arch: 0, instruction_pointer: 0, args: [0; 6] };
         // The kernel demands zeros.
-        let mut call = libc::seccomp_notif { id: 0, pid: 0, flags: 0, data: empty };
+        let room = self.notes.room();
         // SAFETY: the descriptor is open, and the request writes one `seccomp_notif`, to which the pointer leads alone. The size of
         // that structure is a part of the request's number: a kernel whose own is longer does not know this request.
-        let result = unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) };
-        Ok(still_there(result)?.then_some(Call {
+        let result = unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_RECV, room) };
+        let is_there = still_there(result)?;
+        let call = self.notes.call();
+        Ok(is_there.then_some(Call {
             id: call.id,
             thread: call.pid,
             number: i64::from(call.data.nr as u32 & !X32),
@@ -198,15 +230,17 @@ impl Listener {
         still_there(result)
     }
 
-    /// Makes a descriptor of the stopped process the same as `source`; what it was before is closed in that process.
-    /// False if nobody waits any more, and nothing was done.
+    /// Makes a descriptor of the stopped process the same as `source`, a socket with this inode; what it was before is closed in that
+    /// process. False if nobody waits any more, and nothing was done.
     pub fn replace(
         &self,
         id: u64,
         descriptor: u32,
         source: BorrowedFd<'_>,
+        inode: u64,
         closes_on_exec: bool,
     ) -> io::Result<bool> {
+        self.notes.put_in_place(inode);
         let request = libc::seccomp_notif_addfd {
             id,
             flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
@@ -220,7 +254,7 @@ impl Listener {
     }
 
     fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.descriptor.as_raw_fd()
     }
 }
 
@@ -249,13 +283,17 @@ mod tests {
         Filter::new(&[Trap { call, when: &[], others: &[] }]).expect("an architecture with tests")
     }
 
+    fn nobody() -> StandIn {
+        StandIn::start(Command::new("cat")).expect("a process")
+    }
+
     /// A shell whose directory changes are counted and refused.
     #[test]
     fn calls_stop_and_are_answered() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "cd /usr || cd /etc && exec true"]);
         let (mut child, listener) =
-            spawn(&mut shell, filter(libc::SYS_chdir), SigSet::empty()).expect("started");
+            spawn(&mut shell, filter(libc::SYS_chdir), SigSet::empty(), nobody()).expect("started");
         listener.wake_on_the_same_cpu();
         let mut seen = 0;
         while seen < 2 {
@@ -277,14 +315,14 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "cd /usr; echo here"]).stdout(std::process::Stdio::null());
         let (mut child, listener) =
-            spawn(&mut shell, filter(libc::SYS_chdir), SigSet::empty()).expect("started");
+            spawn(&mut shell, filter(libc::SYS_chdir), SigSet::empty(), nobody()).expect("started");
         let (ours, theirs) = io::pipe().expect("a pipe");
         let call = loop {
             if let Some(call) = listener.receive().expect("a call") {
                 break call;
             }
         };
-        assert!(listener.replace(call.id, 1, theirs.as_fd(), false).expect("replaced"));
+        assert!(listener.replace(call.id, 1, theirs.as_fd(), 0, false).expect("replaced"));
         drop(theirs);
         assert!(listener.answer(call.id, Answer::Value(0)).expect("answered"));
         assert_eq!(io::read_to_string(ours).expect("text"), "here\n");
@@ -294,12 +332,12 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_told_from_a_filter_that_is_refused() {
         let mut missing = Command::new("/nowhere/to/be/found");
-        match spawn(&mut missing, filter(libc::SYS_chdir), SigSet::empty()) {
+        match spawn(&mut missing, filter(libc::SYS_chdir), SigSet::empty(), nobody()) {
             Err(SpawnError::Program(error)) => assert_eq!(error.kind(), ErrorKind::NotFound),
             other => panic!("{other:?}"),
         }
         let mut program = Command::new("true");
-        match spawn(&mut program, Filter::of(Vec::new()), SigSet::empty()) {
+        match spawn(&mut program, Filter::of(Vec::new()), SigSet::empty(), nobody()) {
             Err(SpawnError::Filter(error)) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
             other => panic!("{other:?}"),
         }
@@ -310,7 +348,7 @@ mod tests {
         let mut program = Command::new("grep");
         program.args(["-q", "NoNewPrivs:\t1", "/proc/self/status"]);
         let (mut child, _listener) =
-            spawn(&mut program, filter(libc::SYS_chdir), SigSet::empty()).expect("started");
+            spawn(&mut program, filter(libc::SYS_chdir), SigSet::empty(), nobody()).expect("started");
         assert!(child.wait().expect("ended").success());
     }
 }

@@ -12,9 +12,8 @@ use serde_json::Value;
 use crate::{Kind, Leads, Protocol};
 
 /// What is a service's own, whatever it is like.
-const OWN: &[&str] = &[
-    "label", "like", "place", "programs", "classes", "executables", "package", "wheel", "says", "container",
-];
+const OWN: &[&str] =
+    &["label", "like", "place", "programs", "classes", "executables", "package", "says", "container"];
 
 /// What is known of a service, from one file in TOML; a service may be `like` another and say only what
 /// differs. It was written in a dozen tables of strings before: programs, ports, sockets, configuration
@@ -40,11 +39,9 @@ pub struct Descriptor {
     pub classes: Vec<String>,
     /// Names of files that run as it beside its programs: relatives under another name.
     pub executables: Vec<String>,
-    /// Programs of its package that are its clients and take a password as an argument.
+    /// Programs of its package that are its clients.
     pub tools: Vec<String>,
     pub package: Option<String>,
-    /// The Python package with its program, where Debian has none.
-    pub wheel: Option<String>,
     /// A word in its answer to a question of its protocol that tells it from the others that speak it; in any case.
     pub says: Option<String>,
     /// Its usual ports.

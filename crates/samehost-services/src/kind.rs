@@ -122,6 +122,14 @@ impl Kind {
         None
     }
 
+    /// Whether a program is a client that comes with a service: whoever runs it is a person, or a job of its own.
+    #[must_use]
+    pub fn has_tool(name: &str) -> bool {
+        Kind::all()
+            .map(Kind::descriptor)
+            .any(|known| is_among(name, &known.tools) || is_among(name, &known.others.tools))
+    }
+
     /// The kind that a Java program with this main class is of.
     #[must_use]
     pub fn of_class(name: &str) -> Option<Kind> {

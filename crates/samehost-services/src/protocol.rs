@@ -77,7 +77,7 @@ impl Protocol {
         self.listed(|known| [&known.units, &known.others.units])
     }
 
-    /// The programs of its packages that are clients and take a password as an argument.
+    /// The programs of its packages that are clients.
     #[must_use]
     pub fn tools(self) -> Vec<&'static str> {
         self.listed(|known| [&known.tools, &known.others.tools])

@@ -7,7 +7,7 @@ pub mod distributions;
 mod estimate;
 pub mod holm;
 mod interval;
-pub mod peers;
+mod moments;
 pub mod ranks;
 mod sequential;
 pub mod serial;
@@ -17,6 +17,7 @@ pub use estimate::{
     Asked, Estimate, Method, count_starts, estimate, estimate_pairs, estimate_shift, side_of,
 };
 pub use interval::{Interval, median};
+pub use moments::Moments;
 pub use ranks::SIGNED_RANK_FROM;
 pub use sequential::{
     FIRST_LOOK, blocks_for_clear, estimate_sequential, look_after, look_that_decides, repeated_interval,

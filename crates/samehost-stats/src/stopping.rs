@@ -8,7 +8,7 @@ use crate::ranks::{SIGNED_RANK_FROM, SignedRank};
 /// Reversing in the very next block was rejected: the same arm would stand on both sides of the border,
 /// and noise that lasts longer than a trial would be in both blocks. In 20,000 simulated measurements
 /// with such noise 95 % intervals covered 94.1 % that way and 95.0 % with the reversal two blocks later
-/// (docs/decisions/0050).
+/// (docs/method.md §1).
 const CYCLE: u32 = 4;
 
 /// Numbers of blocks at which precision is checked: from `min` in steps of √2 up to `max`. All but the last
@@ -83,7 +83,7 @@ pub fn is_precise(log_ratios: &[f64], target: f64, confidence: f64) -> bool {
 /// look small, and its interval then covers too rarely: 92.9 % in simulation where the confirmed rule
 /// covered 93.9 %. A stricter confidence at the looks (99 %) was tried and stops later, but selects just
 /// the same: at its worst it covered 92.9 %. Significance is never looked at, because repeated looks find
-/// differences that are not there (docs/decisions/0051).
+/// differences that are not there (docs/method.md §3).
 #[must_use]
 pub fn is_confirmed(log_ratios: &[f64], looks: &[u32], target: f64, confidence: f64) -> bool {
     let Some(now) = half_width(log_ratios, confidence) else { return false };

@@ -1,14 +1,17 @@
 //! Applies a plan as a transaction: writes, checks, reloads, proves; then commits, or puts everything back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_edit::Role;
-use samehost_model::scan::Standing;
+use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
 use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_system::clock;
-use samehost_transaction::{Intent, Reload, ReloadError, RolledBack, Stage, Transaction, TransactionError};
+use samehost_transaction::{
+    Intent, Reload, ReloadError, RolledBack, Settled, Stage, State, Transaction, TransactionError, may_begin,
+    settled,
+};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use crate::check::Verdict;
@@ -18,13 +21,14 @@ use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::login::{LoggedIn, try_hop};
 use crate::plan::obstacles::login::{fewer_rights, refused};
-use crate::plan::occupant::{listener, stranger};
+use crate::plan::occupant::{listener, stranger, without_its_name};
 use crate::plan::stages::PlannedStage;
 use crate::reload::carry_out::{reload, reload_now};
 use crate::report::redacted;
 use crate::request::{Environment, Page, PageError, SwitchRequest};
-use crate::stored::{Before, keep};
+use crate::stored::{Before, keep, keep_sockets};
 use crate::usage::{Seen, Usage};
+use crate::way_back::not_back;
 
 /// How long is watched, without a page, for the application to connect by itself.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -35,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// back, and the plan is tried again without the stages that would have closed it (docs/decisions/0069).
 ///
 /// # Errors
-/// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
+/// When the transaction could not begin, with nothing touched.
 pub fn apply(
     plan: Plan,
     request: &SwitchRequest,
@@ -51,7 +55,9 @@ pub fn apply(
     loop {
         let (report, in_use) = attempt(&plan, request, &before, environment)?;
         match in_use {
-            Some(InUse { stage, who }) if stage > 0 => plan = plan.hold_back(stage, who),
+            Some(InUse { stage, who }) if stage > 0 && report.outcome == SwitchOutcome::RolledBack => {
+                plan = plan.hold_back(stage, who);
+            }
             _ => return Ok(redacted(report, &redactor)),
         }
     }
@@ -67,8 +73,8 @@ struct InUse {
 /// Proof that everything serves over the new endpoints.
 struct Proved {
     proofs: Vec<String>,
-    /// What the login of each move showed.
-    logins: Vec<String>,
+    /// The login of each move.
+    logins: Vec<Proof>,
     /// Why some checks were not run.
     notes: Vec<String>,
     /// What the application was seen to do, of each move.
@@ -112,11 +118,17 @@ fn attempt(
 ) -> Result<(SwitchReport, Option<InUse>), TransactionError> {
     let mut report = plan.report(request);
     let mut transaction = Transaction::begin(environment.store, &intent(plan, &report, environment))?;
-    report.id = Some(transaction.id().to_owned());
+    let id = transaction.id().to_owned();
+    report.id = Some(id.clone());
     let aborted = match proceed(plan, request, before, &mut transaction, environment) {
         Ok(proved) => {
-            transaction.commit()?;
+            let failed = transaction.commit().err();
             add_proofs(&mut report, plan, proved);
+            say_how_it_stands(
+                &mut report,
+                &settled(environment.store, &id),
+                failed.map(|error| error.to_string()),
+            );
             report.notes.extend(before.notes());
             if let Some(scan) = (environment.scan)() {
                 report.still_tcp = still_tcp(&plan.hops, &scan);
@@ -128,15 +140,55 @@ fn attempt(
     let reason = aborted.to_string();
     (environment.progress)(&format!("{reason}: everything is put back"));
     let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command));
-    report.outcome = SwitchOutcome::RolledBack;
-    report.reason = Some(reason);
     report.left = left_undone(&back);
+    let now = settled(environment.store, &id);
+    if now.as_ref().is_ok_and(|now| now.state() == Some(State::RolledBack)) {
+        report.left.extend(not_back(environment.store, &id));
+        // They are about what would hold after the change ("restart the application, so that it takes it").
+        report.notes.clear();
+    }
+    say_how_it_stands(&mut report, &now, Some(reason));
     match aborted {
         Aborted::InUse(in_use) => return Ok((report, Some(in_use))),
         Aborted::Obstacle(obstacle) => report.obstacles.push(obstacle),
         _ => {}
     }
     Ok((report, None))
+}
+
+/// Gives a report its outcome, by what the store and the disk say after everything was tried, and the reason with it: what was
+/// tried may have failed at any point. Nothing else makes an outcome of a switch that was begun.
+fn say_how_it_stands(
+    report: &mut SwitchReport,
+    now: &Result<Settled, TransactionError>,
+    tried: Option<String>,
+) {
+    let why = tried.unwrap_or_default();
+    let (outcome, reason) = match now {
+        Err(error) => {
+            (SwitchOutcome::Unfinished, Some(format!("{why}. How it stands is not known: {error}")))
+        }
+        Ok(now) => match now.state() {
+            Some(State::Committed | State::Awaiting) => (SwitchOutcome::Committed, None),
+            Some(State::RolledBack) => (SwitchOutcome::RolledBack, Some(why)),
+            _ if now.is_in_force() => (
+                SwitchOutcome::Unfinished,
+                Some(format!(
+                    "The switch {} is in force, and its end is not in the journal: {why}",
+                    now.id()
+                )),
+            ),
+            _ => (SwitchOutcome::Unfinished, Some(format!("{why}. {}", files_in_words(now)))),
+        },
+    };
+    (report.outcome, report.reason) = (outcome, reason);
+}
+
+/// How many files of a switch are back.
+#[must_use]
+pub fn files_in_words(now: &Settled) -> String {
+    let back = now.files().iter().filter(|file| file.is_back()).count();
+    format!("{back} of {} files have the text of before the switch", now.files().len())
 }
 
 fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> Intent {
@@ -146,6 +198,16 @@ fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> 
         command: environment.command.clone(),
         summary: moves.join(", "),
         stages: plan.stages.iter().map(stage_to_write).collect(),
+    }
+}
+
+impl Plan {
+    /// Whether its files can be written, with a store in this state directory, for a dry run and before a person is asked.
+    ///
+    /// # Errors
+    /// The one with which [`apply`] would not begin.
+    pub fn may_begin(&self, state: &Path) -> Result<(), TransactionError> {
+        may_begin(state, &self.stages.iter().map(stage_to_write).collect::<Vec<_>>())
     }
 }
 
@@ -187,17 +249,14 @@ fn proceed(
     transaction: &mut Transaction,
     environment: &Environment<'_>,
 ) -> Result<Proved, Aborted> {
-    keep(plan, before, environment.store, transaction.id())?;
+    keep(plan, before, environment, transaction.id())?;
     let page_before = environment.page.map(Page::remember);
     let mut notes = Vec::new();
     for index in 0..plan.stages.len() {
         notes.extend(make(index, plan, request, transaction, environment)?);
     }
-    let (mut logins, mut proofs) = (Vec::new(), Vec::new());
-    for Proof { login, sentence } in prove(&plan.hops, environment)? {
-        logins.push(login);
-        proofs.push(sentence);
-    }
+    let logins = prove(&plan.hops, environment)?;
+    let mut proofs: Vec<String> = logins.iter().map(|proof| proof.sentence.clone()).collect();
     let usage = Usage::of_moves(&plan.hops);
     if let (Some(page), Some(before)) = (environment.page, page_before) {
         proofs.push(usage.during(|| page_as_before(page, before))?);
@@ -221,19 +280,23 @@ fn proceed(
 /// Completes the report of a switch that was committed: what was proved, and what the application was seen to do.
 fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
     report.confirm_until = proved.until;
-    report.outcome = SwitchOutcome::Committed;
     report.proofs = proved.proofs;
-    for (hop, login) in report.hops.iter_mut().zip(proved.logins) {
-        hop.login = Some(login);
-    }
-    for ((shown, hop), seen) in report.hops.iter_mut().zip(&plan.hops).zip(&proved.seen) {
+    let (mut clients, mut listeners) = (Vec::new(), Vec::new());
+    let all = report.hops.iter_mut().zip(&plan.hops).zip(proved.logins).zip(&proved.seen);
+    for (((shown, hop), made), seen) in all {
+        shown.login = Some(made.shown);
+        let proves = |seen| made.proof.as_ref().map_or(Standing::Written, |login| Standing::of(login, seen));
         // A listener has no client here whose doing could be seen.
         if hop.setting.role != Role::Connects {
+            listeners.push(proves(ApplicationSeen::NotSeen));
             continue;
         }
-        shown.standing = Some(seen.standing());
+        let standing = proves(seen.application());
+        clients.push(standing);
+        shown.standing = Some(standing);
         shown.seen_new = seen.new.iter().cloned().collect();
         shown.seen_old = seen.old.iter().cloned().collect();
+        report.notes.extend(seen.others());
         if seen.old_ended > 0 && seen.old.is_empty() {
             report.notes.push(format!(
                 "{} connections at {} ended after the change: they are not known to be this application's",
@@ -241,8 +304,7 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
             ));
         }
     }
-    let least = report.hops.iter().filter_map(|hop| hop.standing).min();
-    report.standing = Some(least.unwrap_or(Standing::Tried));
+    report.standing = clients.into_iter().min().or(listeners.into_iter().min());
     report.notes.extend(proved.notes);
 }
 
@@ -285,7 +347,7 @@ fn make(
     transaction.reloading(index)?;
     for reload in &stage.reloads {
         (environment.progress)(&reload.what);
-        if let Err(ReloadError(why)) = reload_now(&reload.command, &files_after(stage)) {
+        if let Err(ReloadError(why)) = reload_now(reload, &files_after(stage)) {
             return Err(Aborted::Reload(ReloadError(Redactor::new(&plan.secrets).message(&why))));
         }
     }
@@ -294,6 +356,9 @@ fn make(
     }
     if !stage.awaits.is_empty() {
         try_new_servers(&plan.hops, environment)?;
+    }
+    if !stage.takes.is_empty() {
+        keep_sockets(environment.store, transaction.id(), &stage.takes)?;
     }
     Ok(not_checked)
 }
@@ -328,6 +393,7 @@ fn meant_servers<'a>(
 ) -> Result<(), SwitchObstacle> {
     let Some(scan) = (environment.scan)() else { return Ok(()) };
     for hop in hops {
+        has_its_name(&scan, hop)?;
         let Some(occupant) = stranger(&scan, &hop.server, &hop.to) else { continue };
         let meant = hop.server.name.as_deref().unwrap_or("the server of this configuration");
         return Err(bar(
@@ -337,6 +403,17 @@ fn meant_servers<'a>(
         ));
     }
     Ok(())
+}
+
+/// Fails where a server that got a new socket has not the file at its path, or somebody else bound the name as well.
+fn has_its_name(scan: &Scan, hop: &Hop) -> Result<(), SwitchObstacle> {
+    let (Some(_), Some(path)) = (&hop.server_line, hop.to.path()) else { return Ok(()) };
+    let Some(occupant) = without_its_name(scan, &hop.server, path) else { return Ok(()) };
+    Err(bar(
+        ObstacleCode::SocketPath,
+        format!("{}: {occupant}", hop.to),
+        "Start that one again, so that it makes its socket anew, and name another place: --socket /run/NAME/NAME.sock",
+    ))
 }
 
 /// Logs in as the application at servers that did not listen at their new endpoint before, once they do. No client has
@@ -354,7 +431,8 @@ fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), Sw
 
 /// A login over the new endpoint of a move that succeeded, after everything was written.
 struct Proof {
-    login: String,
+    shown: String,
+    proof: Option<Login>,
     /// The same with the name of the connection and where it goes.
     sentence: String,
 }
@@ -365,11 +443,11 @@ fn prove(hops: &[Hop], environment: &Environment<'_>) -> Result<Vec<Proof>, Swit
     meant_servers(hops.iter(), environment)?;
     let mut proofs = Vec::new();
     for hop in hops {
-        let LoggedIn { shown, .. } =
+        let LoggedIn { shown, login: proof, .. } =
             try_hop(hop, environment.program).map_err(|failed| refused(hop, &failed))?;
         let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
         let sentence = format!("{} {verb} over {} {shown}", hop.setting.name, hop.to);
-        proofs.push(Proof { login: shown, sentence });
+        proofs.push(Proof { shown, proof, sentence });
     }
     Ok(proofs)
 }

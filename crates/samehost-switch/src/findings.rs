@@ -1,6 +1,9 @@
 //! What a look at the machine finds beside its result: obstacles for the user to remove, and notes; and how files and lines
 //! are named in them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::path::Path;
 
 use samehost_edit::Refusal;
@@ -12,16 +15,47 @@ use samehost_model::switch::SwitchObstacle;
 pub(crate) struct Findings {
     pub(crate) obstacles: Vec<SwitchObstacle>,
     pub(crate) notes: Vec<String>,
+    obstacle_places: Places,
+    note_places: Places,
+}
+
+/// Where things with a hash stand in a list that only grows. A file may have a hundred thousand lines that are not understood, and
+/// to look for each among all was what a plan spent its time with.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    known: usize,
+    by_hash: HashMap<u64, Vec<usize>>,
+}
+
+impl Places {
+    /// Whether a list has something already; what was added to the list by others is noted first.
+    fn have<T: PartialEq, K: Hash>(&mut self, list: &[T], one: &T, key: impl Fn(&T) -> K) -> bool {
+        if list.len() < self.known {
+            *self = Places::default();
+        }
+        let hash = |one: &T| BuildHasherDefault::<DefaultHasher>::default().hash_one(key(one));
+        for (place, known) in list.iter().enumerate().skip(self.known) {
+            self.by_hash.entry(hash(known)).or_default().push(place);
+        }
+        self.known = list.len();
+        let places = self.by_hash.get(&hash(one)).map_or(&[][..], Vec::as_slice);
+        places.iter().any(|place| list.get(*place) == Some(one))
+    }
 }
 
 impl Findings {
+    pub(crate) fn new(obstacles: Vec<SwitchObstacle>, notes: Vec<String>) -> Self {
+        Findings { obstacles, notes, ..Findings::default() }
+    }
+
     pub(crate) fn is_barred(&self) -> bool {
         self.obstacles.iter().any(|obstacle| obstacle.bars)
     }
 
     pub(crate) fn add(&mut self, obstacles: impl IntoIterator<Item = SwitchObstacle>) {
         for obstacle in obstacles {
-            if !self.obstacles.contains(&obstacle) {
+            // Whether it bars may change afterwards.
+            if !self.obstacle_places.have(&self.obstacles, &obstacle, |one| one.found.clone()) {
                 self.obstacles.push(obstacle);
             }
         }
@@ -29,7 +63,7 @@ impl Findings {
 
     pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = String>) {
         for note in notes {
-            if !self.notes.contains(&note) {
+            if !self.note_places.have(&self.notes, &note, String::clone) {
                 self.notes.push(note);
             }
         }

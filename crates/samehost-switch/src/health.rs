@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use samehost_edit::{Overlay, Reading, Setting, recognise};
 use samehost_model::Endpoint;
-use samehost_model::scan::{self, Scan};
+use samehost_model::scan::{ApplicationSeen, Scan};
 use samehost_model::switch::{LeftTcp, SwitchHealth};
 use samehost_scan::services_at;
 use samehost_services::Kind;
@@ -44,7 +44,7 @@ pub fn health(stores: &[Store], scan: &Scan) -> Result<SwitchHealth, Transaction
     }
     // What is open now; a scan does not wait for more.
     for seen in followed(stores, scan, Duration::ZERO, &|| true)?.values() {
-        health.in_use += u32::from(seen.standing() == scan::Standing::InUse);
+        health.in_use += u32::from(seen.application() == ApplicationSeen::InUse);
         health.not_followed += u32::from(seen.is_left_behind());
     }
     health.states = states.map(|(state, number)| (state.to_string().replace(' ', "_"), number)).to_vec();

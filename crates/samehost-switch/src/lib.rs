@@ -1,12 +1,18 @@
 //! Moves connections from TCP to a Unix socket or back: plans the changes, tries each connection, and applies the
 //! stages. The editors of `samehost-edit` decide which bytes change; `samehost-transaction` writes the files.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod apply;
+mod changed_lines;
 mod check;
 mod configuration;
+mod descriptors;
 mod disk;
 mod findings;
 mod health;
+mod left_place;
+mod neighbours;
 mod old_place;
 mod place;
 mod plan;
@@ -15,16 +21,19 @@ mod report;
 mod request;
 mod stored;
 mod usage;
+mod way_back;
 
-pub use apply::{apply, left_undone};
+pub use apply::{apply, files_in_words, left_undone};
 pub use configuration::ConfigFileError;
 pub use configuration::target::configurations;
 pub use disk::{Disk, Reads};
 pub use health::{CheckedFile, drift, health};
-pub use plan::{Plan, plan};
-pub use reload::ReloadWords;
+pub use plan::{Decider, Plan, plan};
 pub use reload::carry_out::reload;
+pub use reload::{ReloadWords, Whose};
 pub use report::preview;
 pub use request::{Confirm, Direction, Environment, Page, PageError, SwitchRequest};
+pub use samehost_edit::Setting;
 pub use stored::{FinishError, LOOK, OwnLooks, finishing, look_again, refused_since};
 pub use usage::{Seen, Usage, clients, followed};
+pub use way_back::{WAY_BACK, not_back};

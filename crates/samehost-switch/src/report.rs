@@ -9,8 +9,8 @@ use samehost_model::switch::{
 };
 use samehost_model::{Redactor, Secret};
 use samehost_transaction::{FileChange, Foreseen, Prospect};
-use similar::{ChangeTag, TextDiff};
 
+use crate::changed_lines::{ChangedLine, changed_lines};
 use crate::configuration::ConfigFile;
 use crate::findings::{place, shown};
 use crate::plan::Plan;
@@ -59,8 +59,7 @@ impl Plan {
 }
 
 /// A report without secrets. What leaves this crate may quote servers, tools, processes and files, so every text in it is
-/// redacted: passwords of the configurations that were read, and other values in them where secrets usually are
-/// (docs/decisions/0067).
+/// redacted: passwords of the configurations that were read, and other values in them where secrets usually are.
 pub(crate) fn redacted(mut report: SwitchReport, redactor: &Redactor) -> SwitchReport {
     for target in &mut report.targets {
         *target = redactor.word(target);
@@ -121,16 +120,11 @@ fn diff(change: &FileChange, redactor: &Redactor) -> FileDiff {
         redactor.learn(&String::from_utf8_lossy(text));
     }
     let mut lines = Vec::new();
-    for line in TextDiff::from_lines(before, after).iter_all_changes() {
-        let (sign, index) = match (line.tag(), line.old_index(), line.new_index()) {
-            (ChangeTag::Delete, Some(index), _) => ('-', index),
-            (ChangeTag::Insert, _, Some(index)) => ('+', index),
-            _ => continue,
-        };
-        let text = String::from_utf8_lossy(line.value());
+    for ChangedLine { sign, line, text } in changed_lines(before, after) {
+        let text = String::from_utf8_lossy(text);
         let text = redactor.line(text.trim_end_matches(['\n', '\r']));
         let text = samehost_model::scan::text_of_bytes(text.as_bytes());
-        lines.push(DiffLine { sign, line: index as u32 + 1, text });
+        lines.push(DiffLine { sign, line, text });
     }
     FileDiff {
         path: shown(&change.path),
@@ -144,6 +138,9 @@ fn diff(change: &FileChange, redactor: &Redactor) -> FileDiff {
 #[must_use]
 pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
     let would = match foreseen.prospect {
+        Prospect::PutBack | Prospect::Undo if !foreseen.ends => {
+            "only a part of it would be put back, and it would stay unfinished"
+        }
         Prospect::PutBack => "it was interrupted, and would be rolled back",
         Prospect::Finish => "it was interrupted after it had been verified, and would be finished",
         Prospect::Undo => "it would be undone",
@@ -169,6 +166,9 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
     let mut left = Vec::new();
     for skipped in &foreseen.left {
         left.push(format!("{} is left as it is: {}", shown(&skipped.path), skipped.reason));
+    }
+    for (path, words) in &foreseen.kept {
+        left.push(format!("{}: {}; that stays", shown(path), words.join("; ")));
     }
     StoredSwitch {
         id: foreseen.id.clone(),

@@ -53,6 +53,26 @@ pub struct SwitchRequest {
     pub has_page: bool,
 }
 
+impl SwitchRequest {
+    /// A request that says where, and nothing of how.
+    #[must_use]
+    pub fn new(targets: Vec<String>, to: Direction) -> Self {
+        SwitchRequest {
+            targets,
+            to,
+            socket: None,
+            address: None,
+            close_tcp: false,
+            user: None,
+            server_user: None,
+            reloads: Vec::new(),
+            keep_tcp: false,
+            observe: Duration::ZERO,
+            has_page: false,
+        }
+    }
+}
+
 pub struct Environment<'a> {
     /// This program, which is started again for each login, as the application's user.
     pub program: &'a Path,

@@ -25,7 +25,10 @@ use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::disk::Disk;
 use crate::findings::{Findings, bar, shown};
-use crate::old_place::{self, Look, Watch, elsewhere, used};
+use crate::left_place::OldPlace;
+use crate::old_place::leading::{who_leads_there, with_inert};
+use crate::old_place::left::{Left, Sources};
+use crate::old_place::{self, Look, Watch, used};
 use crate::plan::Plan;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
@@ -45,7 +48,7 @@ const TIMES: &str = "times";
 pub enum FinishError {
     #[error(transparent)]
     Store(#[from] TransactionError),
-    #[error("no switch {0}; samehost switch --list names them")]
+    #[error("no switch {0}; samehost switch list names them")]
     Unknown(String),
     #[error("switch {0} left nothing for later")]
     Nothing(String),
@@ -57,6 +60,12 @@ pub enum FinishError {
 struct Later {
     hops: Vec<LaterHop>,
     stages: Vec<LaterStage>,
+    /// What its values are known from, so that it is asked again who leads to what is closed.
+    #[serde(default)]
+    sources: Sources,
+    /// The places that the way back gives to the servers again, with who had them.
+    #[serde(default)]
+    places: Vec<OldPlace>,
 }
 
 impl Later {
@@ -91,16 +100,34 @@ struct LaterStage {
 
 /// Stores the looks before a switch with it, its moved connections, and the bytes of the deferred stages.
 ///
-/// Computing the deferred stages again at `--finish` was rejected: what is kept is what somebody agreed
+/// Computing the deferred stages again at `switch finish` was rejected: what is kept is what somebody agreed
 /// to, and a file that was changed meanwhile is refused. So a switch may end with a server that listens
 /// at both places until then (docs/decisions/0069).
-pub(crate) fn keep(plan: &Plan, before: &Before, store: &Store, id: &str) -> Result<(), TransactionError> {
+pub(crate) fn keep(
+    plan: &Plan,
+    before: &Before,
+    environment: &Environment<'_>,
+    id: &str,
+) -> Result<(), TransactionError> {
+    let store = environment.store;
     if !before.looks.is_empty() {
         // Numbers and names always serialise.
         store.note(id, TIMES, &serde_json::to_vec(before).unwrap_or_default())?;
     }
-    let mut later = Later { hops: Vec::new(), stages: Vec::new() };
     let leaves: Vec<&Leaving> = plan.later.iter().flat_map(|stage| &stage.leaves).collect();
+    let scan = (environment.scan)();
+    let mut later =
+        Later { hops: Vec::new(), stages: Vec::new(), sources: plan.sources.clone(), places: Vec::new() };
+    if let Some(scan) = &scan {
+        later.places = OldPlace::of_hops(scan, &plan.hops);
+    }
+    if let (Some(scan), false) = (&scan, leaves.is_empty()) {
+        let mut lefts = Vec::new();
+        for leaving in &leaves {
+            lefts.push(Left { from: &leaving.from, to: &leaving.to, hops: &plan.hops });
+        }
+        later.sources = with_inert(scan, &lefts, &plan.sources);
+    }
     for hop in plan.hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
         let is_restarted =
             leaves.iter().any(|leaving| leaving.restart.is_some() && leaving.from == hop.setting.endpoint);
@@ -116,6 +143,13 @@ pub(crate) fn keep(plan: &Plan, before: &Before, store: &Store, id: &str) -> Res
     }
     later.stages.extend(plan.later.iter().map(LaterStage::of));
     // Paths and bytes always serialise.
+    store.note(id, FINISH, &serde_json::to_vec(&later).unwrap_or_default())
+}
+
+/// Adds to what is kept with a switch the sockets' files that its servers have just made.
+pub(crate) fn keep_sockets(store: &Store, id: &str, taken: &[Endpoint]) -> Result<(), TransactionError> {
+    let Some(mut later) = Later::of(store, id) else { return Ok(()) };
+    later.places.iter_mut().for_each(|place| place.remember(taken));
     store.note(id, FINISH, &serde_json::to_vec(&later).unwrap_or_default())
 }
 
@@ -154,8 +188,8 @@ pub fn finishing(
     };
     let hint = match entry.state {
         State::Committed => None,
-        State::Awaiting => Some("confirm it first: samehost switch --confirm ID"),
-        State::Unfinished => Some("end it first: samehost switch --recover"),
+        State::Awaiting => Some("confirm it first: samehost switch confirm ID"),
+        State::Unfinished => Some("end it first: samehost switch recover"),
         _ => Some("there is nothing to finish"),
     };
     if let Some(hint) = hint {
@@ -181,7 +215,7 @@ pub fn finishing(
     }
     for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
-        plan.findings.add(still_there(&later, &from, &to, request, scan, (look, is_interrupted)));
+        plan.findings.add(still_there(&later, &from, &to, &plan.hops, request, scan, (look, is_interrupted)));
     }
     Ok(plan)
 }
@@ -197,6 +231,24 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
         }
     }
     None
+}
+
+/// The places that were left with a stored switch; none of one before they were kept.
+pub(crate) fn old_places(store: &Store, id: &str) -> Vec<OldPlace> {
+    Later::of(store, id).map(|later| later.places).unwrap_or_default()
+}
+
+/// Where the connections and servers of a stored switch went.
+pub(crate) fn new_places(store: &Store, id: &str) -> Vec<Endpoint> {
+    let Some(later) = Later::of(store, id) else { return Vec::new() };
+    let mut all: Vec<Endpoint> = Vec::new();
+    let hops = later.hops.iter().filter_map(|hop| hop.to.parse().ok());
+    for to in hops.chain(later.places.into_iter().map(|place| place.to)) {
+        if !all.contains(&to) {
+            all.push(to);
+        }
+    }
+    all
 }
 
 /// The moved connections of a stored switch, by their current configurations. Those that cannot be found any more are left
@@ -222,7 +274,7 @@ fn read_again(hop: &LaterHop) -> Option<ParsedConfig> {
 /// A moved connection according to its current configuration; with notes on processes that were skipped.
 fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, wanted: Wanted<'_>) -> Option<(Hop, Vec<String>)> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
-    let ParsedConfig { config, reading } = read;
+    let ParsedConfig { config, reading, .. } = read;
     let there: Vec<&Setting> = reading.settings.iter().filter(|setting| setting.endpoint == to).collect();
     let by_name = there.iter().find(|setting| setting.role == Role::Connects && setting.name == hop.name);
     let found = *by_name.or(there.first())?;
@@ -317,12 +369,13 @@ fn still_there(
     later: &Later,
     from: &Endpoint,
     to: &Endpoint,
+    hops: &[Hop],
     request: &SwitchRequest,
     scan: &Scan,
     (look, is_interrupted): (Look<'_>, &dyn Fn() -> bool),
 ) -> Vec<SwitchObstacle> {
     let mut reasons: Vec<SwitchObstacle> = Vec::new();
-    for named in elsewhere::named(scan, from, to, &[]) {
+    for named in who_leads_there(scan, Left { from, to, hops }, &later.sources) {
         reasons.push(bar(ObstacleCode::StillUsed, named.found, named.remedy));
     }
     let watch = Watch { endpoint: from, hops: &[], period: request.observe, look, is_interrupted };
@@ -422,12 +475,12 @@ impl Before {
             let (name, from) = (&look.name, &look.from);
             match look.found() {
                 Some(Ok(times)) => notes.push(format!(
-                    "a request of {name} took {} over {from} before; samehost switch --check compares what it takes now",
+                    "a request of {name} took {} over {from} before; samehost switch check compares what it takes now",
                     format_value(times.mean_us, "us")
                 )),
                 Some(Err(NoOwnTimes::Traffic(NoTraffic::NoBeginning))) => notes.push(format!(
                     "how long a request of {name} took before is not kept: this kernel allows no program where functions begin to \
-                     send; with --exact system calls are stamped for three seconds, and switch --check compares"
+                     send; with --exact system calls are stamped for three seconds, and switch check compares"
                 )),
                 _ => {}
             }

@@ -9,6 +9,7 @@
 //! What is found in a process is that process's: nothing is booked on whoever else connects, and an account is not a
 //! proof, for a web server's account runs every site.
 
+use samehost_system::threads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,18 +17,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::net::{SocketAddrAny, SocketAddrUnix, getpeername};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::net::{SocketAddrAny, SocketAddrUnix};
 use samehost_edit::{Refusal, Role, Setting};
-use samehost_model::scan::{Scan, Standing};
+use samehost_model::scan::{ApplicationSeen, Scan};
 use samehost_model::{Endpoint, Redactor};
 use samehost_scan::services_at;
 use samehost_system::diag::Endings;
-use samehost_system::open;
+use samehost_system::proc;
 use samehost_transaction::{Store, TransactionError, standing};
 
 use crate::configuration::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{leads, target};
+use crate::descriptors::Processes;
+use crate::neighbours::{Neighbours, Whose};
 use crate::place::real;
 use crate::plan::client::Application;
 use crate::plan::client::{ClientSide, Wanted};
@@ -40,14 +42,6 @@ const MOST_REQUESTS: u32 = 20;
 const STEP: Duration = Duration::from_millis(5);
 /// Longest wait for a program to take a file: whoever waits longer is told so.
 const LONGEST_SETTLING: Duration = Duration::from_secs(10);
-/// How long a list of an application's processes is taken for right.
-///
-/// Descriptors are read without a pause while a page is asked for, because PHP's connections live for a
-/// millisecond or two and the kernel tells nobody when one over a Unix socket opens or closes. Which
-/// processes the application has changes far less often, so the list of them is read again only after
-/// this time (docs/decisions/0128).
-const FRESH: Duration = Duration::from_millis(20);
-
 /// What was seen of one connection of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -55,6 +49,13 @@ pub struct Seen {
     pub new: BTreeSet<String>,
     /// Processes of the application that connected at the old place.
     pub old: BTreeSet<String>,
+    /// What was seen that is not the application's, a sentence each: of other sites in the same pool, and of programs that
+    /// only work in its directory.
+    pub beside: BTreeSet<String>,
+    /// Connections of processes that serve other sites too, of which it is not known whose they are.
+    pub unclear: BTreeSet<String>,
+    /// Whether one of those is at the old place.
+    is_unclear_whether_old: bool,
     /// Connections over TCP at the old place that ended, whoever opened them.
     pub old_ended: u64,
 }
@@ -68,20 +69,61 @@ impl Seen {
             self.new.extend(other.new);
         }
         self.old.extend(other.old);
+        self.beside.extend(other.beside);
+        self.unclear.extend(other.unclear);
+        self.is_unclear_whether_old |= other.is_unclear_whether_old;
         self.old_ended += other.old_ended;
     }
 
-    /// Whether the application was seen at the old place, and not at the new one.
+    /// Whether the application was seen at the old place.
     #[must_use]
     pub fn is_left_behind(&self) -> bool {
-        self.new.is_empty() && !self.old.is_empty()
+        !self.old.is_empty()
     }
 
-    /// How far that proves the change: whoever connects at both places does not use the new one alone.
+    /// What the application was seen to do: whoever connects at both places does not use the new one alone.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        if !self.new.is_empty() && self.old.is_empty() { Standing::InUse } else { Standing::Tried }
+    pub fn application(&self) -> ApplicationSeen {
+        let is_unclear =
+            if self.new.is_empty() { !self.unclear.is_empty() } else { self.is_unclear_whether_old };
+        match (self.new.is_empty(), self.old.is_empty()) {
+            (_, true) if is_unclear => ApplicationSeen::Unclear,
+            (false, true) => ApplicationSeen::InUse,
+            (false, false) => ApplicationSeen::AlsoElsewhere,
+            (true, false) => ApplicationSeen::Elsewhere,
+            (true, true) => ApplicationSeen::NotSeen,
+        }
     }
+
+    /// What an application was seen to do, and what would tell more.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self.application() {
+            ApplicationSeen::InUse => format!("in use: {} connected at the new address", listed(&self.new)),
+            ApplicationSeen::NotSeen => "written: no connection of the application was seen. Make a request meanwhile: samehost switch check --wait 60s".to_owned(),
+            ApplicationSeen::Unclear => "written: whether the application connected is not known".to_owned(),
+            ApplicationSeen::Elsewhere => format!("NOT FOLLOWED: {} connected at the old address. Restart the application, or look what goes before its file", listed(&self.old)),
+            ApplicationSeen::AlsoElsewhere => format!(
+                "at both: {} connected at the new address, {} at the old one",
+                listed(&self.new),
+                listed(&self.old)
+            ),
+        }
+    }
+
+    /// What else the application's processes were seen to do, a sentence each.
+    #[must_use]
+    pub fn others(&self) -> Vec<String> {
+        let mut told: Vec<String> = self.beside.iter().cloned().collect();
+        for unclear in &self.unclear {
+            told.push(format!("{unclear}, and serves other sites too: which of them connects is not known"));
+        }
+        told
+    }
+}
+
+fn listed(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,86 +167,13 @@ fn is_same(local: &Path, path: &Path) -> bool {
 }
 
 struct Watched {
-    new: Option<Place>,
-    old: Vec<Place>,
+    new: (Endpoint, Option<Place>),
+    old: Vec<(Endpoint, Place)>,
     processes: Processes,
+    neighbours: Neighbours,
     /// Until when its program may go on with the file as it was: what it opens at the old place until then proves nothing.
     settled: Instant,
     seen: Seen,
-}
-
-/// The processes of an application, and the sockets of theirs that are known.
-///
-/// A switch was called verified when a login of ours worked, and PHP-FPM with a cached file went on over
-/// TCP. Reading the descriptors of the application's own processes takes 0.03 ms a process and saw each
-/// request to a page of 2 ms in the tests. sock_diag takes 1.6 ms for all TCP sockets, and named none of
-/// 20 requests. The account of the client's socket was rejected, as a web server's account runs every
-/// site, and so was inotify, because connect(2) opens nothing (docs/decisions/0128).
-struct Processes {
-    of: Application,
-    pids: Vec<u32>,
-    listed: Option<Instant>,
-    /// Inodes of sockets that were looked at.
-    known: BTreeSet<u64>,
-}
-
-impl Processes {
-    fn of(application: &Application) -> Self {
-        Processes { of: application.clone(), pids: Vec::new(), listed: None, known: BTreeSet::new() }
-    }
-
-    fn list(&mut self) {
-        if matches!(self.listed, Some(listed) if listed.elapsed() < FRESH) {
-            return;
-        }
-        self.pids = self.of.pids();
-        self.listed = Some(Instant::now());
-    }
-
-    /// The sockets of its processes that were not there before: each with its process and where it is connected. One that
-    /// is not connected yet is looked at again.
-    fn new_connections(&mut self) -> Vec<(u32, SocketAddrAny)> {
-        self.list();
-        let mut found = Vec::new();
-        for pid in self.pids.clone() {
-            for (descriptor, inode) in sockets_of(pid) {
-                if self.known.contains(&inode) {
-                    continue;
-                }
-                let Some(address) = connected_to(pid, descriptor) else { continue };
-                self.known.insert(inode);
-                found.push((pid, address));
-            }
-        }
-        found
-    }
-}
-
-/// The descriptors of a process that are sockets, with their inodes.
-fn sockets_of(pid: u32) -> Vec<(i32, u64)> {
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return found };
-    for entry in entries.flatten() {
-        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-        let Some(inode) = target.to_str().and_then(inode_of) else { continue };
-        if let Ok(descriptor) = entry.file_name().to_string_lossy().parse() {
-            found.push((descriptor, inode));
-        }
-    }
-    found
-}
-
-/// The inode in the name that the kernel shows of a socket: `socket:[4711]`.
-fn inode_of(name: &str) -> Option<u64> {
-    name.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-}
-
-/// Where a socket of another process is connected; `None` if it is not, or may not be asked. Our copy of the descriptor is
-/// closed at once: until then, some microseconds, a close by the process itself does not end the connection.
-fn connected_to(pid: u32, descriptor: i32) -> Option<SocketAddrAny> {
-    let process = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-    let socket = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty()).ok()?;
-    getpeername(&socket).ok()?
 }
 
 /// Watches the connections of a switch from now on.
@@ -216,9 +185,10 @@ pub struct Usage {
 impl Usage {
     /// Begins to watch the moves of a plan, whose files were written just now: what connects from now on is new.
     pub(crate) fn of_moves(hops: &[Hop]) -> Self {
-        let usage = Usage::begin(hops.iter().map(|hop| {
-            (hop.to.clone(), vec![hop.setting.endpoint.clone()], Processes::of(&hop.client.application))
-        }));
+        let usage =
+            Usage::begin(hops.iter().map(|hop| {
+                (hop.to.clone(), vec![hop.setting.endpoint.clone()], hop.client.application.clone())
+            }));
         for (one, hop) in usage.watched().iter_mut().zip(hops) {
             // A second beside it: PHP counts in whole ones.
             let settles = hop.client.settles();
@@ -234,11 +204,9 @@ impl Usage {
     /// # Errors
     /// When the target is not a configuration, or not understood.
     pub fn of_configuration(target: &str, scan: &Scan) -> Result<Self, ConfigFileError> {
-        let lines = connecting(target, scan)?;
+        let lines = samehost_edit::within_budget(|| connecting(target, scan))?;
         let usage =
-            Usage::begin(lines.iter().map(|line| {
-                (line.endpoint.clone(), line.elsewhere.clone(), Processes::of(&line.application))
-            }));
+            Usage::begin(lines.into_iter().map(|line| (line.endpoint, line.elsewhere, line.application)));
         Ok(usage.with_present())
     }
 
@@ -256,17 +224,20 @@ impl Usage {
         self
     }
 
-    fn begin(moves: impl Iterator<Item = (Endpoint, Vec<Endpoint>, Processes)>) -> Self {
+    fn begin(moves: impl Iterator<Item = (Endpoint, Vec<Endpoint>, Application)>) -> Self {
         // Subscribed first, so that no connection is missed in between.
         let endings = Endings::open().ok();
         let mut watched = Vec::new();
-        for (new, old, mut processes) in moves {
+        for (new, old, application) in moves {
+            let mut processes = Processes::of(&application);
             // What is open already is known.
             processes.new_connections();
+            let old = old.into_iter().filter_map(|old| Place::of(&old).map(|place| (old, place)));
             watched.push(Watched {
-                new: Place::of(&new),
-                old: old.iter().filter_map(Place::of).collect(),
+                old: old.collect(),
+                new: (new.clone(), Place::of(&new)),
                 processes,
+                neighbours: Neighbours::of(&application),
                 settled: Instant::now(),
                 seen: Seen::default(),
             });
@@ -288,18 +259,20 @@ impl Usage {
     /// Watches while something is done, which may make the application connect.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_done = &AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                while !is_done.load(Ordering::Relaxed) {
-                    self.look();
-                    std::thread::yield_now();
-                }
+        let watch = || {
+            while !is_done.load(Ordering::Relaxed) {
                 self.look();
-            });
+                std::thread::yield_now();
+            }
+        };
+        let result = threads::watched(watch, || {
             let result = work();
             is_done.store(true, Ordering::Relaxed);
             result
-        })
+        });
+        // Also where no thread was to be had.
+        self.look();
+        result
     }
 
     /// Watches until every connection was seen in use, or at an old place, or the time is over.
@@ -354,19 +327,40 @@ impl Usage {
 
 impl Watched {
     fn look(&mut self) {
-        for (pid, address) in self.processes.new_connections() {
-            if matches!(&self.new, Some(place) if place.is_at(&address)) {
-                self.seen.new.insert(named(pid));
+        for opened in self.processes.new_connections() {
+            let is_new = matches!(&self.new.1, Some(place) if place.is_at(&opened.address));
+            let old = self.old.iter().find(|(_, place)| place.is_at(&opened.address));
+            let is_settled = Instant::now() >= self.settled;
+            let to = match (is_new, old) {
+                (true, _) => self.new.0.clone(),
+                (false, Some((to, _))) if is_settled => to.clone(),
+                _ => continue,
+            };
+            let who = named(opened.pid);
+            if !opened.is_own {
+                self.seen.beside.insert(format!(
+                    "{who} works in the application's directory and is connected to {to}; it is not the application's own, and counts for nothing"
+                ));
+                continue;
             }
-            if self.old.iter().any(|place| place.is_at(&address)) && Instant::now() >= self.settled {
-                self.seen.old.insert(named(pid));
+            match self.neighbours.whose(opened.works_in().as_deref(), &to) {
+                Whose::Own if is_new => drop(self.seen.new.insert(who)),
+                Whose::Own => drop(self.seen.old.insert(who)),
+                // Another site's connection at the same place says nothing of this one.
+                Whose::Others(_) if is_new => {}
+                Whose::Others(words) => drop(self.seen.beside.insert(words)),
+                Whose::Unknown => {
+                    self.seen.unclear.insert(format!("{who} is connected to {to}"));
+                    self.seen.is_unclear_whether_old |= !is_new;
+                }
             }
         }
     }
 
     fn ended(&mut self, server: SocketAddr, client: SocketAddr) {
         // Only the server's end counts; a listener that closes has no peer.
-        let is_old = client.port() != 0 && self.old.contains(&Place::Port(server.port()));
+        let place = Place::Port(server.port());
+        let is_old = client.port() != 0 && self.old.iter().any(|(_, old)| *old == place);
         if is_old && Instant::now() >= self.settled {
             self.seen.old_ended += 1;
         }
@@ -407,8 +401,7 @@ pub fn followed(
 }
 
 fn named(pid: u32) -> String {
-    let name = open::proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
-    format!("{} {pid}", String::from_utf8_lossy(&name).trim())
+    format!("{} {pid}", proc::name(pid))
 }
 
 /// The client connections in a configuration, or in those of an application's directory.
@@ -416,7 +409,11 @@ fn named(pid: u32) -> String {
 /// # Errors
 /// When it is not a configuration, or not understood.
 pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
-    let (mut settings, mut refused) = (Vec::new(), Vec::new());
+    samehost_edit::within_budget(|| clients_in(path))
+}
+
+fn clients_in(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
+    let (mut settings, mut first_refused) = (Vec::new(), None);
     let configs = match target::configs(path, &Scan::default(), None) {
         Ok(configs) => configs,
         Err(error) => {
@@ -431,10 +428,14 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
             Ok(read) => read.reading,
             Err(refusal) => return Err(without_secrets(config, refusal)),
         };
-        refused.extend(reading.refused.into_iter().map(|refusal| without_secrets(config, refusal)));
+        // The file's secrets are looked for once, and not for each of a thousand lines that are refused.
+        if first_refused.is_none() {
+            first_refused =
+                reading.refused.into_iter().next().map(|refusal| without_secrets(config, refusal));
+        }
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
-    match refused.into_iter().next() {
+    match first_refused {
         Some(refusal) if settings.is_empty() => Err(refusal),
         None if settings.is_empty() => match not_understood(&configs) {
             Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
@@ -510,8 +511,8 @@ mod tests {
 
     use super::*;
 
-    fn ourselves() -> Processes {
-        Processes::of(&Application { families: vec![std::process::id()], ..Application::default() })
+    fn ourselves() -> Application {
+        Application { families: vec![std::process::id()], ..Application::default() }
     }
 
     #[test]
@@ -531,12 +532,15 @@ mod tests {
         let server = unix.accept().unwrap();
         usage.during(|| ());
         let seen = &usage.seen()[0];
-        assert!(seen.new.len() == 1 && seen.old.is_empty() && seen.standing() == Standing::InUse, "{seen:?}");
+        assert!(
+            seen.new.len() == 1 && seen.old.is_empty() && seen.application() == ApplicationSeen::InUse,
+            "{seen:?}"
+        );
         let later = TcpStream::connect(address).unwrap();
         let accepted = tcp.accept().unwrap();
         usage.during(|| ());
         let seen = &usage.seen()[0];
-        assert!(seen.old.len() == 1 && seen.standing() == Standing::Tried, "{seen:?}");
+        assert!(seen.old.len() == 1 && seen.application() == ApplicationSeen::AlsoElsewhere, "{seen:?}");
         drop((client, server, later, accepted));
     }
 
@@ -545,7 +549,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let unix = UnixListener::bind(&path).unwrap();
-        let nobody = Processes::of(&Application::default());
+        let nobody = Application::default();
         let usage = Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), nobody)].into_iter());
         let _client = UnixStream::connect(&path).unwrap();
         let _server = unix.accept().unwrap();
@@ -567,6 +571,6 @@ mod tests {
                 drop((client, server));
             }
         });
-        assert_eq!(usage.seen()[0].standing(), Standing::InUse);
+        assert_eq!(usage.seen()[0].application(), ApplicationSeen::InUse);
     }
 }

@@ -317,6 +317,7 @@ fn machine(reading: &Reading, root: &Path) -> Scan {
             name: None,
             pid: None,
             read_by: ReadBy::SockDiag,
+            refused: None,
             somaxconn: None,
         }],
         ..Scan::default()

@@ -2,6 +2,7 @@
 //! of these files. Does not query directories (LDAP, SSSD), as `lookup` does: a uid that only they know has no name, no
 //! home and no supplementary groups here.
 
+use crate::threads;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
@@ -240,13 +241,10 @@ pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> i
     if !geteuid().is_root() || account.uid == 0 {
         return Ok(work());
     }
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-            become_it(account)?;
-            Ok(work())
-        })?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    threads::apart(|| {
+        become_it(account)?;
+        Ok(work())
+    })?
 }
 
 fn become_it(account: &Account) -> io::Result<()> {

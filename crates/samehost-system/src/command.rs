@@ -3,6 +3,7 @@
 //! that is ended at the time limit and after an interrupt, and only the end of its output is kept. Input and output may lead nowhere,
 //! also in a root directory without `/dev/null`, such as that of a container with one program.
 
+use crate::threads;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -180,16 +181,14 @@ impl Run {
             // As root this also drops all supplementary groups.
             command.gid(account.gid).uid(account.uid);
         }
-        let child = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-                if !self.is_of_the_operator {
-                    // Applies to this thread and to what it starts.
-                    rustix::thread::set_no_new_privs(true)?;
-                }
-                command.spawn()
-            })?;
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })?;
+        let child = threads::apart(|| {
+            if !self.is_of_the_operator {
+                // Applies to this thread and to what it starts.
+                rustix::thread::set_no_new_privs(true)?;
+            }
+            command.spawn()
+        })
+        .map_err(io::Error::from)??;
         Ok((output, child))
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! Start reading at `identity` (processes), `diag` (sockets) and `open` (files).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod accounts;
 pub mod clock;
 pub mod command;
@@ -17,12 +19,15 @@ pub mod open;
 pub mod ownership;
 pub mod peer;
 pub mod proc;
+pub mod refusal;
 pub mod routes;
+pub mod threads;
 
 pub use accounts::{Account, User, as_user};
 pub use command::{Run, RunError, nowhere};
 pub use identity::{Executable, Identity, start_time};
 pub use ownership::{Decider, ForeignWriter, NotPrivate, decider, foreign_writer, private};
+pub use refusal::{Asked, Refusal};
 
 /// Tests the parsers of kernel data against mutated bytes captured from this kernel: bytes changed,
 /// truncated, inserted, lengths set to extremes. The parsers may return nonsense, but may not panic or loop

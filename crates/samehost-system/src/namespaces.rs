@@ -1,6 +1,7 @@
 //! Network namespaces of this machine and their sockets. A new thread enters a namespace and ends there; the
 //! calling thread never moves.
 
+use crate::threads;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -14,6 +15,7 @@ use samehost_model::scan::{NetworkNamespace, ReadBy, Scan, Socket};
 use crate::diag::Diag;
 use crate::identity::is_of_the_system;
 use crate::proc::{namespace, net_table};
+use crate::refusal::{Asked, FIRST_PID_NAMESPACE, Refusal};
 
 /// Directories where namespaces without a process are bound by name.
 const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
@@ -42,9 +44,6 @@ pub fn own_of(scan: &Scan) -> Option<u64> {
     let own = scan.network_namespaces.iter().find(|space| space.own)?.inode;
     (own == own_inode()).then_some(own)
 }
-
-/// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
-const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Whether there are processes outside of this program's PID namespace, which /proc does not show.
 pub fn in_pid_namespace() -> bool {
@@ -115,8 +114,7 @@ pub fn inside_of<T: Send>(file: &File, work: impl FnOnce() -> Result<T, Errno> +
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
         work()
     };
-    let ended = std::thread::scope(|scope| scope.spawn(enter_and_work).join());
-    ended.unwrap_or(Err(Errno::IO))
+    threads::apart(enter_and_work).unwrap_or(Err(Errno::AGAIN))
 }
 
 /// Runs `work` in a namespace of a scan; `None` if nothing leads to it. In the scan's own it runs on the calling thread, which
@@ -155,23 +153,28 @@ impl Door {
 
     /// Sockets of the namespace: from inside if this process may enter it, else from /proc, else none.
     pub fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
-        let entered = inside(&self.path, || Ok((Diag::open()?.sockets(self.inode)?, somaxconn())));
-        let (read_by, sockets, somaxconn) = match entered {
-            Ok((sockets, somaxconn)) => (ReadBy::SockDiag, sockets, somaxconn),
-            Err(errno) => match self.pid.and_then(|pid| net_table::read(pid, self.inode)) {
-                Some(sockets) => (ReadBy::Proc, sockets, None),
-                None => (ReadBy::Refused(errno.to_string()), Vec::new(), None),
-            },
+        let listed = || Ok(Diag::open().and_then(|mut diag| Ok((diag.sockets(self.inode)?, somaxconn()))));
+        let refusal = match inside(&self.path, listed) {
+            Ok(Ok((sockets, somaxconn))) => return (self.seen(ReadBy::SockDiag, None, somaxconn), sockets),
+            Ok(Err(errno)) => Refusal::of(Asked::SocketListing, errno).to_string(),
+            Err(errno) => Refusal::of(Asked::NetworkNamespace, errno).to_string(),
         };
-        let namespace = NetworkNamespace {
+        match self.pid.and_then(|pid| net_table::read(pid, self.inode)) {
+            Some(sockets) => (self.seen(ReadBy::Proc, Some(refusal), None), sockets),
+            None => (self.seen(ReadBy::Refused(refusal.clone()), Some(refusal), None), Vec::new()),
+        }
+    }
+
+    fn seen(&self, read_by: ReadBy, refused: Option<String>, somaxconn: Option<u32>) -> NetworkNamespace {
+        NetworkNamespace {
             inode: self.inode,
             own: false,
             foreign: self.foreign,
             name: self.name.clone(),
             pid: self.pid,
             read_by,
+            refused,
             somaxconn,
-        };
-        (namespace, sockets)
+        }
     }
 }

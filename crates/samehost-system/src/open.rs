@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+
+use crate::refusal::{Asked, Refusal};
 
 /// Longest file that is read as a configuration, in bytes; address lists of nginx have megabytes.
 pub const LONGEST: u64 = 16 << 20;
@@ -59,7 +62,7 @@ impl Budget {
 /// `InvalidInput` when it is not a regular file.
 pub fn regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
+    let found = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).map_err(named)?;
     reopen(&found)
 }
 
@@ -94,7 +97,7 @@ pub fn regular_in_root(pid: u32, path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = openat(CWD, format!("/proc/{pid}/root"), flags | OFlags::DIRECTORY, Mode::empty())?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    reopen(&openat2(root, path, flags, Mode::empty(), resolve)?)
+    reopen(&openat2(root, path, flags, Mode::empty(), resolve).map_err(named)?)
 }
 
 /// Reads at most `limit` bytes of a file of /proc: a process can make its command line as long as its memory.
@@ -127,6 +130,14 @@ pub fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     // One byte more than allowed: a file can grow, and a file of a special file system may claim length 0.
     file.take(limit.saturating_add(1)).read_to_end(&mut found)?;
     if found.len() as u64 > limit { Err(too_long(limit)) } else { Ok(found) }
+}
+
+/// An error of openat2(2). Where the call itself is missing, its number alone would say nothing of the reason.
+fn named(errno: Errno) -> io::Error {
+    match errno {
+        Errno::NOSYS => io::Error::new(io::ErrorKind::Unsupported, Refusal::of(Asked::OpenFile, errno)),
+        _ => errno.into(),
+    }
 }
 
 fn too_long(limit: u64) -> io::Error {

@@ -77,9 +77,17 @@ fn within<T: Send>(
     }
 }
 
-fn unix(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
+/// Who made the listener that took a connection of a Unix socket.
+///
+/// # Errors
+/// getsockopt(2)'s.
+pub fn creator(socket: BorrowedFd<'_>) -> io::Result<Creator> {
     let credentials = getsockopt(&socket, PeerCredentials)?;
-    let creator = Creator { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
+    Ok(Creator { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() })
+}
+
+fn unix(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
+    let creator = creator(socket)?;
     let own = fstat(socket)?.st_ino;
     let there = within(network, || Diag::open()?.unix(own))?.and_then(|socket| socket.peer_inode);
     let accepted = there.map(|inode| Accepted { inode, uid: uid_of_unix(inode, network) });

@@ -130,18 +130,6 @@ pub fn default_congestion() -> Option<String> {
     network_setting("ipv4/tcp_congestion_control").filter(|name| !name.is_empty())
 }
 
-/// Congestion control of new connections to 127.0.0.1 in the calling thread's network namespace.
-#[must_use]
-pub fn loopback_congestion() -> Option<String> {
-    let routes = local_routes().unwrap_or_default();
-    if let Some(route) = route_to(&routes, IpAddr::V4(Ipv4Addr::LOCALHOST))
-        && route.congestion.is_some()
-    {
-        return route.congestion.clone();
-    }
-    default_congestion()
-}
-
 #[must_use]
 pub fn available_congestion() -> Vec<String> {
     let text = network_setting("ipv4/tcp_available_congestion_control").unwrap_or_default();
@@ -272,7 +260,8 @@ mod tests {
         assert!(available_congestion().contains(&default_congestion().unwrap()));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(loopback_congestion(), Some(rustix::net::sockopt::tcp_congestion(&client).unwrap()));
+        let of_route = route.congestion.clone().or_else(default_congestion);
+        assert_eq!(of_route, Some(rustix::net::sockopt::tcp_congestion(&client).unwrap()));
     }
 
     #[test]

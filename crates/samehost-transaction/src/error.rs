@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use samehost_system::{Asked, Refusal};
 
 use crate::state::State;
 
@@ -57,7 +58,7 @@ pub enum TransactionError {
     Interrupted { path: PathBuf, id: String, hint: String },
     /// An earlier switch of this file is not confirmed yet.
     #[error(
-        "{path}: the switch {id} of it takes itself back at {until} unless it is confirmed; nothing was changed: samehost switch --confirm {id}, or --undo {id}, first"
+        "{path}: the switch {id} of it takes itself back at {until} unless it is confirmed; nothing was changed: samehost switch confirm {id}, or samehost switch undo {id}, first"
     )]
     Unconfirmed {
         path: PathBuf,
@@ -72,8 +73,16 @@ pub enum TransactionError {
         doing: &'static str,
         source: io::Error,
     },
-    #[error("no switch {id} in {store}; samehost switch --list names them")]
+    /// This process may not write files that are long enough.
+    #[error(
+        "files of this process may have {limit} bytes (ulimit -f, RLIMIT_FSIZE), and {needed} are needed; nothing was changed: raise the limit"
+    )]
+    FileSize { limit: u64, needed: u64 },
+    #[error("no switch {id} in {store}; samehost switch list names them")]
     Unknown { id: String, store: PathBuf },
+    /// Whoever knows what runs here says that it may not be put back now.
+    #[error("switch {id} is not put back, and nothing was touched: {reason}")]
+    Barred { id: String, reason: String },
     #[error("switch {id} is {state}: {hint}")]
     State { id: String, state: State, hint: &'static str },
     #[error(
@@ -101,15 +110,23 @@ fn kept(backup: Option<&Path>, hint: &str) -> String {
     }
 }
 
-pub(crate) fn hint(error: &io::Error) -> &'static str {
-    match Errno::from_io_error(error) {
-        Some(Errno::ACCESS | Errno::PERM) => "; try as root (sudo)",
+/// What to try, behind a semicolon; empty where nothing is known.
+pub(crate) fn hint(error: &io::Error) -> String {
+    let known = match Errno::from_io_error(error) {
+        Some(errno @ (Errno::ACCESS | Errno::PERM | Errno::FBIG)) => {
+            return match Refusal::of(Asked::ChangeFile, errno) {
+                refusal if refusal.is_of_ordinary_user() => format!("; {}", refusal.try_next()),
+                refusal if refusal.has_reason() => format!("; {refusal}"),
+                refusal => format!("; {}", refusal.try_next()),
+            };
+        }
         Some(Errno::ROFS) => "; the file system is read-only: remount it (mount -o remount,rw)",
         Some(Errno::NOSPC) => "; the disk is full: free some room",
         Some(Errno::DQUOT) => "; the quota is used up: free some room, or have it raised",
         Some(Errno::IO) => "; the disk fails: see dmesg",
         _ => "",
-    }
+    };
+    known.to_owned()
 }
 
 /// The error for a file, or a directory, that somebody changed before anything of it was.

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::error::{TransactionError, at};
-use crate::intent::{FileChange, Stage};
+use crate::intent::{FileChange, Stage, Step};
 use crate::journal::{History, JournalHeader, Record};
+use crate::metadata::Permissions;
 use crate::paths::Directory;
 use crate::put_back::NotPutBack;
 use crate::state::State;
 use crate::store::{Opened, Store};
-use crate::version::{Digest, Found};
-use crate::{undo, writer};
+use crate::version::{Digest, Found, Regular};
+use crate::{replace, undo, writer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prospect {
@@ -37,6 +38,10 @@ pub struct Foreseen {
     pub stages: Vec<Stage>,
     /// Files that stay as they are because they are not a version of the switch.
     pub left: Vec<NotPutBack>,
+    /// Files whose text would come back and whose metadata somebody changed since the switch, with those that stay, in words.
+    pub kept: Vec<(PathBuf, Vec<String>)>,
+    /// Whether it would end: a file that somebody changed may need what the stages before it made, which stay then.
+    pub ends: bool,
 }
 
 /// What [`undo`](crate::undo()) would do.
@@ -51,6 +56,7 @@ pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionErro
     };
     undo::is_in_force(id, history.last())?;
     undo::check(store, &begun, look)?;
+    store.may_go_back(id)?;
     let last = begun.reloads.len().saturating_sub(1);
     simulate(store, &begun, &history, Some(last), Prospect::Undo)
 }
@@ -85,7 +91,15 @@ fn outlook(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError>
         Opened::Running => return Ok(Some(Outlook::Running)),
         Opened::Nothing => {
             let (id, summary, prospect) = (id.to_owned(), String::new(), Prospect::Forget);
-            let nothing = Foreseen { id, summary, prospect, stages: Vec::new(), left: Vec::new() };
+            let nothing = Foreseen {
+                id,
+                summary,
+                prospect,
+                stages: Vec::new(),
+                left: Vec::new(),
+                kept: Vec::new(),
+                ends: true,
+            };
             return Ok(Some(Outlook::Known(nothing)));
         }
         Opened::There(there) => *there,
@@ -101,6 +115,9 @@ fn outlook(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError>
     } else {
         (Prospect::PutBack, history.furthest())
     };
+    if prospect != Prospect::Finish {
+        store.may_go_back(id)?;
+    }
     let foreseen = simulate(store, &begun, &history, furthest, prospect)?;
     Ok(Some(Outlook::Known(foreseen)))
 }
@@ -130,26 +147,49 @@ impl Now {
     }
 }
 
-/// What is at each path of a switch now, and the contents that were read there, by their hashes.
-type FilesNow<'a> = (BTreeMap<&'a Path, Now>, BTreeMap<Digest, Vec<u8>>);
+/// What is at each path of a switch now, the contents that were read there, by their hashes, and what differs of their metadata.
+#[derive(Default)]
+struct FilesNow<'a> {
+    files: BTreeMap<&'a Path, Now>,
+    on_disk: BTreeMap<Digest, Vec<u8>>,
+    differences: BTreeMap<&'a Path, Vec<String>>,
+}
 
 fn files_now(begun: &JournalHeader) -> Result<FilesNow<'_>, TransactionError> {
-    let (mut files, mut on_disk): FilesNow<'_> = Default::default();
+    let mut all = FilesNow::default();
     for step in &begun.steps {
-        if files.contains_key(step.path.as_path()) {
+        if all.files.contains_key(step.path.as_path()) {
             continue;
         }
         let now = match look(&step.path)? {
             Found::Absent => Now::Absent,
             Found::Other(_) => Now::Other,
             Found::Regular(regular) => {
-                on_disk.insert(regular.digest.clone(), regular.content);
+                all.differences.insert(&step.path, differences(begun, &step.path, &regular)?);
+                all.on_disk.insert(regular.digest.clone(), regular.content);
                 Now::Version(regular.digest)
             }
         };
-        files.insert(&step.path, now);
+        all.files.insert(&step.path, now);
     }
-    Ok((files, on_disk))
+    Ok(all)
+}
+
+/// What somebody changed of a file's metadata since the switch, in words; and whether it has other names, which keep what the switch
+/// wrote.
+pub(crate) fn differences(
+    begun: &JournalHeader,
+    path: &Path,
+    found: &Regular,
+) -> Result<Vec<String>, TransactionError> {
+    let Some(kept) = begun.files.get(path) else { return Ok(Vec::new()) };
+    let now = Permissions::of(&found.file).map_err(at(path, "look at its metadata"))?;
+    let mut all = kept.permissions.differences(&now);
+    let links = replace::links(found);
+    if links > 1 {
+        all.push(format!("it has {links} names (hard links), and the others keep the text of today"));
+    }
+    Ok(all)
 }
 
 /// Simulates the rollback from a stage (`None`: no stage) as `put_back` performs it: the same files are skipped and
@@ -162,9 +202,9 @@ fn simulate(
     furthest: Option<usize>,
     prospect: Prospect,
 ) -> Result<Foreseen, TransactionError> {
-    let (mut files, on_disk) = files_now(begun)?;
+    let FilesNow { mut files, on_disk, mut differences } = files_now(begun)?;
     let mut stages = Vec::new();
-    let mut left: Vec<PathBuf> = Vec::new();
+    let mut left: Vec<(PathBuf, Option<String>)> = Vec::new();
     let count = match furthest {
         Some(furthest) => furthest + 1,
         None => 0,
@@ -172,12 +212,15 @@ fn simulate(
     for stage in (0..count).rev() {
         let mut changes = Vec::new();
         for step in begun.steps.iter().filter(|step| step.stage == stage).rev() {
-            let Some(now) = files.get_mut(step.path.as_path()) else { continue };
-            if left.contains(&step.path) || begun.is_back(step, |version| now.is(version)) {
+            let Some(now) = files.get(step.path.as_path()) else { continue };
+            if left.iter().any(|(path, _)| *path == step.path)
+                || begun.is_back(step, |version| now.is(version))
+            {
                 continue;
             }
             if !now.is(step.after.as_ref()) {
-                left.push(step.path.clone());
+                let need = need(store, begun, &files, step);
+                left.push((step.path.clone(), need));
                 continue;
             }
             changes.push(FileChange {
@@ -186,10 +229,12 @@ fn simulate(
                 after: content(store, &begun.id, &on_disk, step.before.as_ref())?,
                 like: None,
             });
-            *now = Now::of(step.before.as_ref());
+            files.insert(&step.path, Now::of(step.before.as_ref()));
         }
+        let ends = left.iter().all(|(_, need)| need.is_none());
         let mut reloads = Vec::new();
-        if let Some(begun) = begun.reloads.get(stage)
+        if ends
+            && let Some(begun) = begun.reloads.get(stage)
             && history.reloaded().contains(&stage)
         {
             reloads.extend(begun.iter().rev().cloned());
@@ -197,15 +242,39 @@ fn simulate(
         if !changes.is_empty() || !reloads.is_empty() {
             stages.push(Stage { changes, reloads });
         }
+        if !ends {
+            break;
+        }
     }
+    let ends = left.iter().all(|(_, need)| need.is_none());
+    let skipped = skipped(store, begun, left);
+    let (id, summary) = (begun.id.clone(), begun.summary.clone());
+    let changed: Vec<&PathBuf> =
+        stages.iter().flat_map(|stage| &stage.changes).map(|one| &one.path).collect();
+    differences.retain(|path, words| !words.is_empty() && changed.iter().any(|one| one.as_path() == *path));
+    let kept = differences.into_iter().map(|(path, words)| (path.to_owned(), words)).collect();
+    Ok(Foreseen { id, summary, prospect, stages, left: skipped, kept, ends })
+}
+
+/// Why a file that is left needs what the stages before its step made; `None` where those are back.
+fn need(store: &Store, begun: &JournalHeader, files: &BTreeMap<&Path, Now>, step: &Step) -> Option<String> {
+    let is_back = |other: &Step| {
+        files.get(other.path.as_path()).is_some_and(|now| begun.is_back(other, |version| now.is(version)))
+    };
+    if begun.before(step).all(is_back) { None } else { store.needed_by(&begun.id, &step.path) }
+}
+
+fn skipped(store: &Store, begun: &JournalHeader, left: Vec<(PathBuf, Option<String>)>) -> Vec<NotPutBack> {
     let mut skipped = Vec::new();
-    for path in left {
+    for (path, need) in left {
         let backup = store.version_before(begun, &path);
-        let reason = writer::changed(store, begun, &path).to_string();
+        let mut reason = writer::changed(store, begun, &path).to_string();
+        if let Some(why) = need {
+            reason = format!("{reason}; {why}");
+        }
         skipped.push(NotPutBack { path, backup, reason });
     }
-    let (id, summary) = (begun.id.clone(), begun.summary.clone());
-    Ok(Foreseen { id, summary, prospect, stages, left: skipped })
+    skipped
 }
 
 /// The content of a version, which is in the backup or on the disk now; `None` means "missing".
@@ -223,7 +292,7 @@ fn content(
 }
 
 /// What is at a path, without a lock; [`Found::Absent`] too if its directory is gone.
-fn look(path: &Path) -> Result<Found, TransactionError> {
+pub(crate) fn look(path: &Path) -> Result<Found, TransactionError> {
     let failed = at(path, "read it");
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Found::Absent) };
     let directory = match Directory::open(parent) {

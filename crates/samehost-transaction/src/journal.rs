@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{TransactionError, at};
 use crate::intent::{Reload, Step};
 use crate::metadata::{Permissions, Times};
+use crate::state::State;
 use crate::system;
 use crate::version::Digest;
 
@@ -19,7 +20,7 @@ use crate::version::Digest;
 /// means the same. A switch of today is undone by a version of next year, so every later version reads
 /// all earlier layouts, and test data keeps journals of each. What only a later version can have written
 /// is distinguished from damage. Refusing everything when one journal cannot be read was rejected: one
-/// damaged file would block every undo (docs/decisions/0074).
+/// damaged file would block every undo.
 pub(crate) const VERSION: u32 = 2;
 
 /// What is known before the first file is touched.
@@ -75,6 +76,11 @@ impl JournalHeader {
             }
         }
         false
+    }
+
+    /// The steps of other files in the stages before a step's.
+    pub(crate) fn before(&self, step: &Step) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(move |other| other.stage < step.stage && other.path != step.path)
     }
 
     /// Paths in whose directories something changes.
@@ -156,6 +162,17 @@ pub(crate) struct History {
 }
 
 impl Record {
+    /// The state of a switch on which nobody works, by the last record of its journal.
+    pub(crate) fn state_after(last: Option<&Record>) -> State {
+        match last {
+            Some(Record::Committed | Record::Confirmed { .. }) => State::Committed,
+            Some(Record::Awaiting { .. }) => State::Awaiting,
+            Some(Record::RolledBack { .. }) => State::RolledBack,
+            Some(Record::Undone { .. }) => State::Undone,
+            _ => State::Unfinished,
+        }
+    }
+
     /// Whether after this record the switch is in force and nothing remains to be done.
     pub(crate) fn is_in_force(&self) -> bool {
         matches!(self, Record::Committed | Record::Confirmed { .. } | Record::Awaiting { .. })
@@ -240,7 +257,7 @@ impl History {
 ///
 /// A switch must be undone exactly on a full disk too. Its files are prepared beforehand and only renamed
 /// on the way back, and the journal's last lines have their room here. Where a file system cannot
-/// reserve, the line may fail, and then `recover` finds the files by their hashes (docs/decisions/0040).
+/// reserve, the line may fail, and then `recover` finds the files by their hashes.
 const RESERVE: u64 = 16 * 1024;
 
 #[derive(Debug)]

@@ -38,14 +38,20 @@
 //!
 //! A file that is not a version of the switch is somebody else's work. It is left as it is, and reported.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod error;
 mod foresee;
 mod intent;
 mod journal;
+mod limit;
 mod lock;
 mod metadata;
 mod paths;
 mod put_back;
+mod replace;
+mod room;
+mod settled;
 mod state;
 mod store;
 mod system;
@@ -57,11 +63,13 @@ mod writer;
 pub use error::{Holder, TransactionError};
 pub use foresee::{Foreseen, Outlook, Prospect, Standing, Stands, foresee_recovery, foresee_undo, standing};
 pub use intent::{FileChange, Intent, Reload, ReloadError, Reloader, Stage};
+pub use limit::files_may_be;
 pub use paths::resolve;
 pub use put_back::{Ending, NotPutBack, Recovered, RolledBack, recover};
+pub use settled::{Settled, SettledFile, Version, settled};
 pub use state::State;
-pub use store::{Entry, Store};
+pub use store::{Entry, Store, WayBack};
 #[doc(hidden)]
 pub use system::fault;
-pub use transaction::Transaction;
-pub use undo::{confirm, forget, take_back, undo};
+pub use transaction::{Transaction, may_begin};
+pub use undo::{confirm, forget, may_be_confirmed, may_be_forgotten, take_back, undo};

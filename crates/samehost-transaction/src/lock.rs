@@ -51,7 +51,7 @@ impl Drop for Lock {
 /// directories alone was rejected: any user with read permission could block root. The directory itself
 /// is locked as well where nobody holds it, so that an ordinary user sees root at work. A lock for each
 /// state directory was rejected too, as two of one user would not see each other. A second switch does
-/// not wait (docs/decisions/0071).
+/// not wait.
 pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<Lock, TransactionError> {
     let failed = at(path, "lock the directory");
     let found = fstat(directory.descriptor()).map_err(|error| failed(error.into()))?;
@@ -208,6 +208,30 @@ impl LockedDirectories {
             }
         }
         Ok(locked)
+    }
+
+    /// The same directories without any lock, for who only looks.
+    pub(crate) fn only_looked_at<'a>(
+        files: impl Iterator<Item = &'a Path>,
+    ) -> Result<Self, TransactionError> {
+        let mut looked = LockedDirectories::default();
+        for file in files {
+            let above = file.ancestors().skip(1);
+            for directory in above {
+                if looked.open.contains_key(directory) {
+                    break;
+                }
+                match Directory::open(directory).map_err(at(directory, "open the directory")) {
+                    Ok(opened) => {
+                        looked.open.insert(directory.to_owned(), opened);
+                        break;
+                    }
+                    Err(error) if is_missing(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(looked)
     }
 
     /// Opens and locks one directory, unless it is held already.

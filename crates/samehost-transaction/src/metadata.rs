@@ -84,6 +84,30 @@ impl Permissions {
         }
     }
 
+    /// Where a file has other ones, in words: what it has now, and what these say.
+    pub(crate) fn differences(&self, now: &Permissions) -> Vec<String> {
+        let mut all = Vec::new();
+        if now.mode != self.mode {
+            all.push(format!("its mode is {:04o} ({:04o} before the switch)", now.mode, self.mode));
+        }
+        if let (Some(then), Some(today)) = (self.owner, now.owner)
+            && then != today
+        {
+            all.push(format!(
+                "its owner is {}:{} ({}:{} before the switch)",
+                today.0, today.1, then.0, then.1
+            ));
+        }
+        let (Some(then), Some(today)) = (&self.attributes, &now.attributes) else { return all };
+        for name in then.keys().chain(today.keys()) {
+            let what = format!("its {} differ from before the switch ({name})", named(name));
+            if then.get(name) != today.get(name) && !all.contains(&what) {
+                all.push(what);
+            }
+        }
+        all
+    }
+
     /// The first part that a file lacks or has differently, by name; `None` where all are kept. What these permissions
     /// leave to the system is not compared.
     pub(crate) fn lost_in(&self, now: &Permissions) -> Option<&'static str> {

@@ -25,7 +25,7 @@ impl Directory {
     /// Root edits files below directories that a site's user can rename. From here on only descriptors
     /// count, so renaming what is above an opened directory changes nothing. Using paths throughout was
     /// rejected: the user could move something else under root's hands. Links were resolved before, on
-    /// purpose, where root, the current user or the target's owner made them (docs/decisions/0044).
+    /// purpose, where root, the current user or the target's owner made them.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut parts: Vec<&OsStr> = Vec::new();

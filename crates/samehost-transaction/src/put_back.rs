@@ -74,7 +74,7 @@ impl<'a> Rollback<'a> {
     /// After each stage everything serves, and that has to hold on the way back too. All files
     /// first and then all reloads was rejected: in between, servers and clients would not fit together.
     /// If the system refuses a file, the earlier stages stay, everything serves with them, and `recover`
-    /// continues there (docs/decisions/0043).
+    /// continues there.
     fn go(&mut self, furthest: usize, reload: &mut Reloader<'_>) {
         for stage in (0..=furthest).rev() {
             for step in self.writer.begun.steps.iter().filter(|step| step.stage == stage).rev() {
@@ -136,9 +136,27 @@ impl<'a> Rollback<'a> {
             }
         }
         let reason = self.writer.changed(path).to_string();
-        let left = self.not_put_back(path, reason);
-        self.done.left.push(left);
+        match self.needs_the_rest(step) {
+            Some(why) => self.done.failures.push(self.not_put_back(path, format!("{reason}; {why}"))),
+            None => self.done.left.push(self.not_put_back(path, reason)),
+        }
         Ok(())
+    }
+
+    /// Why the stages before this one have to stay with a file that is left: it leads to what they made. `None` where nothing of them
+    /// is left to be put back.
+    ///
+    /// A recovery took the socket away under a file that it had left, which named it. To refuse the whole recovery was rejected: the
+    /// later stages go back, and everything serves then, as it does where the system refuses a file.
+    fn needs_the_rest(&self, step: &Step) -> Option<String> {
+        let is_back = |other: &Step| match self.writer.look(&other.path) {
+            Ok(found) => self.writer.begun.is_back(other, |version| found.is(version)),
+            Err(_) => false,
+        };
+        if self.writer.begun.before(step).all(is_back) {
+            return None;
+        }
+        self.writer.store.needed_by(&self.writer.begun.id, &step.path)
     }
 
     fn fail(&mut self, path: &Path, error: &TransactionError) {
@@ -214,6 +232,7 @@ fn recover_one(
         journal.append(&last)?;
         return Ok(Some(Ending::Committed));
     }
+    store.may_go_back(id)?;
     if journal.history().is_undoing() {
         return Ok(Some(Ending::Undone(finish_undo(writer, &mut journal, reload))));
     }

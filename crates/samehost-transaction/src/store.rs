@@ -16,16 +16,30 @@ use crate::journal::{History, Journal, JournalHeader, Record};
 use crate::paths::Directory;
 use crate::state::State;
 use crate::version::Digest;
-use crate::{journal, system};
+use crate::{journal, limit, system};
 
 const JOURNAL: &str = "journal";
 const BACKUP: &str = "backup";
-/// Notes beside a journal: the state of the watcher, what is left to do later, and how long requests took before.
-const NOTES: &[&str] = &["watch", "finish", "times"];
+/// Notes beside a journal: the state of the watcher, what is left to do later, how long requests took before, and what a person was
+/// told once.
+const NOTES: &[&str] = &["watch", "finish", "times", "told"];
 
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
+    way_back: Option<WayBack>,
+}
+
+/// What its caller knows of the way back of a switch, and files do not say. Each answer is a reason for people, with what to do.
+///
+/// It is asked with the switch locked, so that an undo, the watcher's taking back, a recovery and their previews get one answer. A
+/// question by each of them was rejected: three of the four forgot it, and a stranger had the application.
+#[derive(Clone, Copy, Debug)]
+pub struct WayBack {
+    /// Why nothing of it may be put back now.
+    pub barred: fn(&Store, &str) -> Option<String>,
+    /// Why this file, which somebody changed meanwhile, needs what the switch made.
+    pub needed_by: fn(&Store, &str, &Path) -> Option<String>,
 }
 
 /// A switch as the store lists it. One whose journal cannot be read is listed too, with what can be found out about it:
@@ -124,7 +138,7 @@ impl Store {
         check_private(state, &root)?;
         let found = fs::metadata(&root).map_err(&failed)?;
         let root = root.canonicalize().map_err(&failed)?;
-        let store = Store { root };
+        let store = Store { root, way_back: None };
         if found.mode() & 0o077 != 0 {
             let directory = store.directory(&store.root)?;
             system::change_mode(directory.descriptor(), 0o700)
@@ -141,7 +155,7 @@ impl Store {
         let root = state.join("switches");
         check_private(state, &root)?;
         match root.canonicalize() {
-            Ok(root) => Ok(Some(Store { root })),
+            Ok(root) => Ok(Some(Store { root, way_back: None })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&root, "look at the directory of switches")(error)),
         }
@@ -154,7 +168,26 @@ impl Store {
         let root = state.canonicalize().ok()?.join("switches");
         let found = fs::symlink_metadata(&root).ok()?;
         let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-        if is_ours && found.mode() & 0o077 == 0 { Some(Store { root }) } else { None }
+        if is_ours && found.mode() & 0o077 == 0 { Some(Store { root, way_back: None }) } else { None }
+    }
+
+    /// The same store, which asks before it puts anything back.
+    #[must_use]
+    pub fn asking(mut self, way_back: WayBack) -> Self {
+        self.way_back = Some(way_back);
+        self
+    }
+
+    /// Fails where nothing of a switch may be put back now.
+    pub(crate) fn may_go_back(&self, id: &str) -> Result<(), TransactionError> {
+        match self.way_back.and_then(|way_back| (way_back.barred)(self, id)) {
+            Some(reason) => Err(TransactionError::Barred { id: id.to_owned(), reason }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn needed_by(&self, id: &str, path: &Path) -> Option<String> {
+        (self.way_back?.needed_by)(self, id, path)
     }
 
     /// All switches, the oldest first. Includes those whose journal cannot be read.
@@ -237,6 +270,15 @@ impl Store {
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Size of the longest version in a switch's backup: as long a file is written on the way back.
+    fn longest_backup(&self, id: &str) -> u64 {
+        let mut longest = 0;
+        for entry in fs::read_dir(self.backups(id)).into_iter().flatten().flatten() {
+            longest = longest.max(entry.metadata().map_or(0, |found| found.len()));
+        }
+        longest
     }
 
     pub(crate) fn run_by(&self, process: u32) -> Option<String> {
@@ -326,6 +368,7 @@ impl Store {
             Err(error) => return Err(at(&path, "lock the journal")(error.into())),
         }
         let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
+        limit::files_may_be(bytes.len() as u64 + self.longest_backup(id))?;
         Ok(match journal::read(&path, id, &bytes)? {
             Some(read) => Opened::There(Box::new(Journal::resume(path, file, read)?)),
             None => Opened::Nothing,
@@ -409,14 +452,7 @@ impl Store {
         let file = fs::File::open(&path).map_err(at(&path, "read the journal"))?;
         let running = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
         let _ = flock(&file, FlockOperation::Unlock);
-        let state = match read.history.last() {
-            _ if running => State::Running,
-            Some(Record::Committed | Record::Confirmed { .. }) => State::Committed,
-            Some(Record::Awaiting { .. }) => State::Awaiting,
-            Some(Record::RolledBack { .. }) => State::RolledBack,
-            Some(Record::Undone { .. }) => State::Undone,
-            _ => State::Unfinished,
-        };
+        let state = if running { State::Running } else { Record::state_after(read.history.last()) };
         Ok(Some((read.begun, state, read.history)))
     }
 

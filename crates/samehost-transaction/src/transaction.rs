@@ -3,23 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, stat, statx};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use samehost_system::clock;
 
 use crate::error::{TransactionError, at, changed_before, refused};
-use crate::intent::{self, Intent, Reloader, Step};
+use crate::intent::{self, Intent, Reloader, Stage, Step};
 use crate::journal::{Journal, JournalHeader, Record, SavedMetadata, VERSION};
+use crate::limit;
 use crate::lock::LockedDirectories;
 use crate::metadata::{Permissions, Times};
 use crate::put_back::{self, RolledBack};
+use crate::replace::{can_make_files, can_replace, refuse_signed};
+use crate::room;
 use crate::state::State;
 use crate::store::{Entry, Store, random};
-use crate::version::{Found, Regular, id_of_prepared, prepared_prefix};
+use crate::version::{Found, id_of_prepared, prepared_prefix};
 use crate::writer::{Direction, Writer};
 
 /// A transaction in progress. It holds its locks until it is committed, rolled back or dropped.
@@ -47,6 +49,9 @@ impl Transaction {
     /// [`TransactionError`]; nothing is left behind.
     pub fn begin(store: &Store, intent: &Intent) -> Result<Self, TransactionError> {
         let steps = intent::steps(intent)?;
+        let texts = intent.stages.iter().flat_map(|stage| &stage.changes);
+        let texts = texts.flat_map(|change| [&change.before, &change.after]).flatten();
+        limit::files_may_be(texts.map(Vec::len).max().unwrap_or_default() as u64)?;
         let locked = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
         uninterrupted(store, &locked, &steps)?;
         let mut files = BTreeMap::new();
@@ -180,6 +185,27 @@ fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionErro
     error
 }
 
+/// Whether a transaction with these stages would begin, for a dry run and before a person is asked: the files are as they were
+/// read, can be changed and put back, and there is room for it, also in the store of this state directory. Takes no lock and
+/// touches nothing, the store included.
+///
+/// # Errors
+/// The one of [`Transaction::begin`].
+pub fn may_begin(state: &Path, stages: &[Stage]) -> Result<(), TransactionError> {
+    room::check(state, stages)?;
+    let intent = Intent { command: String::new(), summary: String::new(), stages: stages.to_vec() };
+    let steps = intent::steps(&intent)?;
+    let looked = LockedDirectories::only_looked_at(steps.iter().map(|step| step.path.as_path()))?;
+    let mut seen: Vec<&Path> = Vec::new();
+    for step in &steps {
+        if !seen.contains(&step.path.as_path()) {
+            check(&looked, step)?;
+            seen.push(&step.path);
+        }
+    }
+    Ok(())
+}
+
 /// Backs up, journals, makes missing directories, and prepares every version beside its file, in this order: what was made
 /// is named in the journal, so that `recover` finds it.
 fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), TransactionError> {
@@ -218,7 +244,7 @@ fn uninterrupted(store: &Store, locked: &LockedDirectories, steps: &[Step]) -> R
         for prepared in directory.names(&prepared_prefix(name)).map_err(at(path, "look beside it"))? {
             let Some(id) = id_of_prepared(&prepared) else { continue };
             let hint = format!(
-                "whoever began it ends it with samehost switch --recover; if that knows nothing of it, remove {}",
+                "whoever began it ends it with samehost switch recover; if that knows nothing of it, remove {}",
                 path.with_file_name(prepared).display()
             );
             return Err(TransactionError::Interrupted { path: path.clone(), id, hint });
@@ -239,7 +265,7 @@ fn unfinished(store: &Store, entry: &Entry, path: &Path) -> TransactionError {
             "its journal is damaged ({reason}): compare the file with those in {}, and move that directory away when it is settled",
             store.backups(&entry.id).display()
         ),
-        _ => "end that one first: samehost switch --recover".into(),
+        _ => "end that one first: samehost switch recover".into(),
     };
     TransactionError::Interrupted { path, id, hint }
 }
@@ -261,9 +287,9 @@ fn check(locked: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Trans
         }
         Found::Absent if step.before.is_none() => metadata_of_new(locked, path),
         Found::Regular(regular) if found.is(step.before.as_ref()) => {
-            can_replace(path, directory.descriptor(), name, regular)?;
+            can_replace(path, regular)?;
             let permissions = Permissions::of(&regular.file).map_err(&failed)?;
-            refuse_signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
+            refuse_signed(path, permissions.attributes.as_ref())?;
             Ok(SavedMetadata { permissions, times: Some(Times::of(&regular.stat)) })
         }
         _ => Err(stale()),
@@ -301,115 +327,4 @@ fn absent_directories(locked: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf
     absent.sort();
     absent.dedup();
     absent
-}
-
-/// OVERLAYFS_SUPER_MAGIC of linux/magic.h.
-const OVERLAY: u64 = 0x794c_7630;
-
-/// Refuses a directory in which files cannot be replaced.
-fn can_make_files(path: &Path, descriptor: BorrowedFd<'_>) -> Result<(), TransactionError> {
-    if let Some((reason, hint)) = flag(descriptor, OsStr::new("")) {
-        return Err(refused(
-            path,
-            &format!("the directory is {reason}"),
-            &format!("{hint} {}", path.display()),
-        ));
-    }
-    #[allow(
-        clippy::unnecessary_cast,
-        clippy::cast_sign_loss,
-        reason = "the type differs between architectures"
-    )]
-    let is_layered = matches!(fstatfs(descriptor), Ok(found) if found.f_type as u64 == OVERLAY);
-    if is_layered && !is_on_root(descriptor) {
-        return Err(refused(
-            path,
-            "is a container's layered file system, and lost with the container",
-            "change the image, or the volume that the container mounts",
-        ));
-    }
-    Ok(())
-}
-
-/// Whether a directory is on the file system of `/`: inside of a container its layered file system is the place to work.
-fn is_on_root(directory: BorrowedFd<'_>) -> bool {
-    match (fstat(directory), stat("/")) {
-        (Ok(own), Ok(root)) => own.st_dev == root.st_dev,
-        _ => false,
-    }
-}
-
-/// Refuses a file that cannot be replaced by another without losing something. Permissions and free space are not
-/// predicted; preparing the versions tests them.
-///
-/// Replacing by a rename changes the inode: hard links would part, immutable and append-only files refuse
-/// it, a file that is a mount point cannot be replaced from here, and a seal or a signature would not fit
-/// the new content. Writing in place was rejected, because a kill would leave a part of a file. The
-/// refusal says what to try, such as `chattr -i` (docs/decisions/0046).
-fn can_replace(
-    path: &Path,
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-    found: &Regular,
-) -> Result<(), TransactionError> {
-    if let Some((reason, hint)) = flag(directory, name) {
-        return Err(refused(path, &format!("the file is {reason}"), &format!("{hint} {}", path.display())));
-    }
-    #[allow(clippy::useless_conversion, reason = "the type differs between architectures")]
-    let links = u64::from(found.stat.st_nlink);
-    if links > 1 {
-        return Err(refused(
-            path,
-            &format!("the file has {links} names (hard links), and replacing it would part them"),
-            "find them (find DIR -samefile FILE), and keep one, or edit by hand",
-        ));
-    }
-    let attributes = match statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
-        Ok(found) => found.stx_attributes,
-        Err(_) => StatxAttributes::empty(),
-    };
-    if attributes.contains(StatxAttributes::VERITY) {
-        return Err(refused(
-            path,
-            "the file is sealed by fs-verity, and would not be afterwards",
-            "edit it by hand, and seal it anew",
-        ));
-    }
-    if attributes.contains(StatxAttributes::MOUNT_ROOT) {
-        return Err(refused(
-            path,
-            "the file is a mount of its own, and cannot be replaced from here",
-            "change the file that is mounted here (findmnt names it)",
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses files with a signature, which would not fit the new content.
-fn refuse_signed<'a>(
-    path: &Path,
-    mut attributes: impl Iterator<Item = &'a String>,
-) -> Result<(), TransactionError> {
-    match attributes.find(|name| matches!(name.as_str(), "security.ima" | "security.evm")) {
-        None => Ok(()),
-        Some(name) => Err(refused(
-            path,
-            &format!("the file is signed ({name}), and would not be afterwards"),
-            "edit it by hand, and sign it anew",
-        )),
-    }
-}
-
-/// The attribute (chattr) that prevents a change, as an adjective, and the command that removes it; `None` where there is
-/// none, or the file system shows none.
-fn flag(directory: BorrowedFd<'_>, name: &OsStr) -> Option<(&'static str, &'static str)> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
-    let found = statx(directory, name, flags, StatxFlags::empty()).ok()?.stx_attributes;
-    if found.contains(StatxAttributes::IMMUTABLE) {
-        Some(("immutable", "try: chattr -i"))
-    } else if found.contains(StatxAttributes::APPEND) {
-        Some(("append-only", "try: chattr -a"))
-    } else {
-        None
-    }
 }

@@ -10,13 +10,16 @@ use crate::error::TransactionError;
 use crate::intent::Reloader;
 use crate::journal::{JournalHeader, Record};
 use crate::lock::LockedDirectories;
+use crate::paths::Directory;
 use crate::put_back::{RolledBack, finish_undo};
+use crate::replace;
 use crate::state::State;
 use crate::store::{Opened, Store};
 use crate::version::Found;
 use crate::writer::{self, Direction, Writer};
 
-/// Undoes a committed switch: every byte, mode, owner, access control list and attribute, the last stage first.
+/// Undoes a committed switch, the last stage first: every byte. Mode, owner, access control list and attributes were kept by the
+/// switch; what somebody changed of them since stays.
 ///
 /// # Errors
 /// When there is no such switch, it is not in force, or one of its files was changed since; nothing was changed then.
@@ -57,6 +60,7 @@ fn undo_because(
     let locked = LockedDirectories::acquire(store, begun.places())?;
     let writer = Writer::new(store, &begun, &locked);
     check(store, &begun, |path| writer.look(path))?;
+    store.may_go_back(id)?;
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
     if let Err(error) = prepare(writer) {
@@ -77,7 +81,7 @@ pub(crate) fn running(id: &str) -> TransactionError {
 }
 
 pub(crate) fn nothing(id: &str) -> TransactionError {
-    state(id, State::Unfinished, "it touched nothing: samehost switch --recover")
+    state(id, State::Unfinished, "it touched nothing: samehost switch recover")
 }
 
 /// Fails unless a switch with this last record can be undone.
@@ -87,19 +91,33 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
         Some(last) if last.is_in_force() => Ok(()),
         Some(Record::RolledBack { .. }) => Err(state(id, State::RolledBack, GONE)),
         Some(Record::Undone { .. }) => Err(state(id, State::Undone, GONE)),
-        _ => Err(state(id, State::Unfinished, "end it first: samehost switch --recover")),
+        _ => Err(state(id, State::Unfinished, "end it first: samehost switch recover")),
     }
 }
 
-/// Fails unless every file still is as the switch left it.
+/// Fails unless every file still has the text that the switch left, and can be replaced. Its metadata may be others by now: they
+/// stay.
 pub(crate) fn check(
     store: &Store,
     begun: &JournalHeader,
     look: impl Fn(&Path) -> Result<Found, TransactionError>,
 ) -> Result<(), TransactionError> {
     for step in &begun.steps {
-        if !look(&step.path)?.is(begun.last(&step.path)) {
-            return Err(changed(store, begun, &step.path)?);
+        let path = &step.path;
+        let found = look(path)?;
+        if !found.is(begun.last(path)) {
+            return Err(changed(store, begun, path)?);
+        }
+        if let Found::Regular(regular) = &found
+            && let Some(held) = replace::held(path, regular)
+        {
+            return Err(held.refused(path));
+        }
+        if let Some(parent) = path.parent()
+            && let Ok(directory) = Directory::open(parent)
+            && let Some(held) = replace::held_directory(parent, directory.descriptor())
+        {
+            return Err(held.refused(parent));
         }
     }
     Ok(())
@@ -114,7 +132,7 @@ fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> Result<Transact
             continue;
         }
         if let TransactionError::Changed { hint, .. } = &mut error {
-            *hint = format!("undo the later switch first: samehost switch --undo {}", entry.id);
+            *hint = format!("undo the later switch first: samehost switch undo {}", entry.id);
         }
         break;
     }
@@ -138,21 +156,47 @@ fn prepare(writer: Writer<'_>) -> Result<(), TransactionError> {
 /// When there is no such switch, it was put back meanwhile, or it is being put back.
 pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError> {
     let (mut journal, _) = match store.take(id)? {
-        Opened::Running => {
-            return Err(state(id, State::Running, "it is being put back, or not done yet"));
-        }
+        Opened::Running => return Err(at_work(id)),
         Opened::Nothing => return Err(nothing(id)),
         Opened::There(there) => *there,
     };
-    match journal.last() {
-        Some(Record::Awaiting { .. }) => journal.append(&Record::Confirmed { by: by.to_owned() }),
-        Some(Record::Committed | Record::Confirmed { .. }) => Ok(()),
+    match confirmable(id, journal.last())? {
+        Confirmable::Awaiting => journal.append(&Record::Confirmed { by: by.to_owned() }),
+        Confirmable::InForce => Ok(()),
+    }
+}
+
+/// Whether [`confirm`] would confirm a switch. Changes nothing.
+///
+/// # Errors
+/// As [`confirm`].
+pub fn may_be_confirmed(store: &Store, id: &str) -> Result<(), TransactionError> {
+    match store.see(id)? {
+        Opened::Running => Err(at_work(id)),
+        Opened::Nothing => Err(nothing(id)),
+        Opened::There(there) => confirmable(id, there.1.last()).map(drop),
+    }
+}
+
+enum Confirmable {
+    Awaiting,
+    InForce,
+}
+
+fn confirmable(id: &str, last: Option<&Record>) -> Result<Confirmable, TransactionError> {
+    match last {
+        Some(Record::Awaiting { .. }) => Ok(Confirmable::Awaiting),
+        Some(Record::Committed | Record::Confirmed { .. }) => Ok(Confirmable::InForce),
         Some(Record::RolledBack { .. }) => Err(state(id, State::RolledBack, "there is nothing to confirm")),
         Some(Record::Undone { .. }) => {
-            Err(state(id, State::Undone, "it was not confirmed in time; samehost switch --list says why"))
+            Err(state(id, State::Undone, "it was not confirmed in time; samehost switch list says why"))
         }
-        _ => Err(state(id, State::Unfinished, "end it first: samehost switch --recover")),
+        _ => Err(state(id, State::Unfinished, "end it first: samehost switch recover")),
     }
+}
+
+fn at_work(id: &str) -> TransactionError {
+    state(id, State::Running, "it is being put back, or not done yet")
 }
 
 /// Forgets a switch that has ended.
@@ -166,11 +210,28 @@ pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
         Opened::Nothing => return store.forget(id),
         Opened::There(there) => *there,
     };
-    match journal.last() {
+    has_ended(id, journal.last())?;
+    store.forget(id)
+}
+
+/// Whether [`forget`] would forget a switch. Changes nothing.
+///
+/// # Errors
+/// As [`forget`].
+pub fn may_be_forgotten(store: &Store, id: &str) -> Result<(), TransactionError> {
+    match store.see(id)? {
+        Opened::Running => Err(running(id)),
+        Opened::Nothing => Ok(()),
+        Opened::There(there) => has_ended(id, there.1.last()),
+    }
+}
+
+fn has_ended(id: &str, last: Option<&Record>) -> Result<(), TransactionError> {
+    match last {
         Some(Record::Awaiting { .. }) => {
             Err(state(id, State::Awaiting, "confirm it, or undo it: its backup is the way back"))
         }
-        Some(last) if last.has_ended() => store.forget(id),
-        _ => Err(state(id, State::Unfinished, "end it first: samehost switch --recover")),
+        Some(last) if last.has_ended() => Ok(()),
+        _ => Err(state(id, State::Unfinished, "end it first: samehost switch recover")),
     }
 }

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 /// After a crash the journal says what was planned, not what is in the file. Trusting it alone was
 /// rejected, because that would overwrite what somebody edited meanwhile. A file that is none of the
 /// switch's versions is someone else's work and is left alone. So the journal holds hashes and never
-/// content (docs/decisions/0042).
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Digest(String);
@@ -135,7 +135,7 @@ fn no_regular_file(stat: &Stat) -> Option<&'static str> {
 /// number. Servers include `*.conf`, read whole directories by extension, and deliver what is in a web
 /// root. The leading dot hides the file from the first, its end from `!includedir`, and the token has 64
 /// random bits: with a name that can be guessed a web server would hand out a configuration with its
-/// password. Root sees by the name that a user's switch is at work (docs/decisions/0041).
+/// password. Root sees by the name that a user's switch is at work.
 const MARK: &str = ".samehost-";
 const ID: usize = "20261121-104455-abcd".len();
 /// The longest name that a file may have, in bytes (NAME_MAX).

@@ -14,6 +14,7 @@ use crate::journal::{JournalHeader, SavedMetadata};
 use crate::lock::LockedDirectories;
 use crate::metadata::{GiveError, Permissions, give_owner};
 use crate::paths::Directory;
+use crate::replace;
 use crate::store::Store;
 use crate::system;
 use crate::version::{Digest, Found, Regular, prepared_prefix};
@@ -51,7 +52,7 @@ impl<'a> Writer<'a> {
     /// users until the rename. Every version that a switch may need, forward and back, is prepared before
     /// the first file is touched, so that a missing permission, an attribute that cannot be kept and a
     /// full disk show then, and a roll-back needs no space. Checking permissions and free space
-    /// beforehand was rejected: a check is not a try, and may be wrong (docs/decisions/0040).
+    /// beforehand was rejected: a check is not a try, and may be wrong.
     pub(crate) fn prepare(
         &self,
         step: &Step,
@@ -59,6 +60,7 @@ impl<'a> Writer<'a> {
         content: &[u8],
     ) -> Result<(), TransactionError> {
         let (directory, kept) = self.place_of(step)?;
+        let permissions = self.permissions(step, direction, &self.look(&step.path)?)?;
         let name = self.prepared(step, direction)?;
         let failed = at(&step.path, "prepare its new version beside it");
         if is_there(directory, &name) {
@@ -66,7 +68,7 @@ impl<'a> Writer<'a> {
         }
         let file = system::create(directory.descriptor(), &name).map_err(&failed)?;
         let made = fstat(&file).map_err(|error| failed(error.into()))?;
-        kept.permissions.give(&file).map_err(|error| not_kept(&step.path, &error))?;
+        permissions.give(&file).map_err(|error| not_kept(&step.path, &error))?;
         if let (Direction::Back, Some(times)) = (direction, kept.times) {
             times.give(&file).map_err(&failed)?;
         }
@@ -81,7 +83,7 @@ impl<'a> Writer<'a> {
     /// opened and read once more here, and must be the same inode with the same times after that. A
     /// writer can still lose within microseconds. `RENAME_EXCHANGE` would close that gap, and was
     /// rejected: not every file system has it, and it would leave the original readable under another
-    /// name (docs/decisions/0045).
+    /// name.
     pub(crate) fn install(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
         let (expected, wanted) = match direction {
             Direction::Forward => (&step.before, &step.after),
@@ -91,10 +93,10 @@ impl<'a> Writer<'a> {
         let name = step.path.file_name().unwrap_or_default();
         let prepared = self.prepared(step, direction)?;
         let failed = at(&step.path, "put the new version into its place");
-        if let Some(wanted) = wanted {
-            self.ready(step, direction, wanted)?;
-        }
         let found = self.look(&step.path)?;
+        if let Some(wanted) = wanted {
+            self.ready(step, direction, wanted, &self.permissions(step, direction, &found)?)?;
+        }
         let mut ours = found.is(expected.as_ref());
         if let (Direction::Forward, Found::Regular(regular)) = (direction, &found) {
             let now = Permissions::of(&regular.file).map_err(&failed)?;
@@ -103,6 +105,7 @@ impl<'a> Writer<'a> {
         if !ours || !found.still(directory.descriptor(), name).map_err(&failed)? {
             return Err(self.changed(&step.path));
         }
+        self.is_free(&step.path, directory, &found)?;
         match (expected, wanted) {
             (_, None) => system::remove(directory.descriptor(), name),
             (None, Some(_)) => system::place(directory.descriptor(), &prepared, name),
@@ -110,6 +113,36 @@ impl<'a> Writer<'a> {
         }
         .and_then(|()| system::sync(directory.descriptor()))
         .map_err(&failed)
+    }
+
+    /// The metadata that a version gets. On the way forward they are those of the journal. On the way back they are today's of the
+    /// file that it replaces: text comes back, and what somebody closed, gave away or labelled since the switch stays as they left
+    /// it. Putting the journal's back was done before, and opened files that had been closed because of what was in them.
+    fn permissions(
+        &self,
+        step: &Step,
+        direction: Direction,
+        found: &Found,
+    ) -> Result<Permissions, TransactionError> {
+        let (_, kept) = self.place_of(step)?;
+        match (direction, found) {
+            (Direction::Back, Found::Regular(today)) => {
+                Permissions::of(&today.file).map_err(at(&step.path, "look at its metadata"))
+            }
+            _ => Ok(kept.permissions.clone()),
+        }
+    }
+
+    /// Fails where the kernel would refuse to put another file into this one's place, with what to do about it: it says no more than
+    /// "not permitted".
+    fn is_free(&self, path: &Path, directory: &Directory, found: &Found) -> Result<(), TransactionError> {
+        let mut held = replace::held_directory(path.parent().unwrap_or(path), directory.descriptor());
+        if let (None, Found::Regular(regular)) = (&held, found) {
+            held = replace::held(path, regular);
+        }
+        let Some(replace::Held { reason, hint }) = held else { return Ok(()) };
+        let why = std::io::Error::new(std::io::ErrorKind::PermissionDenied, format!("{reason}; {hint}"));
+        Err(at(path, "put the new version into its place")(why))
     }
 
     /// Removes every prepared version that is not in place.
@@ -158,7 +191,13 @@ impl<'a> Writer<'a> {
     /// Makes a prepared version ready to take the file's place: applies all metadata, the times too where the whole switch
     /// is back with this step. A version for the way back that is missing, or that somebody else touched, is prepared again
     /// from the backup; one for the way forward is an error.
-    fn ready(&self, step: &Step, direction: Direction, wanted: &Digest) -> Result<(), TransactionError> {
+    fn ready(
+        &self,
+        step: &Step,
+        direction: Direction,
+        wanted: &Digest,
+        permissions: &Permissions,
+    ) -> Result<(), TransactionError> {
         let (directory, kept) = self.place_of(step)?;
         let name = self.prepared(step, direction)?;
         let failed = at(&step.path, "prepare its new version beside it");
@@ -175,7 +214,7 @@ impl<'a> Writer<'a> {
                 return Err(changed_before(&path, "it was prepared by this switch"));
             }
         };
-        kept.permissions.give(&regular.file).map_err(|error| not_kept(&step.path, &error))?;
+        permissions.give(&regular.file).map_err(|error| not_kept(&step.path, &error))?;
         if let (Direction::Back, true, Some(times)) = (direction, self.begun.is_first(step), kept.times) {
             times.give(&regular.file).map_err(&failed)?;
         }
@@ -226,7 +265,7 @@ fn is_own(prepared: &Regular, wanted: &Digest) -> bool {
 fn not_kept(path: &Path, error: &GiveError) -> TransactionError {
     let (what, why, more) = match error {
         GiveError::System(what, source) => (*what, format!(" ({source})"), hint(source)),
-        GiveError::Differs(what) => (*what, String::new(), ""),
+        GiveError::Differs(what) => (*what, String::new(), String::new()),
     };
     let more = more.trim_start_matches("; ");
     let more = if more.is_empty() { "try as root (sudo), or edit it by hand" } else { more };

@@ -1,6 +1,7 @@
 //! Errors of connecting and listening: endpoint, cause and remedy. Converts errno to a variant; may inspect the path to
 //! find the cause, such as the component that denies access to a socket, but changes nothing.
 
+use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub enum ConnectError {
     NotASocket(Endpoint, &'static str),
     /// The path is a socket of another type.
     #[error(
-        "cannot connect to {0}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH, seqpacket:PATH or unixgram:PATH"
+        "cannot connect to {0}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH or seqpacket:PATH"
     )]
     WrongKind(Endpoint),
     /// The server's backlog stayed full.
@@ -60,6 +61,11 @@ pub enum ConnectError {
         "cannot connect to {0}: no free local port (EADDRNOTAVAIL); many closed connections linger in TIME_WAIT (`ss -s`): keep connections open, widen net.ipv4.ip_local_port_range, or use a Unix socket, which needs no ports"
     )]
     OutOfPorts(Endpoint),
+    /// The loopback interface is down, so that no address of it can be used.
+    #[error(
+        "cannot connect to {0}: the loopback interface is down in this network namespace; set it up: ip link set lo up"
+    )]
+    NoLoopback(Endpoint),
     /// The process (EMFILE) or the system (ENFILE) has no free file descriptor.
     #[error(
         "cannot connect to {0}: too many open files ({1}); raise the limit with `ulimit -n`, or use fewer connections"
@@ -110,6 +116,11 @@ impl ConnectError {
             }
             (Errno::PROTOTYPE, _) => ConnectError::WrongKind(endpoint),
             (Errno::AGAIN, _) => ConnectError::BacklogFull(endpoint),
+            (Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::INPROGRESS | Errno::TIMEDOUT, None)
+                if lacks_loopback(&endpoint) =>
+            {
+                ConnectError::NoLoopback(endpoint)
+            }
             (Errno::INPROGRESS | Errno::TIMEDOUT, _) => {
                 // Without our own limit it was the kernel's: tcp_syn_retries, 127 s by default.
                 ConnectError::TimedOut(endpoint, timeout.unwrap_or(Duration::from_secs(127)))
@@ -234,6 +245,11 @@ pub enum ListenError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The loopback interface is down, so that no address of it can be used.
+    #[error(
+        "cannot listen on {0}: the loopback interface is down in this network namespace; set it up: ip link set lo up"
+    )]
+    NoLoopback(Endpoint),
     /// The address is not one of this machine's.
     #[error(
         "cannot listen on {0}: this machine does not have that address; use 127.0.0.1 or [::1] (`ip address` lists what there is)"
@@ -258,6 +274,25 @@ pub enum ListenError {
     Other(Endpoint, #[source] io::Error),
 }
 
+/// Whether an endpoint is of the loopback interface, and that is down: then it carries nothing, not even to ourselves. Its addresses can
+/// be taken all the same, and where it was up before there is a way to them, so that connections wait until their time is over.
+fn lacks_loopback(endpoint: &Endpoint) -> bool {
+    let (Endpoint::Tcp { host, .. } | Endpoint::TcpTls { host, .. }) = endpoint else { return false };
+    let is_loopback = match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host == "localhost",
+    };
+    is_loopback && !carries().unwrap_or(false)
+}
+
+/// Whether the loopback interface carries a datagram, which it does before `send` returns.
+fn carries() -> io::Result<bool> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+    socket.send_to(b"?", socket.local_addr()?)?;
+    Ok(socket.recv(&mut [0; 1]).is_ok())
+}
+
 fn process(pid: Option<u32>) -> String {
     match pid {
         Some(pid) => format!("process {pid}"),
@@ -280,6 +315,7 @@ impl ListenError {
                 ListenError::PortTaken(endpoint, *port)
             }
             (Errno::ADDRINUSE, _) => ListenError::InUse(endpoint, None),
+            (Errno::ADDRNOTAVAIL, at) if lacks_loopback(at) => ListenError::NoLoopback(endpoint),
             (Errno::ADDRNOTAVAIL, _) => ListenError::NotLocal(endpoint),
             (Errno::ACCESS | Errno::PERM, Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. }) => {
                 ListenError::PermissionDenied {

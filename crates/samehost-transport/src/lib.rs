@@ -29,7 +29,6 @@
 //! | `unix:/run/app/app.sock` | a stream socket with a path, safely taken ([`listen`]) |
 //! | `abstract:name` | a stream socket with a Linux abstract name |
 //! | `seqpacket:/run/app/app.sock` | a Unix socket that keeps message boundaries ([`Stream`] has the limits) |
-//! | `udp:127.0.0.1:8125`, `unixgram:/run/app/app.sock` | single datagrams: a listener takes them itself and accepts nobody |
 //! | `tcp+run:127.0.0.1:7000=/run/app/app.sock` | a program under `samehost run` connects and hands the socket over ([`offer`]) |
 //! | `socketpair:`, `pipe:` | inherited from a parent: [`pair`], [`pipe_pair`] |
 //!
@@ -72,6 +71,7 @@
 //! printf 'ping\n' | cargo run -p samehost-transport --example client -- unix:/run/user/1000/nc.sock   # prints pong
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![warn(missing_docs)]
 
 mod claim;
@@ -80,8 +80,6 @@ mod observed;
 mod socket;
 mod stream;
 mod tls;
-#[cfg(feature = "tokio")]
-pub mod tokio;
 mod transports;
 mod tuning;
 

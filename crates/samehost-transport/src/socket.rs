@@ -152,9 +152,7 @@ pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> 
 
 /// Addresses of an endpoint's host, one at least, those of its own family first. Literals are not passed to the resolver.
 pub(crate) fn look_up(endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
-    let (Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } | Endpoint::Udp { host, port }) =
-        endpoint
-    else {
+    let (Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port }) = endpoint else {
         return Err(Errno::AFNOSUPPORT.into());
     };
     if let Ok(ip) = host.parse::<IpAddr>() {

@@ -26,7 +26,6 @@ use crate::tuning::Tuning;
 /// * Over `seqpacket` one `read` returns one message; the part that exceeds the buffer is lost. A write is one
 ///   message, and fails with EMSGSIZE when it exceeds the send buffer (`net.core.wmem_default`, 208 KiB by default,
 ///   of which the kernel reserves some). An empty message cannot be distinguished from the end of the stream.
-/// * Over `udp` and `unixgram` a read or write is one datagram, which may get lost; nothing says when the peer ends.
 /// * Over `tcp+tls` decrypted bytes may be buffered ([`has_buffered`](Self::has_buffered)), and accepted
 ///   bytes may not be sent yet ([`wants_write`](Self::wants_write)); an epoll loop must check both.
 /// * A write to a closed peer raises SIGPIPE, which Rust programs ignore by default.

@@ -3,13 +3,16 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use rustix::io::Errno;
 use samehost_analysis::{Answer, Claim};
 use samehost_bench::{BenchError, Fault};
 use samehost_model::{Arm, Comparison, MetricInfo, Outcome, Report};
 use samehost_scan::ScanError;
-use samehost_system::interrupt;
+use samehost_system::{Asked, Refusal, interrupt};
 
 use crate::output;
+#[cfg(feature = "switch")]
+use crate::wrong_use::Refused;
 use crate::wrong_use::WrongUse;
 
 /// How a command ended without an error.
@@ -25,6 +28,12 @@ pub enum Ending {
     /// A switch was started and rolled back.
     #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` puts something back"))]
     RolledBack,
+    /// A switch is neither in force nor back as a whole, or its journal has no end: `recover` ends it.
+    #[cfg_attr(
+        not(feature = "switch"),
+        expect(dead_code, reason = "only `switch` leaves something half done")
+    )]
+    Unfinished,
     /// A switch had nothing to do, and values that lead to services here stay.
     #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` leaves values"))]
     Left,
@@ -95,22 +104,28 @@ pub const INTERRUPTED: u8 = 130;
 /// Every exit status and its meaning, for help and manual pages.
 pub const STATUSES: &[(u8, &str)] = &[
     (0, "done"),
-    (FINDING, "a finding that an option asked to fail on"),
+    (FINDING, "a finding that an option asked to fail on; verify: what was seen or a login contradicts it"),
     (INPUT, "wrong use or bad input"),
     (MISSING, "something needed is missing here or went away"),
     (ROLLED_BACK, "a switch was put back"),
     (
         UNDECIDED,
-        "an --assert is undecided: measure longer; a switch had nothing to do, and values that lead here stay",
+        "an --assert is undecided: measure longer; verify --expect: nobody was seen; a switch had nothing to do, and values that lead here stay",
     ),
     (INTERRUPTED, "interrupted"),
 ];
 
 pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (0, "done, or nothing to do"),
-    (FINDING, "refused or declined, nothing was touched"),
+    (
+        FINDING,
+        "refused or declined, nothing was touched; or a file, a reload or a server was left, which is named",
+    ),
     (INPUT, "wrong use"),
-    (MISSING, "something needed is missing here"),
+    (
+        MISSING,
+        "something needed is missing here; or it is unfinished, as it says, and samehost switch recover ends it",
+    ),
     (ROLLED_BACK, "it was begun and put back"),
     (UNDECIDED, "nothing to do by what is understood, and other values that lead to services here stay"),
 ];
@@ -148,7 +163,7 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
         Ok(Ending::Undecided | Ending::Left) => ExitCode::from(UNDECIDED),
         Ok(Ending::RolledBack) => ExitCode::from(ROLLED_BACK),
         Ok(Ending::OfProgram(status)) => ExitCode::from(status),
-        Ok(Ending::CutShort) => ExitCode::from(MISSING),
+        Ok(Ending::CutShort | Ending::Unfinished) => ExitCode::from(MISSING),
         Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) if error.is::<NoReader>() => ExitCode::SUCCESS,
         // Whatever was under way when the signal came, and however it says so: a login, a wait for a server.
@@ -170,13 +185,20 @@ pub fn in_full(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();
-        if text.ends_with(&cause) {
+        // A number of the kernel stands in the middle of a sentence as well: "… (Permission denied (os error 13)); mount it".
+        if text.ends_with(&cause) || cause.contains("(os error ") && text.contains(&cause) {
             continue;
         }
         if !text.is_empty() {
             text.push_str(": ");
         }
         text.push_str(&cause);
+    }
+    // The number alone, since what makes temporary files hides it from whoever asks the error. What writes configurations says the
+    // reason itself.
+    let is_limited = text.contains(&format!("(os error {})", Errno::FBIG.raw_os_error()));
+    if is_limited && !text.contains("ulimit -f") {
+        return format!("{text}; {}", Refusal::of(Asked::ChangeFile, Errno::FBIG));
     }
     text
 }
@@ -205,6 +227,10 @@ fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.downcast_ref::<WrongUse>().is_some() {
             return INPUT;
+        }
+        #[cfg(feature = "switch")]
+        if cause.downcast_ref::<Refused>().is_some() {
+            return FINDING;
         }
         if matches!(cause.downcast_ref::<ScanError>(), Some(ScanError::Interrupted)) {
             return INTERRUPTED;
@@ -245,6 +271,9 @@ mod tests {
         assert_eq!(in_full(&named), "making /run/x: read-only");
         let around = anyhow::Error::new(full()).context("writing page.html").context("the page");
         assert_eq!(in_full(&around), "the page: writing page.html: read-only");
+        let number = io::Error::from_raw_os_error(13);
+        let within = format!("/x cannot be read ({number}); try another");
+        assert_eq!(in_full(&anyhow::Error::new(number).context(within.clone())), within);
     }
 
     const CHILD: &str = "SAMEHOST_TEST_PANIC";

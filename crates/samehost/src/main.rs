@@ -1,28 +1,23 @@
 //! samehost: measures and switches connections between programs on one machine.
 
-mod calibration;
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod checkup;
 mod cli;
 mod commands;
 mod exit;
 mod manual;
-mod otlp;
 mod output;
 mod progress;
 mod reproduce;
 mod request;
-mod scans;
 mod signals;
 mod storage;
-#[cfg(feature = "tui")]
-mod top;
 mod wrong_use;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{AtSignal, Cli, Internal, ScanOptions, Verb};
+use cli::{AtSignal, Cli, Internal, Verb};
 
 /// The allocator where musl is the C library, as in a release: musl's own has one lock for all threads.
 /// An allocator in Rust alone was rejected, because those that are widely used have one lock too, and a C
@@ -39,7 +34,8 @@ fn main() -> ExitCode {
     if let Err(error) = signals::take_usual() {
         return exit::status(Err(error.into()));
     }
-    let Cli { verb, checkup } = Cli::try_parse().unwrap_or_else(|error| cli::only_near(error).exit());
+    let Cli { verb, checkup } =
+        cli::parse(std::env::args_os().collect()).unwrap_or_else(|error| error.exit());
     let verb = verb.unwrap_or(Verb::Checkup(checkup));
     if verb.at_signal() == AtSignal::Ends
         && let Err(error) = signals::end_at_once()
@@ -56,7 +52,6 @@ fn run(verb: Verb) -> anyhow::Result<exit::Ending> {
         Verb::Checkup(options) => commands::checkup(&options),
         Verb::Bench(bench) => commands::bench(&bench),
         Verb::Reproduce(options) => commands::reproduce(&options),
-        Verb::Scan(ScanOptions { explain: Some(code), .. }) => commands::explain(Some(&code)),
         Verb::Scan(options) => commands::scan(&options),
         Verb::Explain { code } => commands::explain(code.as_deref()),
         Verb::Top(options) => commands::top(&options),
@@ -66,9 +61,6 @@ fn run(verb: Verb) -> anyhow::Result<exit::Ending> {
         Verb::Run(options) => commands::run(&options),
         Verb::Serve(options) => commands::serve(&options),
         Verb::Report(options) => commands::report(&options),
-        Verb::Compare(options) => commands::compare(&options),
-        Verb::History(options) => commands::history(&options),
-        Verb::Prune(options) => commands::prune(&options),
         Verb::Completions { shell } => commands::completions(shell),
         Verb::Man { directory } => commands::man(&directory),
         Verb::Internal(internal) => run_internal(internal),
@@ -82,6 +74,7 @@ fn run_internal(verb: Internal) -> anyhow::Result<exit::Ending> {
         Internal::TryOwnNetwork => commands::try_own_network(),
         Internal::LogInAs => commands::log_in_as(),
         Internal::SendsAtOnce { sockets } => commands::sends_at_once(&sockets),
+        Internal::StandIn => commands::stand_in(),
         Internal::HandOver { endpoint } => commands::hand_over(&endpoint),
         #[cfg(feature = "switch")]
         Internal::WatchSwitch(options) => commands::watch_switch(&options),

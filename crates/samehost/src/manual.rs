@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::LazyLock;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use samehost_bench::workloads::workload;
 use serde::Deserialize;
 
-use crate::cli::Cli;
+use crate::cli::with_unlisted_verbs;
 use crate::exit;
 
 /// A page of section 1.
@@ -24,7 +24,7 @@ pub struct Page {
 
 /// A page for the program, and one for each verb and workload that is not hidden.
 pub fn pages() -> io::Result<Vec<Page>> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = with_unlisted_verbs().disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     add(&command, None, &mut pages)?;
@@ -66,7 +66,7 @@ fn text(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
     let extra = extra(page);
     let mut roff = Roff::new();
     let statuses = match page {
-        "samehost-switch" => exit::STATUSES_OF_SWITCH,
+        page if page.starts_with("samehost-switch") => exit::STATUSES_OF_SWITCH,
         "samehost-run" => exit::STATUSES_OF_RUN,
         _ => exit::STATUSES,
     };
@@ -198,6 +198,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::cli::Cli;
 
     fn page(name: &str) -> String {
         let page = pages().unwrap().into_iter().find(|page| page.file == format!("{name}.1")).unwrap();

@@ -12,11 +12,10 @@ use clap::Args;
 use samehost_model::printable::{clean, escape, is_plain};
 use samehost_model::scan::Scan;
 use samehost_model::{Redactor, Report, Secret};
-use samehost_report::{RENDERERS, Renderer, Terminal, metrics_of_report};
+use samehost_report::{RENDERERS, Renderer, Terminal};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::otlp::Exporter;
 use crate::wrong_use::{WrongUse, page_path};
 
 /// The renderer whose files another user's program reads.
@@ -38,16 +37,9 @@ pub struct OutputOptions {
     /// Write the report as one HTML page with charts, which opens offline, to this file
     #[arg(long, value_name = "FILE", value_parser = page_path(), hide = !cfg!(feature = "html"))]
     pub html: Option<PathBuf>,
-    /// Heading of the page, in place of the question and its answer
-    #[arg(long, value_name = "TEXT", requires = "html", hide = !cfg!(feature = "html"))]
-    pub title: Option<String>,
     /// Write the results as metrics for Prometheus to this file
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
-    /// Send the results as metrics to an OpenTelemetry receiver over HTTP [default: OTEL_EXPORTER_OTLP_ENDPOINT, else
-    /// http://localhost:4318]
-    #[arg(long, value_name = "URL", num_args = 0..=1)]
-    pub otlp: Option<Option<String>>,
     /// Print no table and no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -64,16 +56,13 @@ pub enum Target {
 
 pub struct Outputs {
     targets: Vec<(&'static Renderer, Target)>,
-    otlp: Option<Exporter>,
     table: bool,
-    /// Of the page.
-    title: Option<String>,
 }
 
 impl OutputOptions {
-    /// Whether any output is more than the table: a file, a receiver.
-    pub fn is_sent(&self) -> bool {
-        self.otlp.is_some() || !self.wanted().is_empty()
+    /// Whether any output is more than the table.
+    pub fn has_files(&self) -> bool {
+        !self.wanted().is_empty()
     }
 
     fn wanted(&self) -> Vec<(&'static Renderer, &Path)> {
@@ -103,8 +92,7 @@ impl OutputOptions {
             let target = if renderer.name == PROMETHEUS { open_public(path)? } else { open(path)? };
             targets.push((renderer, target));
         }
-        let otlp = self.otlp.as_ref().map(|url| Exporter::open(url.as_deref())).transpose()?;
-        Ok(Outputs { targets, otlp, table: !self.quiet && !is_stdout_taken, title: self.title.clone() })
+        Ok(Outputs { targets, table: !self.quiet && !is_stdout_taken })
     }
 }
 
@@ -146,25 +134,15 @@ pub fn open(path: &Path) -> Result<Target, WrongUse> {
 }
 
 impl Outputs {
-    /// Renders all outputs, the table last, and sends what another program has to receive.
+    /// Renders all outputs, the table last.
     pub fn write(self, report: &Report) -> anyhow::Result<()> {
         for (renderer, target) in self.targets {
             let mut bytes = Vec::new();
-            match &self.title {
-                #[cfg(feature = "html")]
-                Some(title) if renderer.name == "html" => {
-                    samehost_report::render_page(title, &[("", report)], &mut bytes)
-                }
-                _ => (renderer.render)(report, &mut bytes),
-            }
-            .with_context(|| format!("rendering {}", renderer.name))?;
+            (renderer.render)(report, &mut bytes).with_context(|| format!("rendering {}", renderer.name))?;
             write(target, &bytes)?;
         }
         if self.table {
             show(|terminal, out| terminal.render(report, out))?;
-        }
-        if let Some(otlp) = self.otlp {
-            otlp.send(&metrics_of_report(report))?;
         }
         Ok(())
     }
@@ -193,11 +171,31 @@ fn not_written(path: &Path) -> String {
 
 /// Terminal renderer for this standard output: its width, and colour unless it is a pipe or NO_COLOR is set.
 pub fn terminal() -> Terminal {
-    let is_terminal = io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    Terminal { width: width(is_terminal), color: is_terminal && !no_color && !is_dumb }
+    let width = width(io::stdout().is_terminal());
+    Terminal { width, color: !no_color && Screen::of_standard_output().is_some() }
 }
+
+/// A terminal that understands escape sequences.
+pub struct Screen(());
+
+impl Screen {
+    pub fn of_standard_output() -> Option<Self> {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        (io::stdout().is_terminal() && !is_dumb).then_some(Screen(()))
+    }
+
+    /// As it is now: people resize theirs.
+    pub fn lines(&self) -> usize {
+        match rustix::termios::tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_row > 0 => usize::from(size.ws_row),
+            _ => USUAL_LINES,
+        }
+    }
+}
+
+/// Lines of a terminal that does not say how many it has.
+const USUAL_LINES: usize = 24;
 
 /// Columns of the terminal, else of the environment, else 100.
 fn width(is_terminal: bool) -> usize {
@@ -285,7 +283,7 @@ static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
 
 /// Redacts those and all credentials sent to a server, from whatever source. A server may repeat the password that it was given,
 /// in its version or in an error, and both are in reports. To mask only passwords of the command line was rejected: one from an
-/// option file or a prompt was not known (docs/decisions/0067).
+/// option file or a prompt was not known.
 pub fn own_secrets() -> Redactor {
     let mut redactor = OWN_SECRETS.clone();
     for secret in samehost_login::sent_passwords() {

@@ -11,7 +11,7 @@ use samehost_bench::Observer;
 use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
 use samehost_model::human::rough_time;
 use samehost_model::printable::clean;
-use samehost_model::{LogLine, Plan, Profile, Report, Trial};
+use samehost_model::{LogLine, Plan, Report, Trial};
 use samehost_system::clock;
 
 use crate::output;
@@ -149,12 +149,6 @@ impl Recorder for Watcher {
 
     fn consent(&mut self, impacts: &[Impact], seconds: f64) -> Result<(), BenchError> {
         self.bar.suspend(|| self.consent.of(impacts, seconds))
-    }
-
-    fn profile(&mut self, profile: &Profile) {
-        if let Some(store) = &mut self.store {
-            store.append(&LogLine::Profile(Box::new(profile.clone())));
-        }
     }
 }
 

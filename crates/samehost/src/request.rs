@@ -44,7 +44,6 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         transports,
         connections: given(options.connections.as_deref(), parse_count_list)?,
         rates: options.rates().map_err(BenchError::from)?,
-        spacing: options.arrivals,
         sizes: given(options.size.as_deref(), parse_size_list)?,
         placements: options.placement.clone(),
         awake: match options.awake.as_deref() {
@@ -54,14 +53,12 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         },
         congestion: options.congestion.clone(),
         socket_buffers: given(options.socket_buffer.as_deref(), parse_size_list)?,
-        own_servers: options.own_servers,
         threads: options.threads,
         stop: stop_options(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
         servers,
         parameters: bench.parameters.clone(),
         commands,
-        profile: options.profile,
         ..Request::new(program, Redactor::default().words(std::env::args()), interrupted)
     })
 }
@@ -152,14 +149,12 @@ pub fn ask_password() -> anyhow::Result<Secret> {
 fn stop_options(options: &BenchOptions) -> StopOptions {
     StopOptions {
         budget: options.budget,
-        precision: options.precision,
         margin: options.margin,
         min_blocks: options.min_blocks,
         max_blocks: options.max_blocks,
         trial_time: options.trial_time,
         no_control: options.no_control,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
-        slicing: options.slice.unwrap_or_default(),
         ..StopOptions::default()
     }
 }

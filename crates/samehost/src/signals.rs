@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM. Commands without clean-up are terminated at once. Commands that need clean-up (measurements
 //! with private servers, a started switch) are asked to stop; a second signal terminates them at once.
 
+use samehost_system::threads;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -39,19 +40,27 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);
+/// Whether a signal ends the program without a thread that does it.
+static ENDS_AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
 
 /// Makes signals terminate this program. Must be called first by every command without clean-up. Starts a thread.
 pub fn end_at_once() -> io::Result<()> {
     register()?;
     let mut signals = Signals::new(SIGNALS)?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    let waiting = threads::start(move || {
         for _ in signals.forever() {
             std::thread::sleep(GRACE);
             if !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst) {
                 low_level::exit(INTERRUPTED.into());
             }
         }
-    })?;
+    });
+    if waiting.is_err() {
+        // Where no thread is to be had they end the program as they do by default, unless an end of its own is needed.
+        for signal in SIGNALS {
+            flag::register_conditional_default(signal, Arc::clone(&ENDS_AT_ONCE))?;
+        }
+    }
     Ok(())
 }
 
@@ -59,6 +68,7 @@ pub fn end_at_once() -> io::Result<()> {
 /// single-threaded process can create a user namespace.
 pub fn watch() -> io::Result<Arc<AtomicBool>> {
     IS_CLEAN_END_NEEDED.store(true, Ordering::SeqCst);
+    ENDS_AT_ONCE.store(false, Ordering::SeqCst);
     register()?;
     Ok(interrupt::flag())
 }

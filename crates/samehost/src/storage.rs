@@ -13,8 +13,10 @@ use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::system::uname;
+use samehost_model::scan::{PRICES_SCHEMA, Prices};
 use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
-use samehost_system::{NotPrivate, private};
+use samehost_system::{NotPrivate, open, private};
 
 use crate::output;
 use crate::wrong_use::WrongUse;
@@ -165,7 +167,7 @@ fn from_lines(text: &str) -> Result<Report, NoSamples> {
     while let Some((index, line)) = rest.next() {
         match serde_json::from_str(line) {
             Ok(LogLine::Trial(trial)) => report.trials.push(*trial),
-            Ok(LogLine::Profile(profile)) => report.profiles.push(*profile),
+            Ok(LogLine::Profile) => {}
             Ok(LogLine::Warning(warning)) => report.warnings.push(warning),
             Ok(LogLine::End { outcome }) => report.head.outcome = outcome,
             Ok(LogLine::Begin { .. }) => return Err(NoSamples::SecondBeginning { line: index + 2 }),
@@ -230,6 +232,33 @@ pub fn below(home: &Path) -> PathBuf {
     home.join(".local/state/samehost")
 }
 
+/// The prices of the last checkup, in the state directory.
+const PRICES: &str = "prices.json";
+/// Longest such file, in bytes.
+const MAX_PRICES_BYTES: u64 = 1 << 20;
+
+fn place_of_prices() -> anyhow::Result<PathBuf> {
+    Ok(private_directory("prices of a checkup")?.join(PRICES))
+}
+
+/// Keeps what a request costs here, in place of what an earlier checkup said.
+pub fn store_prices(prices: &Prices) -> anyhow::Result<()> {
+    let place = place_of_prices()?;
+    if let Some(directory) = place.parent() {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    }
+    output::write_to(&place, &output::as_json(prices)?)
+}
+
+/// What a request costs here, by this user's last checkup; `None` where there was none with this kernel, or its file cannot be read.
+pub fn stored_prices() -> Option<Prices> {
+    let text = open::read(&place_of_prices().ok()?, MAX_PRICES_BYTES).ok()?;
+    let prices: Prices = serde_json::from_slice(&text).ok()?;
+    // Another kernel has other prices.
+    let is_current = prices.kernel == uname().release().to_string_lossy();
+    (prices.schema == PRICES_SCHEMA && is_current).then_some(prices)
+}
+
 /// A kind of stored result, and how much of it is kept. Switches are none of them: their journals are the way back, and only
 /// `samehost switch` forgets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,9 +273,11 @@ pub struct Kind {
 
 /// Trials of `bench`.
 pub const MEASUREMENTS: Kind = Kind { one: "measurement", most: 50, most_bytes: 256 << 20 };
-/// Scans of `scan --save`: six weeks of one every hour.
+/// Scans that an earlier version kept, with `scan --save`.
 pub const SCANS: Kind = Kind { one: "scan", most: 1000, most_bytes: 64 << 20 };
-/// Experiments of a reproduction that was not finished.
+/// The folder in which an earlier version kept experiments of a reproduction that was not finished.
+pub const REPRODUCE: &str = "reproduce";
+/// What is in there.
 pub const EXPERIMENTS: Kind = Kind { one: "experiment", most: 200, most_bytes: 64 << 20 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -356,21 +387,28 @@ fn gone(error: io::Error) -> io::Result<bool> {
 pub mod switches {
     use std::path::{Path, PathBuf};
 
+    use samehost_switch::WAY_BACK;
     use samehost_transaction::{Entry, Store};
 
     use super::{WrongUse, below, home, named, private_directory};
 
     const BEFORE: &str = "/root";
 
+    /// The state directory in which [`store`] opens the store, and makes it.
+    pub fn state() -> anyhow::Result<PathBuf> {
+        private_directory("switches")
+    }
+
     pub fn store() -> anyhow::Result<Store> {
-        Ok(Store::open(&private_directory("switches")?)?)
+        Ok(Store::open(&state()?)?.asking(WAY_BACK))
     }
 
     /// The stores of this user that there are; the one for new switches comes first. None is created: who only looks leaves no
     /// folder behind.
     pub fn stores() -> anyhow::Result<Vec<Store>> {
-        let state = private_directory("switches")?;
-        Ok(with_earlier(&state, Store::existing(&state)?.into_iter().collect()))
+        let state = state()?;
+        let stores = with_earlier(&state, Store::existing(&state)?.into_iter().collect());
+        Ok(stores.into_iter().map(|store| store.asking(WAY_BACK)).collect())
     }
 
     /// Adds root's stores of earlier versions. If XDG_STATE_HOME is set and usable, it has the only store.
@@ -396,7 +434,7 @@ pub mod switches {
     pub fn store_of(id: &str) -> anyhow::Result<Store> {
         let mut stores = stores()?;
         if stores.is_empty() {
-            return Err(WrongUse(format!("no switch {id}; samehost switch --list names them")).into());
+            return Err(WrongUse(format!("no switch {id}; samehost switch list names them")).into());
         }
         for (at, store) in stores.iter().enumerate() {
             let Ok(entries) = store.list() else { continue };

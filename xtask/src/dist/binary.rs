@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 use super::Release;
 use crate::VERSION;
@@ -53,9 +53,9 @@ pub(super) fn build(release: &Release, source: &Path, target: &Path) -> anyhow::
         .env("CARGO_TARGET_DIR", target)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         .env("SOURCE_DATE_EPOCH", release.epoch.to_string())
-        .env(format!("CC_{variable}"), release.target.compiler())
-        .env(format!("CFLAGS_{variable}"), release.target.c_flags(&maps)?)
-        .env(linker, release.target.tool("gcc"));
+        .env(format!("CC_{variable}"), C_COMPILER)
+        .env(format!("CFLAGS_{variable}"), c_flags(&maps)?)
+        .env(linker, "gcc");
     println!("$ cd {} && cargo build --profile dist --target {triple}", source.display());
     let status = cargo.status().context("starting cargo")?;
     ensure!(status.success(), "`cargo build --profile dist --target {triple}` ended with {status}");
@@ -87,7 +87,7 @@ fn maps(source: &Path, target: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> 
 /// Writes the stripped program into `folder`, and its debug information into `out`. Returns the program.
 pub(super) fn split(target: &Target, built: &Path, folder: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let (program, debug) = (folder.join(PROGRAM), out.join(format!("{}.debug", target.release_name())));
-    let objcopy = || Command::new(target.tool("objcopy"));
+    let objcopy = || Command::new("objcopy");
     let mut keep = objcopy();
     succeed(keep.args(["--only-keep-debug", "--compress-debug-sections"]).arg(built).arg(&debug))?;
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
@@ -130,28 +130,31 @@ pub(super) fn check(program: &Path, folders: &[&Path]) -> anyhow::Result<()> {
     Ok(())
 }
 
-// The machines that releases are made for, and what compiling for them needs. Compiles nothing.
-
+/// The machines that a release is made for: those like this one. GitHub has runners of both processors; compiling for another one,
+/// which needs its compiler and musl's headers, was for who has no such machine.
 pub(crate) struct Target {
     pub(super) triple: String,
-    /// Its processor, as in the triple.
-    processor: &'static str,
 }
 
-const PROCESSORS: &[&str] = &["x86_64", "aarch64"];
+/// Programs, and the Debian packages that have them.
+const NEEDED: &[(&str, &str)] = &[
+    ("git", "git"),
+    ("gzip", "gzip"),
+    ("cc", "gcc"),
+    ("objcopy", "binutils"),
+    ("dpkg-deb", "dpkg"),
+    ("rpmbuild", "rpm"),
+    (C_COMPILER, "musl-tools"),
+];
+/// For the C code of tree-sitter, ring and mimalloc.
+const C_COMPILER: &str = "musl-gcc";
 
 impl Target {
-    /// The target of this name; without a name, that of this machine.
-    pub(super) fn new(triple: Option<&str>) -> anyhow::Result<Self> {
-        let processor = match triple {
-            Some(triple) => triple.strip_suffix("-unknown-linux-musl").unwrap_or(triple),
-            None => std::env::consts::ARCH,
-        };
-        let Some(processor) = PROCESSORS.iter().find(|known| **known == processor) else {
-            let known: Vec<String> = PROCESSORS.iter().map(|known| musl(known)).collect();
-            bail!("no release is made for `{}`; known are {}", musl(processor), known.join(", "));
-        };
-        Ok(Target { triple: musl(processor), processor })
+    pub(super) fn here() -> anyhow::Result<Self> {
+        let processor = std::env::consts::ARCH;
+        let is_known = ["x86_64", "aarch64"].contains(&processor);
+        ensure!(is_known, "no release is made for {processor}; known are x86_64 and aarch64");
+        Ok(Target { triple: format!("{processor}-unknown-linux-musl") })
     }
 
     pub(super) fn folder(&self) -> PathBuf {
@@ -166,50 +169,6 @@ impl Target {
         format!("{}.tar.gz", self.release_name())
     }
 
-    fn is_this_machine(&self) -> bool {
-        self.processor == std::env::consts::ARCH
-    }
-
-    /// A program of GNU's tools for this processor.
-    pub(super) fn tool(&self, name: &str) -> String {
-        if self.is_this_machine() { name.to_owned() } else { format!("{}-linux-gnu-{name}", self.processor) }
-    }
-
-    /// The compiler for the C code of tree-sitter, ring and mimalloc.
-    pub(super) fn compiler(&self) -> String {
-        if self.is_this_machine() { "musl-gcc".into() } else { self.tool("gcc") }
-    }
-
-    /// The compilers, each with the first line of what it says of its version.
-    pub(super) fn compilers(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let mut compilers = Vec::new();
-        for name in ["rustc".to_owned(), self.compiler()] {
-            let version = text(Command::new(&name).arg("--version"))?;
-            compilers.push((name, version.lines().next().unwrap_or_default().to_owned()));
-        }
-        Ok(compilers)
-    }
-
-    /// musl's headers for another processor, as Debian's musl-dev has them.
-    fn headers(&self) -> PathBuf {
-        Path::new("/usr/include").join(format!("{}-linux-musl", self.processor))
-    }
-
-    /// Options of the compiler; `maps` are the folders whose names are replaced.
-    pub(super) fn c_flags(&self, maps: &[(PathBuf, String)]) -> anyhow::Result<String> {
-        let mut flags: Vec<String> =
-            maps.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
-        if !self.is_this_machine() {
-            // A compiler for glibc, with musl's headers in place of glibc's.
-            let own = text(Command::new(self.compiler()).arg("-print-file-name=include"))?;
-            flags.push(format!("-nostdinc -isystem {} -isystem {}", own.trim(), self.headers().display()));
-        }
-        if flags.iter().flat_map(|flag| flag.split("-isystem")).any(|flag| flag.trim().contains(' ')) {
-            bail!("a folder's name has a space, which C compilers' options cannot have: {}", flags.join(" "));
-        }
-        Ok(flags.join(" "))
-    }
-
     /// Fails with everything that is missing, and how to get it.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let mut missing = Vec::new();
@@ -219,76 +178,26 @@ impl Target {
         if !Path::new(libraries.trim()).is_dir() {
             missing.push(format!("Rust's standard library: rustup target add {}", self.triple));
         }
-        let mut packages: Vec<String> = Vec::new();
-        for (program, package) in self.programs() {
-            if find_program(&program).is_none() && packages.last() != Some(&package) {
-                packages.push(package);
-            }
-        }
+        let packages = NEEDED.iter().filter(|(program, _)| find_program(program).is_none());
+        let packages: Vec<&str> = packages.map(|(_, package)| *package).collect();
         if !packages.is_empty() {
             missing.push(format!("programs: apt-get install {}", packages.join(" ")));
         }
-        if !self.is_this_machine() && !self.headers().join("stdio.h").is_file() {
-            missing.push(format!("musl's headers in {}: {}", self.headers().display(), self.get_headers()));
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        bail!("a release for {} needs\n  {}", self.triple, missing.join("\n  "))
-    }
-
-    /// Programs, and the Debian packages that have them.
-    fn programs(&self) -> Vec<(String, String)> {
-        let mut all = [
-            ("git", "git"),
-            ("gzip", "gzip"),
-            ("cc", "gcc"),
-            ("objcopy", "binutils"),
-            ("dpkg-deb", "dpkg"),
-            ("rpmbuild", "rpm"),
-        ]
-        .map(|(program, package)| (program.to_owned(), package.to_owned()))
-        .to_vec();
-        if self.is_this_machine() {
-            all.push(("musl-gcc".into(), "musl-tools".into()));
-        } else {
-            let processor = self.processor.replace('_', "-");
-            all.push((self.tool("gcc"), format!("gcc-{processor}-linux-gnu")));
-            all.push((self.tool("objcopy"), format!("binutils-{processor}-linux-gnu")));
-        }
-        all
-    }
-
-    fn get_headers(&self) -> String {
-        let debian = if self.processor == "aarch64" { "arm64" } else { "amd64" };
-        format!("dpkg --add-architecture {debian} && apt-get update && apt-get install musl-dev:{debian}")
+        ensure!(missing.is_empty(), "a release for {} needs\n  {}", self.triple, missing.join("\n  "));
+        Ok(())
     }
 }
 
-fn musl(processor: &str) -> String {
-    let processor = processor.split('-').next().unwrap_or(processor);
-    format!("{processor}-unknown-linux-musl")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Target;
-
-    #[test]
-    fn targets_have_their_tools() {
-        let target = |triple| Target::new(Some(triple)).unwrap();
-        let (one, other) = (target("x86_64-unknown-linux-musl"), target("aarch64-unknown-linux-musl"));
-        let [own, foreign] = if one.is_this_machine() { [one, other] } else { [other, one] };
-        assert_eq!((own.tool("objcopy").as_str(), own.compiler().as_str()), ("objcopy", "musl-gcc"));
-        assert!(foreign.tool("objcopy").ends_with("-linux-gnu-objcopy"), "{}", foreign.tool("objcopy"));
-        assert!(foreign.compiler().ends_with("-linux-gnu-gcc"), "{}", foreign.compiler());
+/// Options of the C compiler; `maps` are the folders whose names are replaced.
+fn c_flags(maps: &[(PathBuf, String)]) -> anyhow::Result<String> {
+    let mut flags = Vec::new();
+    for (from, to) in maps {
+        let flag = format!("-ffile-prefix-map={}={to}", from.display());
+        ensure!(
+            !flag.contains(' '),
+            "a folder's name has a space, which C compilers' options cannot have: {flag}"
+        );
+        flags.push(flag);
     }
-
-    #[test]
-    fn other_targets_are_refused_by_name() {
-        let error = Target::new(Some("riscv64gc-unknown-linux-musl")).err().unwrap().to_string();
-        assert!(error.contains("riscv64gc-unknown-linux-musl"), "{error}");
-        assert!(error.contains("aarch64-unknown-linux-musl"), "{error}");
-        assert!(Target::new(Some("x86_64-unknown-linux-gnu")).is_err());
-    }
+    Ok(flags.join(" "))
 }

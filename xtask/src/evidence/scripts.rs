@@ -2,7 +2,6 @@
 //! for in `cargo test`, and prints what it found; `packaging/checking.py` says what a script is given and what it has to do.
 //! Beside a test of that kind, what a socket saves by the kernel's times and by the measuring client's own.
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +13,7 @@ use serde_json::Value;
 
 use super::Account;
 use crate::process::{bytes, cargo_command};
-use crate::{comparison, debug_program, list, release_program, suite, target};
-
-pub(super) fn prometheus(account: &mut Account) -> anyhow::Result<()> {
-    gather(account, "packaging/prometheus/check", &debug_program()?, &[])
-}
+use crate::{comparison, debug_program, list, release_program, target};
 
 pub(super) fn client_suites(account: &mut Account) -> anyhow::Result<()> {
     gather(account, "crates/samehost/tests/clients/check", &debug_program()?, &[])
@@ -28,21 +23,28 @@ pub(super) fn own_trials(account: &mut Account) -> anyhow::Result<()> {
     gather(account, "crates/samehost/tests/trials/check", &release_program()?, &[])
 }
 
+/// Of the debug program, which has faults for what comes before a recovery.
+pub(super) fn ends(account: &mut Account) -> anyhow::Result<()> {
+    gather(account, "crates/samehost/tests/ends/check", &debug_program()?, &[])
+}
+
 pub(super) fn ansible(account: &mut Account) -> anyhow::Result<()> {
     let (program, folder) = (debug_program()?, tempfile::tempdir()?);
-    let package = crate::package::quick_deb(&program, folder.path())?;
+    let package = packages(&program, folder.path())?.remove(0);
     gather(account, "packaging/ansible/check", &program, &[("PACKAGE", package)])
 }
 
 pub(super) fn kubernetes(account: &mut Account) -> anyhow::Result<()> {
-    let (program, folder) = (crate::dist::program(None)?, tempfile::tempdir()?);
-    let (epoch, licences) = (crate::dist::epoch()?, crate::dist::licences_of_others()?);
-    let packages = crate::package::all(&program, epoch, &licences, folder.path())?;
-    let image = packages
-        .into_iter()
-        .find(|path| path.extension().is_some_and(|end| end == "tar"))
-        .context("no image: the program is not static")?;
+    let (program, folder) = (crate::dist::program()?, tempfile::tempdir()?);
+    let packages = packages(&program, folder.path())?.into_iter();
+    let mut images = packages.filter(|path| path.extension().is_some_and(|end| end == "tar"));
+    let image = images.next().context("no image: the program is not static")?;
     gather(account, "packaging/kubernetes/check", &program, &[("IMAGE", image)])
+}
+
+/// All packages of a program, of which that for Debian is the first.
+fn packages(program: &Path, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    crate::package::all(program, crate::dist::epoch()?, &crate::dist::licences_of_others()?, folder)
 }
 
 /// Runs a script of the repository, and keeps what it writes to standard output, line by line.
@@ -65,13 +67,12 @@ fn gather(
     Ok(())
 }
 
-/// How long the tests take: what `cargo xtask test` says beforehand to those who have not run it yet.
-pub(super) fn suites(account: &mut Account) -> anyhow::Result<()> {
-    suite::quick()?;
-    suite::all()?;
-    let kept = fs::read_to_string(suite::kept()).with_context(|| suite::kept().display().to_string())?;
-    kept.lines().for_each(|line| account.tell(line));
-    Ok(())
+/// The cases of the tests of `run`, with gigabytes, and over TCP and the Unix socket itself beside it.
+pub(super) fn integrity(account: &mut Account) -> anyhow::Result<()> {
+    let mut test = test_of_servers("what_both_sides_see_of_gigabytes_over_each_way");
+    test.arg("--ignored");
+    account.tell("case | over | what both sides saw");
+    keep_findings(account, test, |line| line.strip_prefix("saw: ").map(str::to_owned))
 }
 
 /// The rows of `samehost how` whose clients take longer to build than a test may: those in Rust.
@@ -130,10 +131,11 @@ pub(super) fn build_test(words: &[&str]) -> anyhow::Result<PathBuf> {
 
 const COST: &str = "cost";
 const SAVING: &str = "saving";
+const MEMORY: &str = "memory";
 
-/// What it costs a Redis to be looked at, and what a socket saves.
+/// What it costs a Redis to be looked at, what a socket saves, and whether the memory of what goes on looking grows.
 pub(super) fn watching(account: &mut Account) -> anyhow::Result<()> {
-    account.has_part(&[COST, SAVING])?;
+    account.has_part(&[COST, SAVING, MEMORY])?;
     if account.wants(COST) {
         account.tell("CPU time of a saturated Redis and its 50 clients a request, while requests are timed ÷ while not, in blocks of 2 × 0.2 s");
         let mut test = test_of_servers("a_redis_that_is_watched_goes_on_as_root");
@@ -142,6 +144,15 @@ pub(super) fn watching(account: &mut Account) -> anyhow::Result<()> {
     }
     if account.wants(SAVING) {
         saving(account)?;
+    }
+    if account.wants(MEMORY) {
+        let minutes = (account.length.as_secs() / 60).max(1).to_string();
+        gather(
+            account,
+            "crates/samehost/tests/memory/check",
+            &release_program()?,
+            &[("MINUTES", minutes.into())],
+        )?;
     }
     Ok(())
 }

@@ -1,9 +1,7 @@
-//! Packages are made, looked at by the tools of their distributions, installed, used, removed and purged. The long tests
-//! in whole roots of Debian are `cargo xtask evidence packages`.
+//! Packages are made, looked at by the tools of their distributions, installed, used, removed and purged.
 
 mod made;
 mod private_root;
-mod suites;
 mod unit;
 
 use std::collections::BTreeSet;
@@ -24,11 +22,6 @@ struct Package {
 
 type Build = fn(&Release<'_>) -> anyhow::Result<PathBuf>;
 
-/// The program that SAMEHOST_BINARY names, or the one of the tests.
-fn binary() -> PathBuf {
-    std::env::var_os("SAMEHOST_BINARY").map_or_else(crate::tested_program, PathBuf::from)
-}
-
 /// Makes a package of the program that the other tests use, with as little work as possible.
 fn pack(version: &str, build: Build) -> Package {
     let folder = tempfile::tempdir().unwrap();
@@ -37,13 +30,12 @@ fn pack(version: &str, build: Build) -> Package {
 }
 
 fn pack_in(out: &Path, version: &str, build: Build) -> PathBuf {
-    let binary = binary();
+    let binary = crate::tested_program();
     let elf = tree::read_elf(&binary).unwrap();
-    let speaker = binary.clone();
     let epoch = crate::dist::epoch().unwrap();
     static LICENCES: OnceLock<String> = OnceLock::new();
     let licences = LICENCES.get_or_init(|| crate::dist::licences_of_others().unwrap());
-    build(&Release { binary: &binary, elf, speaker, version, epoch, level: 0, licences, out }).unwrap()
+    build(&Release { binary: &binary, elf, version, epoch, level: 0, licences, out }).unwrap()
 }
 
 /// Makes a package of version 0.1.0 that several tests use. It is in the target directory, since nobody is the last to

@@ -13,14 +13,12 @@ use super::{Release, template};
 use crate::process::{bytes, text};
 
 /// Files of `packaging/`, and the folders that they are installed in.
-const AS_THEY_ARE: [(&str, &str); 7] = [
+const AS_THEY_ARE: [(&str, &str); 5] = [
     ("systemd/samehost-scan.service", "usr/lib/systemd/system"),
     ("systemd/samehost-scan.timer", "usr/lib/systemd/system"),
     ("prometheus/samehost.rules.yml", "usr/share/samehost/prometheus"),
     ("prometheus/samehost.dashboard.json", "usr/share/samehost/prometheus"),
     ("kubernetes/samehost.yaml", "usr/share/samehost/kubernetes"),
-    ("kubernetes/shared-socket.yaml", "usr/share/samehost/kubernetes"),
-    ("kubernetes/kubectl-samehost", "usr/share/samehost/kubernetes"),
 ];
 
 pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
@@ -33,7 +31,7 @@ pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyho
 pub(super) fn program(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
     let program = fs::read(release.binary).with_context(|| release.binary.display().to_string())?;
     let path = write(root, "usr/bin/samehost", program)?;
-    if release.elf.has_symbols && release.elf.is_native() {
+    if release.elf.has_symbols {
         let mut strip = Command::new("strip");
         bytes(strip.args(["--remove-section=.comment", "--remove-section=.note"]).arg(&path))?;
     }
@@ -49,7 +47,7 @@ pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::R
         ("zsh", root.join(zsh).join("_samehost")),
         ("fish", root.join("usr/share/fish/vendor_completions.d/samehost.fish")),
     ];
-    manual(&release.speaker, &pages, &completions)?;
+    manual(release.binary, &pages, &completions)?;
     zip(&files(&pages)?.into_iter().map(|page| pages.join(page)).collect::<Vec<_>>())?;
     for (file, folder) in AS_THEY_ARE {
         let (_, name) = file.split_once('/').context("a file of packaging/ in a folder")?;
@@ -58,11 +56,11 @@ pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::R
     Ok(())
 }
 
-pub(super) fn manual(speaker: &Path, pages: &Path, completions: &[(&str, PathBuf)]) -> anyhow::Result<()> {
+pub(super) fn manual(program: &Path, pages: &Path, completions: &[(&str, PathBuf)]) -> anyhow::Result<()> {
     fs::create_dir_all(pages)?;
-    bytes(Command::new(speaker).arg("man").arg(pages))?;
+    bytes(Command::new(program).arg("man").arg(pages))?;
     for (shell, path) in completions {
-        crate::write(path, bytes(Command::new(speaker).args(["completions", *shell]))?)?;
+        crate::write(path, bytes(Command::new(program).args(["completions", *shell]))?)?;
     }
     Ok(())
 }
@@ -87,7 +85,7 @@ pub(super) fn settle(root: &Path, epoch: u64) -> anyhow::Result<()> {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch);
     for name in files(root)? {
         let path = root.join(&name);
-        let is_program = name.starts_with("usr/bin") || name.ends_with("kubectl-samehost");
+        let is_program = name.starts_with("usr/bin");
         let is_script = name.parent() == Some(Path::new("DEBIAN"))
             && ["postinst", "prerm", "postrm"].iter().any(|script| name.ends_with(script));
         let mode = if is_program || is_script { 0o755 } else { 0o644 };
@@ -118,12 +116,6 @@ pub(super) struct Elf {
     /// No program interpreter: it needs no library.
     pub(super) is_static: bool,
     pub(super) has_symbols: bool,
-}
-
-impl Elf {
-    pub(super) fn is_native(self) -> bool {
-        self.machine.kernel == std::env::consts::ARCH
-    }
 }
 
 pub(super) fn read_elf(path: &Path) -> anyhow::Result<Elf> {

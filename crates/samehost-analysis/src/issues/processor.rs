@@ -10,7 +10,7 @@ use crate::issues::{Invalidates, Issue, shares_core};
 /// Such a trial measures the client's speed, so throughput gets no verdict unless the server was
 /// saturated too. Its mean latency is largely the client's own queue (Little's law); that verdict stays
 /// and carries the sentence. Bandwidth of bulk transfers is excepted: there the sender's CPU time is the
-/// transport itself, a copy into the kernel (docs/decisions/0052). Barring wrongly is better than
+/// transport itself, a copy into the kernel. Barring wrongly is better than
 /// claiming wrongly, and a lower load resolves it (docs/method.md §7).
 pub(crate) const SATURATED: f64 = 0.95;
 /// Utilisation above which a server thread is saturated. Lower, because its counter includes the edges of the

@@ -141,7 +141,7 @@ pub(crate) fn gather_said(trials: &ArmTrials<'_>) -> Vec<Issue> {
 /// a virtual machine the timers alone are late by an eighth of a database's latency, so nothing could be
 /// measured there. Lateness is in both arms alike and moves a ratio towards 1, never away from it. The
 /// limit is the baseline's for every arm, because with each arm's own latency the faster arm alone would
-/// lose its trials (docs/decisions/0055).
+/// lose its trials (docs/method.md §9).
 const LATE: f64 = 0.2;
 
 /// Void trials of the open loop; if more than half are void, all verdicts are invalid.

@@ -15,7 +15,7 @@ use crate::issues::{Invalidates, Issue};
 /// as a second width of each interval, it was rejected: the noise of a quiet machine is in the interval
 /// already, and asking a difference to clear it twice needs some six times the blocks, so that hardly
 /// anything was decided. What it can see and an interval cannot is a harness that treats places in a
-/// block differently; then the whole report is barred, once (docs/decisions/0075).
+/// block differently; then the whole report is barred, once (docs/method.md §5).
 const ALPHA: f64 = 0.01;
 const LEAST_BLOCKS: usize = 5;
 

@@ -6,7 +6,6 @@
 
 mod anytime;
 mod coverage;
-mod hosts;
 mod noise;
 mod others;
 mod own_trials;

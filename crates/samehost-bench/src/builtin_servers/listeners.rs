@@ -1,5 +1,6 @@
 //! Listens on several endpoints at once, with a thread for each connection, and what such a thread runs.
 
+use samehost_system::threads;
 use std::io;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -121,14 +122,20 @@ pub(super) fn in_threads(
     listening: &Listening,
     work: &(dyn Fn(&Listener) -> io::Result<()> + Sync),
 ) -> io::Result<()> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            listening.listeners.iter().map(|listener| scope.spawn(move || work(listener))).collect();
-        for thread in threads {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a listener's thread panicked")))?;
+    let Some((first, others)) = listening.listeners.split_first() else { return Ok(()) };
+    let mut is_alone = false;
+    let (ended, here) = threads::some(others.iter().map(|listener| move || work(listener)), |begun| {
+        if begun < others.len() {
+            // Nobody would take what comes at the others.
+            is_alone = true;
+            listening.stopper().map_err(io::Error::other)?.stop();
         }
-        Ok(())
-    })
+        work(first)
+    });
+    if is_alone {
+        return Err(io::Error::other("no thread may be started for each listener (pids.max, ulimit -u)"));
+    }
+    ended.into_iter().chain([here]).collect()
 }
 
 fn accept_loop(

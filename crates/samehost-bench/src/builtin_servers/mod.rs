@@ -1,11 +1,9 @@
 //! Built-in servers of `samehost serve`: useful by themselves, and the peers of workloads that need no
 //! foreign server.
 
-pub(crate) mod datagrams;
 mod epoll;
 mod listeners;
 mod responder;
-pub(crate) mod rpc;
 
 use std::time::Duration;
 
@@ -19,8 +17,6 @@ pub(crate) use responder::{MARK, body as http_body};
 use crate::engine::session::Wait;
 use crate::error::BenchError;
 
-type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
-
 type Converse = fn(&mut Stream, Wait) -> std::io::Result<()>;
 
 /// Serves all connections in one thread.
@@ -30,15 +26,12 @@ type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
 pub struct Server {
     pub name: &'static str,
     pub about: &'static str,
-    transports: &'static [Transport],
     converse: Converse,
     epoll: Option<ServeEpoll>,
-    /// Serves all connections; replaces `converse`.
-    run: Option<Run>,
 }
 
-/// Transports of servers that read and write bytes.
-const BYTES: &[Transport] = &[
+/// Transports of all of them.
+const TRANSPORTS: &[Transport] = &[
     Transport::Tcp,
     Transport::Tcp6,
     Transport::Unix,
@@ -47,49 +40,24 @@ const BYTES: &[Transport] = &[
     Transport::Seqpacket,
 ];
 
-/// For a server that does not serve single connections.
-const NO_CONVERSATION: Converse = |_, _| Err(std::io::ErrorKind::Unsupported.into());
-
 pub const SERVERS: &[Server] = &[
     Server {
         name: "echo",
         about: "Send back every byte that comes",
-        transports: BYTES,
         converse: listeners::converse::<Echo>,
         epoll: Some(epoll::serve::<Echo>),
-        run: None,
     },
     Server {
         name: "http",
         about: "HTTP/1: `/bytes/N` (GET or POST) is a reply of N bytes, `/` one of 4096",
-        transports: BYTES,
         converse: listeners::converse::<HttpResponder>,
         epoll: Some(epoll::serve::<HttpResponder>),
-        run: None,
     },
     Server {
         name: "sink",
         about: "Take rounds of bytes and acknowledge each (the receiving end of bulk)",
-        transports: BYTES,
         converse: listeners::sink,
         epoll: None,
-        run: None,
-    },
-    Server {
-        name: "rpc",
-        about: "Answer gRPC calls of samehost.rpc.v1.Echo (tonic)",
-        transports: &[Transport::Tcp, Transport::Tcp6, Transport::Unix, Transport::Abstract],
-        converse: NO_CONVERSATION,
-        epoll: None,
-        run: Some(rpc::serve),
-    },
-    Server {
-        name: "datagrams",
-        about: "Take datagrams, as a statsd server does, and count them",
-        transports: &Transport::DATAGRAM,
-        converse: NO_CONVERSATION,
-        epoll: None,
-        run: Some(datagrams::serve),
     },
 ];
 
@@ -163,9 +131,9 @@ impl Server {
     /// # Errors
     /// When this server has no such transport, or an endpoint is taken.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
-        match endpoints.iter().find(|endpoint| !self.transports.contains(&endpoint.transport())) {
+        match endpoints.iter().find(|endpoint| !TRANSPORTS.contains(&endpoint.transport())) {
             Some(other) => {
-                let names: Vec<&str> = self.transports.iter().map(|transport| transport.name()).collect();
+                let names: Vec<&str> = TRANSPORTS.iter().map(|transport| transport.name()).collect();
                 Err(BenchError::Usage(format!(
                     "`serve {}` does not listen on {other}; what it listens on is {}",
                     self.name,
@@ -183,9 +151,6 @@ impl Server {
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
         if let Some(work) = options.work {
             responder::set_work(work, options.longer.unwrap_or(0.0));
-        }
-        if let Some(run) = self.run {
-            return run(listening, options);
         }
         let replies = match options.model {
             Model::Threads | Model::Blocking => {

@@ -43,7 +43,7 @@ impl Single {
     /// When the connection breaks and cannot be opened again.
     pub fn drive<C: Count>(&mut self, counter: &mut C) -> Result<(), BenchError> {
         // Each operation starts where the one before ended, so that latencies add up to the window: one reading
-        // of the clock serves both (docs/decisions/0021).
+        // of the clock serves both.
         let mut begun = now();
         loop {
             let inside = match self.exchange() {
@@ -135,8 +135,7 @@ impl Single {
 }
 
 /// When requests of an open loop are due, for all threads of a trial: whichever is idle takes the next time. While none
-/// is idle, requests wait in line; that waiting is in the latency, and is not lateness of the generator
-/// (docs/decisions/0022).
+/// is idle, requests wait in line; that waiting is in the latency, and is not lateness of the generator.
 #[derive(Debug)]
 pub struct DueQueue {
     /// Ascending, in the engine's clock.

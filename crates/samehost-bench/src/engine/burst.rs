@@ -24,7 +24,7 @@ const STALL: Nanos = 900_000_000;
 /// What is sent to the listener by many connections at the same moment.
 /// `connect`, FastCGI and HTTP all need a burst, so it takes a session of the workload for each of its
 /// connections. A burst for each protocol was rejected: it would be three copies of one loop. A workload
-/// with sessions has a burst without further code in the engine (docs/decisions/0029).
+/// with sessions has a burst without further code in the engine.
 pub struct BurstJob {
     pub endpoint: Endpoint,
     pub connects: u32,

@@ -5,6 +5,7 @@
 //! then reads `WARM_UP LENGTH` (nanoseconds) from stdin, drives the load, and prints the fields of `Seen`.
 //! It exits when its stdin closes.
 
+use samehost_system::threads;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -81,14 +82,16 @@ impl<'a> ReadyClient<'a> {
             return Err(failed(std::io::ErrorKind::BrokenPipe.into()));
         };
         let answers = BufReader::new(answers);
-        let mut client = ReadyClient {
-            job,
-            child,
-            orders,
-            answers,
-            errors: Some(std::thread::spawn(move || tail(errors))),
-            ready: Ready::default(),
+        let errors = match threads::start(move || tail(errors)) {
+            Ok(reading) => reading,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed(error.into()));
+            }
         };
+        let mut client =
+            ReadyClient { job, child, orders, answers, errors: Some(errors), ready: Ready::default() };
         client.ready = client.answer()?;
         let family = match job.transport {
             Transport::Unix | Transport::Abstract => "AF_UNIX stream ",

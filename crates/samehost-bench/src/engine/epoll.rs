@@ -60,7 +60,7 @@ pub struct Driver<C> {
     /// A due request goes to the first of them; while none is idle, requests wait in line. Latency counts
     /// from when a request was due, lateness from the later of "due" and "a connection was free".
     /// Counting all waiting as the generator's was rejected: a slow server would make the generator look
-    /// late (docs/decisions/0022).
+    /// late.
     idle: VecDeque<(usize, Nanos)>,
     /// Closed loop: a reply is followed by the next request at once.
     closed: bool,

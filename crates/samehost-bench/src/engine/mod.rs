@@ -9,6 +9,7 @@ pub mod bulk;
 pub mod burst;
 pub mod client;
 mod epoll;
+pub(crate) mod floor;
 mod interruptions;
 pub mod process;
 pub mod recorder;
@@ -33,7 +34,7 @@ use session::{Caller, Connector, Seen};
 /// Work of one trial: what a workload hands to the engine, which alone reads the clock.
 /// Each kind is driven by one file of this folder. A workload says what is exchanged, and the engine says
 /// when. A run loop in each workload was rejected: a workload would need a clock, and each would drive
-/// its load in its own way (docs/decisions/0003).
+/// its load in its own way.
 pub enum Job {
     Sessions {
         connector: Arc<dyn Connector>,
@@ -105,7 +106,6 @@ impl Load {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpenLoop {
     pub rate_per_s: f64,
-    pub spacing: Spacing,
     pub seed: u64,
     /// How long before a due time the engine stops sleeping and polls.
     pub spin: Duration,
@@ -200,41 +200,18 @@ impl Window {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spacing {
-    /// A Poisson process, as independent users make.
-    #[default]
-    Poisson,
-    /// Equal gaps, like a metronome.
-    Uniform,
-}
-
 /// Due times, ascending, in nanoseconds from the start of `span`; exactly `rate_per_s` × `span` of them.
 /// A Poisson process given its number of events is that many independent uniform moments, sorted (Ross,
 /// Stochastic Processes, 1996, theorem 2.3.1). So gaps are as irregular as they should be, and the
 /// offered number is the same in each trial and arm. A free Poisson count was rejected: one of 50,000
 /// strays by 0.45 %, and chance alone would change the offered load from trial to trial
 /// (docs/method.md §9).
-pub fn arrivals(spacing: Spacing, rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
+pub fn arrivals(rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
     let count = (rate_per_s * span as f64 / 1e9).round() as usize;
-    match spacing {
-        Spacing::Uniform => {
-            let mut due = Vec::with_capacity(count);
-            for index in 0..count {
-                let moment = ((index as f64 + 0.5) / rate_per_s * 1e9) as Nanos;
-                if moment < span {
-                    due.push(moment);
-                }
-            }
-            due
-        }
-        Spacing::Poisson => {
-            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let mut due: Vec<Nanos> = (0..count).map(|_| random.random_range(0..span)).collect();
-            due.sort_unstable();
-            due
-        }
-    }
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut due: Vec<Nanos> = (0..count).map(|_| random.random_range(0..span)).collect();
+    due.sort_unstable();
+    due
 }
 
 #[cfg(test)]
@@ -279,22 +256,17 @@ mod tests {
 
     #[test]
     fn the_offered_number_is_exact_and_the_seed_decides() {
-        fn poisson(seed: u64) -> Vec<Nanos> {
-            arrivals(Spacing::Poisson, 50_000.0, 200_000_000, seed)
-        }
-        for spacing in [Spacing::Poisson, Spacing::Uniform] {
-            let due = arrivals(spacing, 50_000.0, 200_000_000, 7);
-            assert_eq!(due.len(), 10_000);
-            assert!(due.is_sorted());
-            assert!(due.iter().all(|d| *d < 200_000_000));
-            assert_eq!(due, arrivals(spacing, 50_000.0, 200_000_000, 7));
-        }
-        assert_ne!(poisson(7), poisson(8));
+        let of_seed = |seed| arrivals(50_000.0, 200_000_000, seed);
+        let due = of_seed(7);
+        assert_eq!(due.len(), 10_000);
+        assert!(due.is_sorted() && due.iter().all(|moment| *moment < 200_000_000));
+        assert_eq!(due, of_seed(7));
+        assert_ne!(due, of_seed(8));
     }
 
     #[test]
     fn gaps_of_a_poisson_schedule_are_exponential() {
-        let due = arrivals(Spacing::Poisson, 100_000.0, 1_000_000_000, 1);
+        let due = arrivals(100_000.0, 1_000_000_000, 1);
         let mean = 10_000.0;
         let gaps: Vec<f64> = due.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         for (multiple, expected) in [(0.5, 0.6065), (1.0, 0.3679), (3.0, 0.0498)] {

@@ -1,5 +1,6 @@
 //! One run of a command as an operation: wall time, CPU time, and numbers from its output if asked for.
 
+use samehost_system::threads;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -84,17 +85,20 @@ fn start(script: &str) -> io::Result<Child> {
 fn wait_for(child: Child, interrupted: &AtomicBool) -> Result<(Nanos, io::Result<Output>), BenchError> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
+    let end = || group.map(|group| kill_process_group(group, Signal::TERM));
+    let waiting = threads::start(move || {
         let output = child.wait_with_output();
         let _ = sender.send((now(), output));
     });
+    if let Err(error) = waiting {
+        let _ = end();
+        return Err(BenchError::io("waiting for a command", io::Error::from(error)));
+    }
     loop {
         match receiver.recv_timeout(Duration::from_millis(50)) {
             Ok(ended) => return Ok(ended),
             Err(_) if interrupted.load(Ordering::Relaxed) => {
-                if let Some(group) = group {
-                    let _ = kill_process_group(group, Signal::TERM);
-                }
+                let _ = end();
                 return Err(BenchError::Interrupted);
             }
             Err(_) => {}

@@ -157,7 +157,7 @@ impl Recorder {
     /// over. The latency runs from the previous completion on the connection to this one, since a closed
     /// loop sends the next request at once. One reading of the clock serves both ends; two for each
     /// request were rejected, as the second says nothing more. So the latencies of a connection add up to
-    /// its window (docs/decisions/0021).
+    /// its window.
     #[inline]
     pub fn complete(&mut self, at: Nanos, latency: Nanos) -> bool {
         let inside = self.advance(at);

@@ -1,5 +1,6 @@
 //! What the engine drives: sessions without I/O of their own, and callers that own their socket.
 
+use samehost_system::threads;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +24,7 @@ pub enum Progress {
     /// HTTP servers do that after a number of requests (`Connection: close`). The engine connects anew,
     /// and in a closed loop the time to connect is part of the next request: connections that are not
     /// kept are measured with what they cost. Counting a failed request was rejected, because the server
-    /// did what it announced (docs/decisions/0033).
+    /// did what it announced.
     Last {
         consumed: usize,
         /// Kind of refusal; `None` if the reply was correct.
@@ -54,8 +55,7 @@ impl Bad {
 /// Conversation on one connection whose handshake is complete: it maps requests and replies to bytes.
 /// It does no I/O and reads no clock, so that one engine can drive one connection or a thousand, blocking
 /// or by epoll, in a closed loop, an open loop or a burst. A run loop in each workload was rejected: each
-/// would need a clock, and would drive its load in its own way. The engine in turn knows no protocol
-/// (docs/decisions/0003).
+/// would need a clock, and would drive its load in its own way. The engine in turn knows no protocol.
 pub trait Session: Send {
     /// Appends the next request to `out`, which the engine has emptied.
     fn request(&mut self, out: &mut Vec<u8>);
@@ -77,7 +77,7 @@ pub trait Session: Send {
 /// a thread. An operation that opens a connection includes a handshake, and a client library may not give
 /// its socket away. Handshakes inside the epoll loop were rejected: every one of them would have to be
 /// written without I/O as well. The price is a second kind of connection in the engine, and a thread for
-/// each, which counts at many connections (docs/decisions/0004).
+/// each, which counts at many connections.
 pub trait Caller: Send {
     /// Makes one whole operation, from opening the connection if it needs a new one to the verified reply.
     ///
@@ -96,7 +96,7 @@ pub trait Caller: Send {
 /// request and when it replies (`unix_write_space`). Waiting there a round trip over a Unix socket took
 /// 1.04 to 1.09 times that over TCP here, against 0.68 times where both ends wait in poll. libpq,
 /// Connector/C, PHP, Go, Node and nginx poll; [`Wait::Read`] is for programs that do not
-/// (docs/decisions/0081).
+/// (docs/workloads.md, raw).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// In poll(2), then read(2): as libpq, Connector/C, PHP and everything based on epoll do.
@@ -160,16 +160,10 @@ pub(super) fn connect_all(
         return Ok(all);
     }
     let parts = (0..CONNECTING).map(|part| (others + part) / CONNECTING);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            parts.map(|number| scope.spawn(move || connect_some(connector, number, interrupted))).collect();
-        for thread in threads {
-            let ended =
-                thread.join().map_err(|_| BenchError::Usage("a connecting thread panicked".into()))?;
-            all.extend(ended?);
-        }
-        Ok(all)
-    })
+    for some in threads::all(parts.map(|number| move || connect_some(connector, number, interrupted))) {
+        all.extend(some?);
+    }
+    Ok(all)
 }
 
 fn connect_some(

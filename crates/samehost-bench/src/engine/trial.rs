@@ -5,12 +5,12 @@
 use samehost_analysis::summarise;
 use samehost_model::{Code, Latency, MachineUse, Trial, Warning};
 
+use super::OpenLoop;
 use super::bulk::{BulkTally, WholeTally};
 use super::burst::BurstTally;
 use super::interruptions::Sums;
 use super::process::ProcessTally;
 use super::recorder::Tally;
-use super::{OpenLoop, Spacing};
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
 /// An open loop that reached less than this fraction of its rate missed it, beyond what chance does to
@@ -126,7 +126,7 @@ fn warn_of_late_meters(late_ms: f64) -> Warning {
 fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     let achieved = tally.operations as f64 / (open_loop.rate_per_s * trial.seconds);
     let client_busy = trial.client_utilization.unwrap_or(0.0) + trial.client_wait.unwrap_or(0.0);
-    if achieved < LEAST_ACHIEVED - chance(tally, open_loop) {
+    if achieved < LEAST_ACHIEVED - chance(tally) {
         let per_s = tally.operations as f64 / trial.seconds;
         if lateness_share(trial) > 0.5 && client_busy > SATURATED {
             trial.invalid = Some(format!(
@@ -146,11 +146,8 @@ fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
 /// By how much the number of requests due in one window may fall below the rate by chance, as a fraction of it. The
 /// number is fixed for warm-up and window together; the window, ten elevenths of that, has a binomial share, of which
 /// three standard deviations are 0.9 ÷ √n. The analysis of all trials of an arm is more precise.
-fn chance(tally: &Tally, open_loop: &OpenLoop) -> f64 {
-    match open_loop.spacing {
-        Spacing::Uniform => 0.0,
-        Spacing::Poisson => 0.9 / (tally.latency.len().max(1) as f64).sqrt(),
-    }
+fn chance(tally: &Tally) -> f64 {
+    0.9 / (tally.latency.len().max(1) as f64).sqrt()
 }
 
 fn lateness_share(trial: &Trial) -> f64 {

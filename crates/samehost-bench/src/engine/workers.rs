@@ -187,7 +187,7 @@ fn attend(
 
 fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
     let span = window.end - window.open;
-    let mut due = super::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
+    let mut due = super::arrivals(open_loop.rate_per_s, span, open_loop.seed);
     for moment in &mut due {
         *moment += window.open;
     }

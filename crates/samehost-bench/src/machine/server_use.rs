@@ -40,7 +40,7 @@ struct Reading {
 /// CPU time per operation decides where time cannot. The client's is the workers' own thread clock, which
 /// is exact; the server's is the process clock of its whole family. A server that runs already is found
 /// by its listening socket: left out, its CPU time would be taken for a stranger's. Without root the
-/// processes of other users stay unseen (docs/decisions/0024).
+/// processes of other users stay unseen.
 #[derive(Debug)]
 pub struct ServerMeter {
     roots: Vec<u32>,

@@ -1,14 +1,12 @@
-//! The list of workloads: one folder and one line each. To add a workload, start reading at `noop`, then `redis`.
+//! The list of workloads: one folder and one line each. To add a workload, start reading at `redis`.
 
 mod command;
 mod connect;
-mod datagram;
 mod fastcgi;
 mod foreign;
 pub(crate) mod http;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
-pub(crate) mod noop;
 mod postgres;
 mod proxy;
 mod raw;
@@ -25,7 +23,6 @@ pub use http::PageLook;
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
-    &datagram::Datagram,
     &fastcgi::FastCgi,
     &http::Http,
     &wordpress::WordPress,
@@ -36,7 +33,6 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &proxy::Proxy,
     &rpc::Rpc,
     &command::Command,
-    &noop::Noop,
 ];
 
 #[must_use]

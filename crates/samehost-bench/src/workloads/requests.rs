@@ -76,7 +76,7 @@ pub(crate) fn require_threads(what: &str, connections: u32) -> Result<(), BenchE
 }
 
 /// Remark in a report where each transport has a server of its own. Two identical server processes differed by 10 to
-/// 20 % (docs/decisions/0010), so the reader must know that the difference of the transports contains theirs.
+/// 20 %, so the reader must know that the difference of the transports contains theirs.
 pub(crate) fn apart(what: &str) -> String {
     format!("a different {what} for each transport: what differs between them counts as the transport's")
 }
@@ -96,43 +96,75 @@ pub(crate) fn says(seen: impl std::fmt::Display) -> String {
 /// client and server cannot deadlock, each waiting for the other to read.
 pub(crate) const SMALL: usize = 16 * 1024;
 
-/// Opens connections to a server that needs no login, and proves the transport of each.
-pub(crate) struct Opener {
-    endpoint: Endpoint,
-    session: Box<dyn Fn() -> Box<dyn Session> + Send + Sync>,
-}
+/// What a server says of the first connection of a job, which is also the one that the kernel is asked about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View(Arc<OnceLock<Option<String>>>);
 
-impl Opener {
-    pub(crate) fn job<S: Session + 'static>(
-        endpoint: Endpoint,
-        small: bool,
-        session: impl Fn() -> S + Send + Sync + 'static,
-    ) -> Job {
-        let connector = Opener { endpoint, session: Box::new(move || Box::new(session())) };
-        Job::Sessions { connector: Arc::new(connector), small }
+impl View {
+    /// Asks the server, unless an earlier connection has.
+    pub(crate) fn of_first(
+        &self,
+        ask: impl FnOnce() -> Result<Option<String>, BenchError>,
+    ) -> Result<(), BenchError> {
+        if self.0.get().is_none() {
+            // Another thread may have been faster.
+            let _ = self.0.set(ask()?);
+        }
+        Ok(())
     }
 
-    /// Any certificate is accepted: verifying them is not what is measured.
-    pub(crate) fn options() -> ConnectOptions {
-        let timeout = Some(Duration::from_secs(10));
-        ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout, ..ConnectOptions::default() }
-    }
-
-    pub(crate) fn open(endpoint: &Endpoint) -> Result<Stream, BenchError> {
-        let stream = connect(endpoint, &Opener::options())?;
-        prove(&stream, endpoint.transport())?;
-        Ok(stream)
+    pub(crate) fn said(&self) -> Option<String> {
+        self.0.get().cloned().flatten()
     }
 }
 
-impl Connector for Opener {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        Ok((Opener::open(&self.endpoint)?, (self.session)()))
+type Opened = Result<(Stream, Box<dyn Session>), BenchError>;
+
+struct Opener<F> {
+    endpoint: String,
+    open: F,
+}
+
+/// Opens the connections of a job by one function, which connects, proves the transport, logs in and starts a session. The
+/// workloads of requests and replies differ in that and in their sessions.
+pub(crate) fn opener<F>(endpoint: &Endpoint, open: F) -> Arc<dyn Connector>
+where
+    F: Fn() -> Opened + Send + Sync + 'static,
+{
+    Arc::new(Opener { endpoint: endpoint.to_string(), open })
+}
+
+impl<F: Fn() -> Opened + Send + Sync> Connector for Opener<F> {
+    fn connect(&self) -> Opened {
+        (self.open)()
     }
 
     fn endpoint(&self) -> String {
-        self.endpoint.to_string()
+        self.endpoint.clone()
     }
+}
+
+/// The job of sessions with a server that needs no login.
+pub(crate) fn plain_job<S: Session + 'static>(
+    endpoint: Endpoint,
+    small: bool,
+    session: impl Fn() -> S + Send + Sync + 'static,
+) -> Job {
+    let connector = opener(&endpoint.clone(), move || Ok((open_plain(&endpoint)?, Box::new(session()))));
+    Job::Sessions { connector, small }
+}
+
+/// Any certificate is accepted: verifying them is not what is measured.
+pub(crate) fn plain_options() -> ConnectOptions {
+    let timeout = Some(Duration::from_secs(10));
+    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout, ..ConnectOptions::default() }
+}
+
+/// A connection to a server that needs no login, whose transport is proved.
+pub(crate) fn open_plain(endpoint: &Endpoint) -> Result<Stream, BenchError> {
+    let stream = connect(endpoint, &plain_options())?;
+    prove(&stream, endpoint.transport())?;
+    Ok(stream)
 }
 
 /// Refuses a transport whose connections another process makes, where connecting is measured.
@@ -152,7 +184,7 @@ pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchErro
 /// Every reply is checked. A full backlog made a Unix socket look ten times faster, because 50,000 of
 /// 65,000 replies were errors. Parsing each reply would cost the client CPU time that is not the
 /// transport's, so a reply is one comparison of memory, and only one that differs is parsed and judged by
-/// its meaning (docs/decisions/0031).
+/// its meaning.
 #[derive(Clone, Debug)]
 pub(super) struct Awaited {
     bytes: Arc<[u8]>,

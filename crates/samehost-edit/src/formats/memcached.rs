@@ -8,12 +8,13 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
+use crate::budget::Metered;
 use crate::editor::Editor;
-use crate::files::{Edit, Files};
+use crate::files::Edit;
 use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path, utf8,
 };
-use crate::proposal::{Editing, verify_edits};
+use crate::proposal::Editing;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -33,21 +34,30 @@ impl Editor for Memcached {
         if !name.starts_with("memcached") {
             return false;
         }
-        lines(text).iter().any(|line| {
+        lines(text).any(|line| {
             let line = text[line.range.clone()].trim_ascii();
             [b"-".as_slice(), b"OPTIONS=", b"PORT="].iter().any(|start| line.starts_with(start))
         })
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let text = lines::read(file, files)?;
         Ok(reading(file, &options(file, &text)?))
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let options = options(file, &lines::read(file, files)?)?;
-        let edits = Editing::new(file, files, &options, setting, goal)?.edits()?;
-        verify_edits(self, file, files, setting, goal, edits)
+        Editing::new(file, files, &options, setting, goal)?.edits()
+    }
+
+    fn may_contradict_itself(&self) -> bool {
+        true
     }
 
     fn uptake(&self, _file: &Path) -> Uptake {
@@ -242,7 +252,7 @@ impl Options {
 fn options(file: &Path, text: &[u8]) -> Result<Options> {
     let mut reader = Reader { file, text, words: Vec::new(), options: Options::default() };
     let all = lines(text);
-    let is_shell = all.iter().any(|line| {
+    let is_shell = all.clone().any(|line| {
         let line = &text[line.range.clone()];
         [b"OPTIONS=".as_slice(), b"PORT=", b"USER=", b"CACHESIZE="].iter().any(|name| line.starts_with(name))
     });

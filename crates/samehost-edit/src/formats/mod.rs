@@ -1,14 +1,13 @@
 //! The editors: one folder or file for each format, and one line each in [`EDITORS`].
 
 pub(crate) mod apache;
+mod by_hand;
 pub(crate) mod caddy;
 pub(crate) mod compose;
 pub(crate) mod database_yml;
 pub(crate) mod django;
 pub(crate) mod dotenv;
 pub(crate) mod haproxy;
-mod image;
-pub(crate) mod kubernetes;
 pub(crate) mod memcached;
 pub(crate) mod my_cnf;
 pub(crate) mod nginx;
@@ -18,12 +17,13 @@ pub(crate) mod php_applications;
 pub mod php_fpm;
 pub mod php_ini;
 pub(crate) mod postgresql;
-pub(crate) mod quadlet;
 pub(crate) mod redis;
 pub mod systemd;
 pub(crate) mod wp_config;
 
 use std::path::Path;
+
+pub use by_hand::by_hand;
 
 use crate::editor::Editor;
 
@@ -37,7 +37,6 @@ pub const EDITORS: &[&dyn Editor] = &[
     &dotenv::Dotenv,
     &php_applications::DRUPAL,
     &haproxy::Haproxy,
-    &kubernetes::Kubernetes,
     &memcached::Memcached,
     &my_cnf::MyCnf,
     &nginx::Nginx,
@@ -47,7 +46,6 @@ pub const EDITORS: &[&dyn Editor] = &[
     &php_fpm::PhpFpm,
     &php_ini::PhpIni,
     &postgresql::Postgresql,
-    &quadlet::Quadlet,
     &redis::Redis,
     &systemd::Systemd,
     &wp_config::WpConfig,

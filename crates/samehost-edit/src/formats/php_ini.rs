@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 use samehost_services::Kind;
 
+use crate::budget::{self, Metered};
 use crate::editor::Editor;
-use crate::files::{Bounded, Edit, Files};
+use crate::files::{Edit, Files};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::languages::url;
 use crate::lines::{self, has_only};
@@ -59,7 +60,7 @@ impl Editor for PhpIni {
             .any(|line| matches!(line, Line::Entry(entry) if [PATH, HANDLER].contains(&entry.key.as_str())))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let ini = Ini::of(file, files)?;
         match ini.saved()? {
             Some(saved) if ini.is_asked(file, saved.file) => Ok(saved.settings().collect()),
@@ -67,7 +68,13 @@ impl Editor for PhpIni {
         }
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let ini = Ini::of(file, files)?;
         let Some(saved) = ini.saved()? else { return Err(setting.gone()) };
         saved.edit(setting, goal).unwrap_or_else(|| Err(setting.gone()))
@@ -89,9 +96,13 @@ impl Editor for PhpIni {
 /// last line counts. What a pool, a `.user.ini` or the application sets is not in these files.
 #[must_use]
 pub fn directive(main: &Path, files: &dyn Files, key: &str) -> Option<(String, PathBuf, u32)> {
-    let ini = Ini::read(main, files).ok()?;
-    let (file, entry) = ini.last(key).ok()??;
-    Some((entry.value.clone().ok()?, file.to_owned(), entry.number))
+    budget::within(main, files, |files| {
+        let ini = Ini::read(main, files)?;
+        let Some((file, entry)) = ini.last(key)? else { return Ok(None) };
+        let Ok(value) = entry.value.clone() else { return Ok(None) };
+        Ok(Some((value, file.to_owned(), entry.number)))
+    })
+    .unwrap_or(None)
 }
 
 pub(crate) struct Ini {
@@ -104,15 +115,14 @@ struct Source {
 }
 
 impl Ini {
-    fn of(file: &Path, files: &dyn Files) -> Result<Self> {
+    fn of(file: &Path, files: &Metered<'_>) -> Result<Self> {
         let folder = file.parent().unwrap_or(Path::new("/"));
         let is_part = folder.file_name().is_some_and(|name| FOLDERS.iter().any(|own| name == *own));
         let main = folder.with_file_name("php.ini");
         if is_part && files.exists(&main) { Ini::read(&main, files) } else { Ini::read(file, files) }
     }
 
-    pub(crate) fn read(main: &Path, files: &dyn Files) -> Result<Self> {
-        let files = &Bounded::new(files);
+    pub(crate) fn read(main: &Path, files: &Metered<'_>) -> Result<Self> {
         let mut paths = vec![main.to_owned()];
         let folders = if main.ends_with("php.ini") { FOLDERS } else { &[] };
         for name in folders {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::asked::{Library, Word};
+use crate::budget::Metered;
 use crate::editor::{Check, Editor};
 use crate::files::{Edit, Files};
 use crate::languages::php::{self, Constant, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value};
@@ -53,14 +54,20 @@ impl Editor for WpConfig {
         named && name.ends_with(".php") && text.windows(7).any(|seven| seven == b"DB_HOST")
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let outcome = follow(file, files)?;
         let database = database(file, files, &outcome).map(|found| found.map(|(setting, _)| setting));
         let cache = read(&files.real(file), &outcome).map(|found| found.map(|found| found.setting(&outcome)));
         Ok([database, cache].into_iter().filter_map(Result::transpose).collect())
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let outcome = follow(file, files)?;
         if setting.name == NAME {
             let Some(found) = read(&files.real(file), &outcome)? else { return Ok(Vec::new()) };
@@ -75,7 +82,7 @@ impl Editor for WpConfig {
         places.iter().map(|place| write(place, "DB_HOST", &value)).collect()
     }
 
-    fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, _: &Metered<'_>) -> Option<Check> {
         Check::php(file)
     }
 
@@ -94,7 +101,7 @@ fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
     Err(Refusal::new(&place.file, place.line, format!("{name}: {reason}"), by_hand))
 }
 
-fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
+fn follow(file: &Path, files: &Metered<'_>) -> Result<Outcome> {
     // wp-load.php defines ABSPATH, its own directory, before it includes wp-config.php.
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
@@ -115,7 +122,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
 }
 
 /// `DB_HOST` with every position that sets it.
-fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
+fn database(file: &Path, files: &Metered<'_>, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
     let Some(Known { text, places }) = constant(&files.real(file), outcome, "DB_HOST")? else {
         return Ok(None);
     };
@@ -140,7 +147,7 @@ fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<
 }
 
 /// The line by which WordPress asks for TLS: its flags for mysqli hold MYSQLI_CLIENT_SSL.
-fn tls_flags(file: &Path, files: &dyn Files) -> Vec<Word> {
+fn tls_flags(file: &Path, files: &Metered<'_>) -> Vec<Word> {
     let text = files.read(file).unwrap_or_default();
     let mut words = Vec::new();
     for (number, line) in (1..).zip(String::from_utf8_lossy(&text).lines()) {
@@ -154,7 +161,7 @@ fn tls_flags(file: &Path, files: &dyn Files) -> Vec<Word> {
 }
 
 /// wp-content/db.php replaces WordPress's own database class.
-fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), Reason> {
+fn drop_in(file: &Path, files: &Metered<'_>, outcome: &Outcome) -> Result<(), Reason> {
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
     let content = literal(outcome, "WP_CONTENT_DIR").map(PathBuf::from);

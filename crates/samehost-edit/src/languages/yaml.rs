@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
+use crate::budget;
 use crate::lines::around;
 use crate::refusal::{Refusal, Result};
 
@@ -88,6 +89,8 @@ pub(crate) struct Document {
 
 /// Deeper than any configuration.
 const DEEPEST: usize = 40;
+/// Steps of a node.
+const STEPS: usize = 100;
 
 impl Document {
     pub(crate) fn parse(text: &str) -> Result<Document> {
@@ -100,9 +103,10 @@ impl Document {
     }
 
     pub(crate) fn parse_all(text: &str) -> Result<Vec<Document>> {
-        // The parser counts characters.
-        let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-        bytes.push(text.len());
+        // The parser counts characters, and asks in their order: those of ASCII need no list.
+        let bytes =
+            if text.is_ascii() { Vec::new() } else { text.char_indices().map(|(at, _)| at).collect() };
+        budget::hold(size_of_val(bytes.as_slice()));
         let mut reader = Reader { text, bytes, events: Parser::new_from_str(text) };
         let mut documents = Vec::new();
         loop {
@@ -198,6 +202,12 @@ impl Node {
         self.value(name).map_or(&[], Node::pairs)
     }
 
+    /// Which of the pairs of a map has a name; the last if it appears twice.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        let Kind::Map(pairs) = &self.kind else { return None };
+        pairs.place(name).map(|(place, _)| place)
+    }
+
     pub(crate) fn twice(&self, name: &str) -> bool {
         let Kind::Map(pairs) = &self.kind else { return false };
         pairs.place(name).is_some_and(|(_, twice)| twice)
@@ -226,11 +236,22 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Where a character stands.
+    fn byte(&self, index: usize) -> usize {
+        if self.bytes.is_empty() {
+            return index.min(self.text.len());
+        }
+        self.bytes.get(index).copied().unwrap_or(self.text.len())
+    }
+
     fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32)> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
-                let [start, end] = [span.start.index(), span.end.index()]
-                    .map(|index| self.bytes.get(index).copied().unwrap_or(self.text.len()));
+                budget::at(u32::try_from(span.start.line()).unwrap_or(0));
+                if !budget::step(STEPS) || !budget::hold(4 * size_of::<Node>()) {
+                    return Err(not_yaml(0, "it takes too much"));
+                }
+                let [start, end] = [span.start.index(), span.end.index()].map(|index| self.byte(index));
                 Ok((event, start..end, u32::try_from(span.start.line()).unwrap_or(0)))
             }
             Some(Err(error)) => {

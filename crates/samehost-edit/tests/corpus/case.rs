@@ -164,11 +164,13 @@ impl Case {
     }
 
     /// Whether a refusal is what is wanted.
+    #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.is_some()
     }
 
     /// The published configuration that it is written after: `OWNER/REPOSITORY@COMMIT:PATH`.
+    #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn published(&self) -> Option<&str> {
         let named = self.header.lines().filter(|line| line.starts_with('#'));
         named.flat_map(str::split_whitespace).find(|word| {

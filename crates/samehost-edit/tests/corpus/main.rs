@@ -15,18 +15,17 @@ mod dotenv;
 mod drupal;
 mod facts;
 mod haproxy;
-mod kubernetes;
 mod listeners;
 mod memcached;
 mod my_cnf;
 mod nginx;
+mod outcome;
 mod pg_hba;
 mod pgbouncer;
 mod php_application;
 mod php_fpm;
 mod php_ini;
 mod postgresql;
-mod quadlet;
 mod redis;
 mod sandbox;
 mod systemd;
@@ -39,7 +38,8 @@ use std::path::Path;
 
 use case::{Case, Outcome};
 use disk::Disk;
-use samehost_edit::{EDITORS, Goal, Move, editor, propose};
+use outcome::held;
+use samehost_edit::{EDITORS, Goal, editor};
 
 /// What the real program says of a configuration on disk: one line for each fact that the switch may change or must
 /// leave alone. Called before and after the edit.
@@ -74,13 +74,7 @@ fn check(name: &str, case: &Case, ask: Ask, expected: impl Fn(&str, &Case) -> St
     let editor = editor(name).ok_or("no such editor")?;
     let root = case.materialise();
     let file = case.file(root.path());
-    let text = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    if !editor.recognises(&file, &text) {
-        return Err("the editor does not recognise the file".into());
-    }
-    let outcome = outcome(editor, case, &file, root.path());
-    case.hold(&outcome, root.path())?;
-    let Outcome::Edited(proposals) = &outcome else { return Ok(()) };
+    let Outcome::Edited(proposals) = &held(editor, case, root.path())? else { return Ok(()) };
     // Nothing of this may be wrong whatever the corpus says: the real program is asked.
     let before = ask(&file, root.path());
     let wanted: BTreeSet<String> = before.iter().map(|fact| expected(fact, case)).collect();
@@ -110,51 +104,6 @@ fn check(name: &str, case: &Case, ask: Ask, expected: impl Fn(&str, &Case) -> St
     Ok(())
 }
 
-/// What the editor makes of a case.
-fn outcome(editor: &dyn samehost_edit::Editor, case: &Case, file: &Path, root: &Path) -> Outcome {
-    let reading = match editor.read(file, &Disk::default()) {
-        Ok(reading) => reading,
-        Err(refusal) => return Outcome::Refused(refusal),
-    };
-    let moves: Vec<Move> = reading
-        .settings
-        .iter()
-        .filter_map(|setting| Some(Move { setting: setting.clone(), goal: case.goal(root, setting)? }))
-        .collect();
-    if moves.is_empty() {
-        return match reading.refused.first() {
-            Some(refusal) => Outcome::Refused(refusal.clone()),
-            None => Outcome::Nothing(reading.settings),
-        };
-    }
-    match propose(editor, file, &Disk::default(), &moves) {
-        Ok(proposals) if proposals.is_empty() => Outcome::Nothing(reading.settings),
-        Ok(proposals) => {
-            Outcome::Edited(proposals.into_iter().map(|proposal| (proposal.file, proposal.after)).collect())
-        }
-        Err(samehost_edit::ProposalError::Refused(refusal)) => Outcome::Refused(refusal),
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
-}
-
-#[test]
-fn one_editor_recognises_each_file_of_the_corpus() {
-    let mut wrong = Vec::new();
-    for owner in EDITORS {
-        for case in Case::all(owner.name()) {
-            let root = case.materialise();
-            let file = case.file(root.path());
-            let text = std::fs::read(&file).unwrap();
-            let named = EDITORS.iter().filter(|editor| editor.recognises(&file, &text));
-            let named: Vec<&str> = named.map(|editor| editor.name()).collect();
-            if named != [owner.name()] {
-                wrong.push(format!("{}: {named:?}", case.path.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
 #[test]
 fn every_editor_has_a_corpus_and_a_proof() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -169,20 +118,5 @@ fn every_editor_has_a_corpus_and_a_proof() {
     for name in names {
         let module = format!("mod {};", name.replace('-', "_"));
         assert!(sources.contains(&module), "no proof for {name}: `{module}`");
-    }
-}
-
-/// What a corpus of a server in front has at the least; its cases in all are in its own file.
-#[test]
-fn servers_in_front_have_refusals_and_published_configurations() {
-    for name in ["apache", "haproxy", "caddy"] {
-        let cases = Case::all(name);
-        let refused = cases.iter().filter(|case| case.is_refused()).count();
-        let mut published: Vec<&str> = cases.iter().filter_map(Case::published).collect();
-        assert!(cases.len() >= 40 && refused >= 10, "{name}: {} cases, {refused} refused", cases.len());
-        assert!(published.len() >= 10, "{name}: {published:#?}");
-        published.sort_unstable();
-        published.dedup();
-        assert!(published.len() >= 8, "{name}: not of one or two files: {published:#?}");
     }
 }

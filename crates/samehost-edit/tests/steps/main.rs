@@ -48,7 +48,7 @@ fn ask(shape: &Shape, lines: usize) {
     let editor = editor(shape.editor).unwrap();
     let files = Memory([(path.clone(), text)].into());
     let Ok(reading) = editor.read(&path, &files) else { return };
-    editor.check(&path, &files);
+    let _ = editor.check(&path, &files);
     let Some(setting) = reading.settings.last() else { return };
     let goal = Goal::client("unix:/run/samehost/.s.PGSQL.5432".parse().unwrap());
     let _ = propose(editor, &path, &files, &[Move { setting: setting.clone(), goal }]);

@@ -225,10 +225,13 @@ impl Dialogue {
         })
     }
 
-    /// The server's view of this connection; what it refuses to tell is empty. Without `connection_type`, which needs a
-    /// right of its own: see [`Dialogue::connection_type`].
+    /// The server's view of this connection; what needs a right and is refused is empty. Who the account is needs none: a server
+    /// that refuses that answers no statement (a password that expired, a limit that is used up). Without `connection_type`: see
+    /// [`Dialogue::connection_type`].
     pub fn seen(&mut self) -> Result<Seen, LoginError> {
-        let row = self.row("SELECT USER(), CURRENT_USER()")?;
+        let rows =
+            self.rows("a statement, although it accepted the login", "SELECT USER(), CURRENT_USER()")?;
+        let row = rows.into_iter().next();
         let (user, account) = (column(row.as_deref(), 0), column(row.as_deref(), 1));
         let row = self.row("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()")?;
         let host = column(row.as_deref(), 0);
@@ -351,7 +354,11 @@ fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied:
 #[must_use]
 pub fn advice(code: u16) -> &'static str {
     match code {
-        1040 | 1203 | 1226 => "close idle connections, or raise max_connections",
+        1040 | 1203 => "close idle connections, or raise max_connections",
+        1226 => {
+            "the account's limit (MAX_QUERIES_PER_HOUR and others) is used up: raise it, or wait for the hour to end"
+        }
+        1820 | 1862 => "the account's password expired: ALTER USER … IDENTIFIED BY",
         1044 => "grant the user a right to that database, or name one that it may use",
         1045 | 1698 => {
             "give user and password in the URL, in MYSQL_PWD, in [client] of ~/.my.cnf or with --ask-password; an account `u@127.0.0.1` and one `u@localhost` (the socket's) are two accounts with two passwords"

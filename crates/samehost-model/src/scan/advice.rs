@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{FindingCode, ObstacleCode};
 
@@ -80,7 +80,7 @@ pub struct Advice {
     pub obstacles: Vec<Obstacle>,
     /// What was measured of its traffic, with `--observe`.
     pub traffic: Option<Traffic>,
-    /// What a switch would save, with `--observe`.
+    /// What a switch would save, with `--observe`, where a checkup of this machine is stored.
     pub saving: Option<Saving>,
 }
 
@@ -111,6 +111,10 @@ pub struct Traffic {
     pub short_connections_per_s: f64,
     /// What they did; none where the kernel does not tell (it tells root).
     pub short: Option<ShortTraffic>,
+    /// Connections that began in the service's network namespace, by the kernel's counter, and were not seen to end or to be open; 0
+    /// below 5 % of those that began. The pair may have any part of them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub uncounted_connections_per_s: f64,
 }
 
 /// What connections did that began and ended while it was observed, by the kernel's last word on each.
@@ -123,6 +127,11 @@ pub struct ShortTraffic {
     pub bytes_per_s: f64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
+}
+
 impl Traffic {
     /// Round trips of all its connections. A short connection without data counts as one.
     #[must_use]
@@ -133,7 +142,7 @@ impl Traffic {
 }
 
 /// Two bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Range {
     /// The lower.
@@ -142,7 +151,7 @@ pub struct Range {
     pub high: f64,
 }
 
-/// What a switch would save, by the traffic observed and the cost measured on this machine.
+/// What a switch would save, by the traffic observed and the cost that the last checkup of this machine measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Saving {
@@ -162,9 +171,9 @@ pub struct Saving {
     pub undecided: bool,
     /// Whether it is worth the trouble: one of the two ranges lies above its threshold, and neither reaches below zero.
     pub worth_it: bool,
-    /// The measurement behind the ranges had less than its full time, so that they are wider than they need be.
+    /// The traffic is not all counted ([`Traffic::uncounted_connections_per_s`]), so that its saving may be larger.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub hurried: bool,
+    pub uncounted: bool,
 }
 
 /// A finding.

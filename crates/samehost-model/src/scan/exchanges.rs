@@ -36,6 +36,8 @@ pub enum Unmeasured {
     OldKernel,
     /// The kernel refuses the programs.
     Refused,
+    /// Something forbids bpf(2) to whoever has the rights for it: a filter of system calls, a locked down kernel, a security module.
+    Forbidden,
 }
 
 /// Part of the requests, 0 to 1, that may overlap; beyond it a pair has no time: [`NoTime::Overlapping`].

@@ -4,6 +4,8 @@
 mod advice;
 mod exchanges;
 mod inventory;
+mod price;
+mod proved;
 mod service;
 mod socket;
 mod verification;
@@ -21,14 +23,13 @@ pub use exchanges::{
     EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING,
     MOST_UNASKED, MOST_UNSTAMPED, NoTime, PairExchanges, UnixOpener, Unmeasured,
 };
-pub use inventory::{
-    ChangedHop, ChangedService, Compared, EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening,
-    Noted, Program, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges, ServiceName, Unexpected, is_tcp,
-};
+pub use inventory::{EXPECTATION_SCHEMA, Hop, Inventory, Listening, Program, ServiceName, Unexpected};
+pub use price::{PRICES_SCHEMA, Price, Prices};
+pub use proved::{ApplicationSeen, Login, LoginOutcome, Standing, Verdict};
 pub use service::{Connection, Container, Process, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
 pub use verification::{
-    ClientWords, HOW_SCHEMA, HeldConnection, HowTo, Proof, Standing, VERIFY_SCHEMA, Verification,
+    ClientCount, ClientWords, HOW_SCHEMA, HeldConnection, HowTo, Proof, VERIFY_SCHEMA, Verification,
 };
 
 /// Name and version of the JSON format.
@@ -64,6 +65,9 @@ pub struct NetworkNamespace {
     pub foreign: bool,
     /// How its sockets were read.
     pub read_by: ReadBy,
+    /// Why the kernel's listing of its sockets could not be read, and what to try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// The most connections that may wait at a listener (`net.core.somaxconn`), of the own namespace.
     pub somaxconn: Option<u32>,
 }
@@ -80,18 +84,63 @@ pub struct Hidden {
     pub network_namespaces: u32,
     /// Whether this program runs in a PID namespace of its own (a container), and sees no process outside of it.
     pub in_pid_namespace: bool,
+    /// Why processes were not seen; none where all were, or where no reason is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<Unseen>,
+    /// Whether not one process that holds a socket was seen, though there are sockets, and something forbids to look.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub saw_no_process: bool,
+}
+
+/// Why something was not seen, and what to try. Neither has a full stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unseen {
+    /// The reason.
+    pub why: String,
+    /// What would show it.
+    pub try_next: String,
+}
+
+/// With whose eyes a scan was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SeenAs {
+    /// Root, who may look at every process.
+    Root,
+    /// User 0 without CAP_SYS_PTRACE, as in most containers.
+    RootWithoutRights,
+    /// User 0 of a user namespace, whose rights end there.
+    RootOfUserNamespace,
+    /// Any other user.
+    #[default]
+    User,
+}
+
+impl SeenAs {
+    /// As the end of `seen as`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            SeenAs::Root => "root",
+            SeenAs::RootWithoutRights => "root without CAP_SYS_PTRACE",
+            SeenAs::RootOfUserNamespace => "root of a user namespace",
+            SeenAs::User => "an ordinary user",
+        }
+    }
 }
 
 /// Results of a scan: plain data, like a report.
 /// Services, connections, advice and obstacles are types of the model, because `samehost-report` renders
 /// them. A report crate that depends on scan was rejected: a renderer would then depend on netlink and
-/// `/proc`. So the JSON of `scan` has a schema here, as that of a report has (docs/decisions/0016).
+/// `/proc`. So the JSON of `scan` has a schema here, as that of a report has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scan {
     /// Version of samehost.
     pub samehost_version: String,
-    /// Whether it ran as root (effective user id 0).
-    pub as_root: bool,
+    /// With whose eyes.
+    pub seen_as: SeenAs,
     /// Network namespaces, this program's own first.
     pub network_namespaces: Vec<NetworkNamespace>,
     /// All sockets.
@@ -104,6 +153,8 @@ pub struct Scan {
     pub connections: Vec<Connection>,
     /// Advice for each pair that talks over TCP.
     pub advice: Vec<Advice>,
+    /// When the checkup was that the savings of the advice are counted with; none where no checkup of this machine is stored.
+    pub priced_at: Option<String>,
     /// Addresses of this machine whose connections start with a slow congestion control.
     pub slow_congestion: Vec<SlowCongestion>,
     /// What the UDP sockets of services dropped; not part of the JSON.
@@ -117,6 +168,12 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// Whether it was made as root, who may look at every process.
+    #[must_use]
+    pub fn as_root(&self) -> bool {
+        self.seen_as == SeenAs::Root
+    }
+
     /// The process with this pid.
     #[must_use]
     pub fn process(&self, pid: u32) -> Option<&Process> {
@@ -211,9 +268,12 @@ pub(crate) struct ScanView<'a> {
     schema: &'static str,
     samehost_version: &'a str,
     as_root: bool,
+    seen_as: SeenAs,
     network_namespaces: &'a [NetworkNamespace],
     services: &'a [Service],
     advice: &'a [Advice],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priced_at: Option<&'a str>,
     slow_congestion: &'a [SlowCongestion],
     #[serde(skip_serializing_if = "Option::is_none")]
     exchanges: Option<&'a Exchanges>,
@@ -242,10 +302,12 @@ impl Serialize for Scan {
         ScanView {
             schema: SCAN_SCHEMA,
             samehost_version: &self.samehost_version,
-            as_root: self.as_root,
+            as_root: self.as_root(),
+            seen_as: self.seen_as,
             network_namespaces: &self.network_namespaces,
             services: &self.services,
             advice: &self.advice,
+            priced_at: self.priced_at.as_deref(),
             slow_congestion: &self.slow_congestion,
             exchanges: self.exchanges.as_ref(),
             findings: &self.findings,

@@ -19,8 +19,6 @@ pub enum RecognisedBy {
     Socket,
     /// By its port alone, for its process cannot be seen.
     Port,
-    /// By what it said when it was asked, with `--greet`.
-    Greeting,
 }
 
 /// A listening process with all its endpoints.

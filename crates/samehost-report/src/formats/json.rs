@@ -29,11 +29,6 @@ fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", escape(&text))
 }
 
-#[cfg(feature = "html")]
-pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&only_numbers(report))?)
-}
-
 /// The report without NaN and infinities, which serde_json would write as an unexpected `null`.
 fn only_numbers(report: &Report) -> Report {
     let mut report = report.clone();

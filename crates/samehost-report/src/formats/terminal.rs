@@ -9,7 +9,7 @@ use crate::layout::{Line, Span, Tone, labelled, width, wrap_spans};
 use crate::measurement::notes::{self, Notes};
 use crate::measurement::plots::{quantile_plot, ratio_plot};
 use crate::measurement::view::View;
-use crate::measurement::{answer, conditions, effects, figures, head, words};
+use crate::measurement::{answer, conditions, figures, head, words};
 
 /// What is known of the place where text is shown. Each verb adds its own `render_…` beside what it shows.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,6 @@ impl Terminal {
         page.answer(&view);
         page.figures(&view);
         page.pictures(&view);
-        page.profiles(&view);
         page.conditions(&view);
         page.notes(&notes::notes(&view));
         self.print(&page, out)
@@ -85,17 +84,6 @@ impl Page {
                 let text = format!("No picture of the latencies: {error}.");
                 self.section(wrap_spans(&[Span::dim(text)], self.measure()));
             }
-        }
-    }
-
-    fn profiles(&mut self, view: &View<'_>) {
-        for figure in effects::differences(view) {
-            let mut lines = wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns);
-            lines.extend(figure.grid.lines(self.columns));
-            self.section(lines);
-        }
-        if let Some(basis) = effects::basis(view) {
-            self.section(wrap_spans(&[Span::dim(basis)], self.measure()));
         }
     }
 

@@ -252,7 +252,7 @@ pub(crate) fn terms(view: &View<'_>) -> String {
 const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 
 /// TCP's congestion controls for the head: `TCP with bbr`, as the sockets of the measurement had them. Where none was read, the
-/// system's default is named as such, because a client may set its own (docs/decisions/0083). `None` where no arm is over TCP,
+/// system's default is named as such, because a client may set its own (docs/congestion.md). `None` where no arm is over TCP,
 /// and where one was asked for: it is set by routes, and the head names it already.
 pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     let report = view.report;

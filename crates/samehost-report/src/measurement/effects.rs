@@ -1,15 +1,11 @@
 //! Tables of a factorial experiment (the effect of each factor over all levels of the others, each combination of
-//! their levels against the first, the bottleneck of each condition), and of CPU profiles: for each point and candidate the functions
-//! that differ most, and the basis of the data.
+//! their levels against the first, the bottleneck of each condition).
 
 use samehost_analysis::distinct;
-use samehost_model::human::{
-    count, format_percent, format_ratio_aligned, format_seconds, format_value, significant,
-};
-use samehost_model::printable::clean;
-use samehost_model::{Combination, Effect, LimitedBy, ProfileDifference, Report, Trial};
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
+use samehost_model::{Combination, Effect, LimitedBy, Report, Trial};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, dash, or_dash};
+use crate::layout::{Align, Column, Figure, Grid, Span, or_dash};
 use crate::measurement::view::{View, median};
 use crate::measurement::words;
 
@@ -119,66 +115,4 @@ fn word(by: LimitedBy) -> &'static str {
         LimitedBy::Machine => "machine full",
         LimitedBy::Waiting => "none: each waits",
     }
-}
-
-/// Standard errors on either side of a 95 % interval. The error is that of independent samples (Poisson): two runs may differ by
-/// more, and the functions were chosen because they differ most (docs/method.md §10a).
-const WIDTH: f64 = 1.96;
-pub(crate) fn differences(view: &View<'_>) -> Vec<Figure> {
-    let all = &view.report.analysis.profile_differences;
-    let pairs = all.chunk_by(|a, b| a.baseline == b.baseline && a.candidate == b.candidate);
-    pairs.map(|pair| figure(view, &pair[0], pair)).collect()
-}
-
-fn figure(view: &View<'_>, first: &ProfileDifference, differences: &[ProfileDifference]) -> Figure {
-    let (baseline, candidate) = (view.name(&first.baseline), view.name(&first.candidate));
-    let point = view.point(&first.point);
-    let place = if point.is_empty() { String::new() } else { format!(", {point}") };
-    let mut grid = Grid::new(vec![
-        Column::new("function", Align::Left),
-        Column::new("who", Align::Left),
-        Column::new(&baseline, Align::Right),
-        Column::new(&candidate, Align::Right),
-        Column::new("difference", Align::Right).or_short("diff."),
-        Column::new("±", Align::Right).spare(1),
-    ]);
-    for one in differences {
-        let error = WIDTH * one.error_us_per_op;
-        let sign = if one.difference_us_per_op > 0.0 { "+" } else { "" };
-        grid.push(vec![
-            Span::from(one.function.clone()),
-            Span::from(format!("{}, {}", one.role, if one.kernel { "kernel" } else { "user" })),
-            Span::from(microseconds(one.baseline_us_per_op)),
-            Span::from(microseconds(one.candidate_us_per_op)),
-            Span::from(format!("{sign}{}", microseconds(one.difference_us_per_op))),
-            if error > 0.0 { Span::from(microseconds(error)) } else { dash() },
-        ]);
-    }
-    let title =
-        format!("Functions that differ most, µs per operation: {candidate} against {baseline}{place}");
-    Figure { title, grid }
-}
-
-/// Formats microseconds with fixed decimals, so that they align.
-fn microseconds(value: f64) -> String {
-    if value.abs() >= 1000.0 { significant(value) } else { format!("{value:.2}") }
-}
-
-pub(crate) fn basis(view: &View<'_>) -> Option<String> {
-    let profiles = &view.report.profiles;
-    let first = profiles.first()?;
-    let why = if first.event == "cpu-clock" { " (no hardware counters here)" } else { "" };
-    let fewest = profiles.iter().map(|profile| profile.samples).min()?;
-    let most = profiles.iter().map(|profile| profile.samples).max()?;
-    let shortest = profiles.iter().map(|profile| profile.seconds).fold(f64::MAX, f64::min);
-    let samples = if fewest == most { count(most) } else { format!("{} to {}", count(fewest), count(most)) };
-    let hidden = if first.kernel_symbols { "" } else { " The kernel hides the names of its functions here." };
-    Some(format!(
-        "CPU time by perf: {}{why} at {} Hz, {} and {samples} samples an arm, in trials of their own that enter no other \
-         figure. A function's time is its own part of its process' samples × that process' CPU time per operation; \
-         ± is what sampling alone leaves open (95 %).{hidden}",
-        clean(&first.event),
-        first.frequency_hz,
-        format_seconds(shortest),
-    ))
 }

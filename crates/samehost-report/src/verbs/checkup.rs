@@ -60,7 +60,7 @@ pub enum FindingKind {
     /// required.
     Scheduler,
     /// CPU time of a request with many connections at once. Not throughput: with one client and one server on two CPUs the client is
-    /// nearly always a limit too (docs/decisions/0057).
+    /// nearly always a limit too.
     Busy,
     Bulk,
     /// A new connection for each request.

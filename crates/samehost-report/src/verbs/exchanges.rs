@@ -1,7 +1,5 @@
 //! How long requests take, in words: one or two lines for each pair that exchanged anything.
 
-use std::io::{self, Write};
-
 use samehost_model::human::{format_percent, format_size, format_value};
 use samehost_model::printable::clean;
 use samehost_model::scan::{
@@ -9,7 +7,6 @@ use samehost_model::scan::{
     MOST_UNSTAMPED, NoTime, PairExchanges, Range, Scan, Unmeasured,
 };
 
-use crate::formats::terminal::{Page, Terminal};
 use crate::layout::{Line, Span, Tone, beyond, count, labelled, titled, wrap_spans};
 use crate::verbs::savings::{range, span_of_time};
 
@@ -80,26 +77,6 @@ pub(crate) fn name_of_service(scan: &Scan, at: usize) -> &str {
     }
 }
 
-impl Terminal {
-    /// Renders how long the requests of a pair take; nothing where that is not measured.
-    ///
-    /// # Errors
-    /// What `out` says.
-    pub fn render_exchanges(
-        &self,
-        exchanges: &Exchanges,
-        pair: &PairExchanges,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let Some(mode) = exchanges.mode else { return Ok(()) };
-        let mut page = Page::new(self.width);
-        let mut lines = labelled(&Span::plain(""), 6, &[Span::dim(rate(pair, true))], page.measure());
-        lines.extend(labelled(&Span::plain(""), 6, &[Span::plain(duration(pair, mode))], page.measure()));
-        page.section(lines);
-        self.print(&page, out)
-    }
-}
-
 /// What a switch would change of the time that a pair's requests take: `a request takes 312 µs, of which the hop 9.70 µs; …`.
 /// `None` where it is not known when requests begin: the time from the arrival leaves out just what a transport costs, has no parts,
 /// and never stands in a ratio (docs/decisions/0134).
@@ -164,15 +141,14 @@ pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
 }
 
 /// What is missing to measure how long requests take, in a line without a full stop.
-#[must_use]
-pub fn missing_for_exchanges(exchanges: &Exchanges) -> String {
+pub(crate) fn missing_for_exchanges(exchanges: &Exchanges) -> String {
     let why = exchanges.unmeasured.unwrap_or(Unmeasured::Refused);
     let missing = reason_of_no_measurement(why);
-    if why == Unmeasured::NoRights {
-        return missing.to_owned();
+    match (why, exchanges.refused.as_deref().map(clean)) {
+        (Unmeasured::NoRights | Unmeasured::Forbidden, Some(refused)) => refused,
+        (_, Some(refused)) => format!("{missing} ({refused})"),
+        (_, None) => missing.to_owned(),
     }
-    let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
-    format!("{missing} ({refused})")
 }
 
 pub(crate) fn reason_of_no_measurement(why: Unmeasured) -> &'static str {
@@ -181,6 +157,7 @@ pub(crate) fn reason_of_no_measurement(why: Unmeasured) -> &'static str {
         Unmeasured::NoTypes => "the kernel shows no types of its own in /sys/kernel/btf/vmlinux",
         Unmeasured::OldKernel => "it takes Linux 5.10 or later",
         Unmeasured::Refused => "the kernel refuses the programs",
+        Unmeasured::Forbidden => "bpf(2) is forbidden here",
     }
 }
 
@@ -416,7 +393,7 @@ mod tests {
             waiting_part: Range { low: 0.01, high: 0.02 },
             undecided: false,
             worth_it: true,
-            hurried: false,
+            uncounted: false,
         });
         let text = of_a_request(&scan, &advice).unwrap();
         let words = "; a socket would save 5.00 µs to 7.00 µs, 1.6–2.2 % of it: not worth it for time; 6.6 to 8.3 min of CPU time a day";

@@ -69,7 +69,7 @@ fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
 }
 
 /// The commands that change BBR for all affected addresses, make that last, and take it back whole. samehost runs none of them: a
-/// measurement never changes a setting of the host (docs/decisions/0083).
+/// measurement never changes a setting of the host (docs/congestion.md).
 fn cure(scan: &Scan, columns: usize) -> Vec<Line> {
     if scan.slow_congestion.is_empty() {
         return Vec::new();

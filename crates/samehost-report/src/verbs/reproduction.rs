@@ -61,7 +61,6 @@ fn unmeasured(experiment: &Experiment) -> Option<String> {
         ExperimentState::NotInstalled => {
             format!("not measured: needs {}", experiment.package.as_deref().unwrap_or(reason))
         }
-        ExperimentState::NoWorkload => format!("not measured: {reason}"),
         ExperimentState::Failed => format!("failed: {reason}"),
         ExperimentState::Interrupted => "not measured: interrupted".into(),
     })
@@ -90,9 +89,6 @@ fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
         }
         if !before.is_empty() {
             sentences.push(format!("What may explain {} may explain this too.", before.join(" and ")));
-        }
-        if let (true, Some(at)) = (experiment.kept, &experiment.measured_at) {
-            sentences.push(format!("Measured at {at}, by an earlier call."));
         }
         whys.push(sentences);
     }
@@ -196,7 +192,7 @@ impl Terminal {
         let mut lines = vec![Line::of(Tone::Bold, TITLE)];
         lines.extend(head::flow(Tone::Dim, &how(reproduction), page.columns));
         if reproduction.interrupted {
-            let text = "Interrupted: run the same command again to continue.";
+            let text = "Interrupted: the rest can be measured by its ids.";
             lines.push(Line::of(Tone::Doubt, text));
         }
         page.section(lines);
@@ -296,7 +292,7 @@ fn front(reproduction: &Reproduction) -> String {
         html::html(&how(reproduction).join(" · "))
     );
     if reproduction.interrupted {
-        page.push_str("<p class=\"doubt\">Interrupted: run the same command again to continue.</p>\n");
+        page.push_str("<p class=\"doubt\">Interrupted: the rest can be measured by its ids.</p>\n");
     }
     let _ = writeln!(page, "{}<p class=\"about\">{}</p>", html::table(&grid, "Claims"), html::html(LEGEND));
     page.push_str("<h2>Why</h2>\n<dl>\n");
@@ -359,7 +355,6 @@ mod tests {
             reason: Some("the server died".into()),
             package: (state == ExperimentState::NotInstalled).then(|| "mariadb-server".into()),
             measured_at: Some("2026-01-01T00:00:00Z".into()),
-            kept: true,
             differs: vec!["MariaDB in place of MySQL".into()],
             explanations: vec!["It had more cores".into()],
             claims,
@@ -419,7 +414,6 @@ mod tests {
             "failed: the server died",
             "not measured: interrupted",
             "MariaDB in place of MySQL.",
-            "Measured at 2026-01-01T00:00:00Z, by an earlier call.",
             "What may explain P1 may explain this too.",
         ] {
             assert!(text.contains(wanted), "`{wanted}` in\n{text}");

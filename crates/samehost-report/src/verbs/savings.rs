@@ -4,13 +4,12 @@
 use samehost_model::human::format_value;
 use samehost_model::scan::{Range, Saving};
 
-/// A range whose ends are so many times apart makes a person ask why, and is told what makes it narrower.
-const WIDE: f64 = 3.0;
-const HURRIED: &str = "try --observe 2m, which gives each pair more time";
-
 /// Short form of a saving: `6.6 to 12 h`, `not worth it`, and `-1.0 to +0.9 h` where it cannot be told.
 #[must_use]
 pub fn saving_in_short(saving: &Saving) -> String {
+    if saving.uncounted && saving.undecided {
+        return "not all counted".to_owned();
+    }
     if saving.undecided {
         let Range { low, high } = saving.cpu_s_per_day;
         let (scale, unit) = unit_of_time(low.abs().max(high.abs()));
@@ -23,13 +22,12 @@ pub fn saving_in_short(saving: &Saving) -> String {
     span_of_time(saving.cpu_s_per_day)
 }
 
-/// A saving as a sentence, always with its ranges, and as what it is: a prediction, which is checked with `bench`. An undecided one
-/// says between what it lies, and what would decide it; one that is not worth it says what it would be at most.
+/// A saving as a sentence, always with its ranges, and as what it is: a prediction. An undecided one says between what it lies, and
+/// what would decide it; one that is not worth it says what it would be at most.
 #[must_use]
 pub fn saving_in_words(saving: &Saving) -> String {
     if saving.undecided {
-        let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
-        return format!("{}; {why}, or measure this service with samehost bench", undecided_in_words(saving));
+        return format!("{}; measure this service with samehost bench", undecided_in_words(saving));
     }
     if !saving.worth_it {
         return format!("not worth it: at most {}", at_most(saving));
@@ -49,13 +47,7 @@ pub fn saving_in_words(saving: &Saving) -> String {
             None => format!("{trip}, {} of a busy connection's time", part_in_percent(saving.waiting_part)),
         });
     }
-    let hurried = saving.hurried && (is_wide(saving.cpu_us_per_request) || is_wide(saving.us_per_round_trip));
-    let why = if hurried { format!("; a wide range: {HURRIED}") } else { String::new() };
-    format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
-}
-
-fn is_wide(range: Range) -> bool {
-    range.low > 0.0 && range.high > WIDE * range.low
+    format!("could save {}; a prediction; check it with samehost bench", parts.join("; "))
 }
 
 /// What cannot be told of an undecided saving, and between what it lies: `cannot tell whether it is a gain or a loss: between …`.
@@ -66,6 +58,11 @@ pub fn undecided_in_words(saving: &Saving) -> String {
         signed_span_of_time(saving.cpu_s_per_day),
         signed_part(saving.waiting_part),
     );
+    if saving.uncounted {
+        return format!(
+            "cannot tell whether it is worth a switch, as not all connections were counted: of those that were, {ranges}"
+        );
+    }
     if saving.cpu_s_per_day.low < 0.0 || saving.waiting_part.low < 0.0 {
         return format!("cannot tell whether it is a gain or a loss: {ranges}");
     }
@@ -154,7 +151,7 @@ mod tests {
             waiting_part: Range { low: 0.0, high: 0.004 },
             undecided: false,
             worth_it: false,
-            hurried: false,
+            uncounted: false,
         };
         assert_eq!(
             saving_in_words(&saving),
@@ -174,26 +171,5 @@ mod tests {
         assert_eq!(short(-60.0, 600.0), "-1.0 to +10 min");
         assert_eq!(short(-3_784.0, 3_102.0), "-63 to +52 min");
         assert_eq!(short(-7_100.0, 7_100.0), "-118 to +118 min", "as wide as the column of top");
-    }
-
-    #[test]
-    fn a_wide_range_says_that_its_measurement_was_hurried() {
-        let saving = |high, hurried, undecided| Saving {
-            cpu_us_per_request: Range { low: 1.0, high },
-            cpu_s_per_day: Range { low: 100.0, high: 200.0 },
-            us_per_round_trip: Range { low: 1.0, high: 2.0 },
-            cpu_us_per_short_connection: None,
-            us_per_short_connection: None,
-            waiting_part: Range { low: 0.01, high: 0.02 },
-            undecided,
-            worth_it: !undecided,
-            hurried,
-        };
-        let says = |high, hurried, undecided| {
-            saving_in_words(&saving(high, hurried, undecided)).contains("--observe 2m")
-        };
-        assert!(says(3.5, true, false) && says(2.0, true, true));
-        assert!(!says(2.5, true, false), "narrow all the same");
-        assert!(!says(3.5, false, false) && !says(2.0, false, true), "it had its full time");
     }
 }

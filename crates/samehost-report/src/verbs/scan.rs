@@ -1,12 +1,13 @@
 //! A scan on the terminal: services with endpoints, connections by pair, advice on each pair, and what was not visible.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use samehost_model::human::format_value;
 use samehost_model::printable::clean;
 use samehost_model::scan::{
-    Advice, Possible, Process, Queues, ReadBy, Scan, Service, Socket, SocketKind, Traffic, Weight,
+    Advice, Possible, Process, Queues, ReadBy, Scan, SeenAs, Service, Socket, SocketKind, Traffic, Weight,
 };
 
 use crate::formats::terminal::{Page, Terminal};
@@ -48,12 +49,6 @@ impl Terminal {
         page.section(hidden(scan, page.measure()));
         self.print(&page, out)
     }
-
-    pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        page.section(pair(scan, advice, Notes::Whole, page.measure()));
-        self.print(&page, out)
-    }
 }
 
 /// Where notes are brief: how to read one in full.
@@ -83,7 +78,7 @@ fn head(scan: &Scan, columns: usize) -> Vec<Line> {
     if others > 0 {
         seen.push(count(others, "other network namespace"));
     }
-    seen.push(if scan.as_root { "seen as root".to_owned() } else { "seen as an ordinary user".to_owned() });
+    seen.push(format!("seen as {}", scan.seen_as.label()));
     lines.extend(wrap_spans(&[Span::dim(seen.join(" · "))], columns));
     lines
 }
@@ -140,18 +135,16 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
 
 fn unseen(scan: &Scan, service: &Service) -> String {
     match scan.listeners(service).find_map(|socket| socket.uid) {
-        Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
+        Some(uid) if !scan.as_root() => format!("process of user {uid} not visible: {}", way_to_see(scan)),
         _ => format!("process not visible: {}", way_to_see(scan)),
     }
 }
 
-fn way_to_see(scan: &Scan) -> &'static str {
-    match (scan.as_root, scan.hidden.in_pid_namespace) {
-        (false, _) => "root sees it, sudo samehost scan",
-        (true, true) => {
-            "it is outside of this PID namespace, run samehost on the host or with docker run --pid=host"
-        }
-        (true, false) => "no process found for this socket",
+fn way_to_see(scan: &Scan) -> String {
+    match (&scan.hidden.because, scan.seen_as) {
+        (_, SeenAs::User) => "root sees it, sudo samehost scan".to_owned(),
+        (Some(because), _) => clean(&because.why),
+        (None, _) => "no process found for this socket".to_owned(),
     }
 }
 
@@ -252,8 +245,8 @@ fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
     let unread = if hidden.processes > 0 {
         let processes = count_of(hidden.processes as usize, "process", "processes");
         Some(format!("the descriptors of {processes} of other users"))
-    } else if hidden.sockets > 0 && hidden.in_pid_namespace {
-        Some("processes outside of this PID namespace".to_owned())
+    } else if hidden.sockets > 0 && hidden.because.is_some() {
+        Some("some processes".to_owned())
     } else {
         None
     };
@@ -265,23 +258,22 @@ fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
         match &space.read_by {
             ReadBy::SockDiag => {}
             ReadBy::Proc => parts.push(format!(
-                "the peers of Unix sockets in {}, which may not be entered",
-                namespace_name(scan, space.inode)
+                "the peers of Unix sockets in {} ({})",
+                namespace_name(scan, space.inode),
+                clean(space.refused.as_deref().unwrap_or_default())
             )),
             ReadBy::Refused(why) => {
-                parts.push(format!("the sockets of {} ({why})", namespace_name(scan, space.inode)));
+                parts.push(format!("the sockets of {} ({})", namespace_name(scan, space.inode), clean(why)));
             }
         }
     }
     if parts.is_empty() {
         return Vec::new();
     }
-    let way_out = match (scan.as_root, hidden.in_pid_namespace) {
-        (false, _) => " Root sees them: sudo samehost scan.",
-        (true, true) => " On the host they are seen: run samehost there, or with docker run --pid=host.",
-        (true, false) => "",
-    };
-    let text = format!("Not seen: {}.{way_out}", parts.join("; "));
+    let mut text = format!("Not seen: {}.", parts.join("; "));
+    if let Some(because) = &hidden.because {
+        let _ = write!(text, " Why: {}; {}.", clean(&because.why), clean(&because.try_next));
+    }
     wrap_spans(&[Span::new(Tone::Doubt, text)], columns)
 }
 
@@ -308,7 +300,23 @@ pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     for advice in &scan.advice {
         lines.extend(pair(scan, advice, notes, columns));
     }
+    if let Some(text) = price_in_words(scan) {
+        lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns));
+    }
     titled("Over TCP", lines)
+}
+
+/// Where the price of the traffic that was counted is from, or what finds it; nothing where there is nothing to price.
+pub(crate) fn price_in_words(scan: &Scan) -> Option<String> {
+    let can_move = |advice: &&Advice| advice.possible != Possible::Cannot && advice.traffic.is_some();
+    scan.advice.iter().find(can_move)?;
+    Some(match &scan.priced_at {
+        Some(at) => format!("Priced by the checkup of {}.", clean(at)),
+        None => {
+            "What that would save is not known yet: samehost checkup, as this user, measures what a request costs here."
+                .to_owned()
+        }
+    })
 }
 
 fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line> {
@@ -399,6 +407,12 @@ fn traffic_in_words(traffic: &Traffic) -> String {
             text.push_str(&format!(" of {} each, {bytes}", count(each.round() as usize, "round trip")));
         }
         parts.push(text);
+    }
+    let uncounted = traffic.uncounted_connections_per_s;
+    if uncounted > 0.0 {
+        parts.push(format!(
+            "{uncounted:.0} more connections/s began in this network namespace than were counted"
+        ));
     }
     parts.join("; ")
 }

@@ -96,6 +96,10 @@ fn answer(report: &SwitchReport) -> Span {
             let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
             (Tone::Loud, format!("{targets} is not switched: {why}. All files were restored{but}."))
         }
+        SwitchOutcome::Unfinished => {
+            let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
+            (Tone::Loud, format!("{targets}: unfinished. {why}."))
+        }
     };
     Span::new(tone, text)
 }
@@ -118,7 +122,17 @@ fn committed(report: &SwitchReport, targets: &str, to: &str) -> (Tone, String) {
         let text = format!("{targets}: the server listens at the new place now, and answers there");
         return (Tone::Good, text);
     }
+    let (seen, unseen) = by_sight(report);
     match report.standing {
+        // One idle connection is no word against the others.
+        Some(Standing::Tried) if !seen.is_empty() => (
+            Tone::Good,
+            format!(
+                "{targets}: the application uses {to} now for {}; for {} it was tried, and the application was not seen to use it yet",
+                seen.join(", "),
+                unseen.join(", ")
+            ),
+        ),
         Some(Standing::InUse) => (Tone::Good, format!("{targets}: the application uses {to} now")),
         Some(Standing::Tried) => (
             Tone::Bold,
@@ -126,6 +140,16 @@ fn committed(report: &SwitchReport, targets: &str, to: &str) -> (Tone, String) {
         ),
         Some(Standing::Written) | None => (Tone::Bold, format!("{targets} is written for {to}")),
     }
+}
+
+/// The connections that the application was seen to use, and the others, by their names.
+fn by_sight(report: &SwitchReport) -> (Vec<&str>, Vec<&str>) {
+    let (mut seen, mut unseen) = (Vec::new(), Vec::new());
+    for hop in report.hops.iter().filter(|hop| hop.standing.is_some()) {
+        let names = if hop.standing == Some(Standing::InUse) { &mut seen } else { &mut unseen };
+        names.push(hop.name.as_str());
+    }
+    (seen, unseen)
 }
 
 /// What would bring the next proof, where a switch is in force and not seen in use.
@@ -142,8 +166,10 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
             "Something goes before the file: a variable of its environment, a cache, or a program that was not restarted. Look again: {look}"
         )
     } else {
+        let (seen, unseen) = by_sight(report);
+        let whose = if seen.is_empty() { "it".to_owned() } else { unseen.join(", ") };
         format!(
-            "No connection of it was seen since the change. Call the page, or restart the application; then: {look}"
+            "No connection of {whose} was seen since the change. Call the page, or restart the application; then: {look}"
         )
     };
     vec![Span::plain(text)]
@@ -165,8 +191,13 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
         lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(Tone::Good, text)], columns));
     }
     if !hop.seen_new.is_empty() {
-        let text = format!("in use: {} connected after the change", hop.seen_new.join(", "));
-        lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(Tone::Good, text)], columns));
+        let there = format!("{} connected after the change", hop.seen_new.join(", "));
+        let (tone, text) = match hop.standing {
+            Some(Standing::InUse) => (Tone::Good, format!("in use: {there}")),
+            // Others of it connected at the old place.
+            _ => (Tone::Plain, there),
+        };
+        lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(tone, text)], columns));
     }
     lines
 }
@@ -222,17 +253,28 @@ fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
 
 /// What the user may do now, as commands: keep it, where it is undone otherwise, finish it, or put it back.
 fn next_steps(report: &SwitchReport) -> Vec<String> {
-    let (SwitchOutcome::Committed, Some(id)) = (report.outcome, &report.id) else { return Vec::new() };
+    let Some(id) = &report.id else { return Vec::new() };
     let mut next = Vec::new();
+    match report.outcome {
+        SwitchOutcome::Committed => {}
+        SwitchOutcome::Unfinished => next.push("To end it: samehost switch recover".to_owned()),
+        _ => return next,
+    }
+    if report.outcome == SwitchOutcome::Unfinished {
+        if !report.proofs.is_empty() {
+            next.push(format!("Then, to put it back: samehost switch undo {id}"));
+        }
+        return next;
+    }
     if let Some(until) = &report.confirm_until {
         let until = started(until).unwrap_or_else(|| until.clone());
         next.push(format!("It will be undone automatically at {until}, unless you keep it."));
-        next.push(format!("To keep it: samehost switch --confirm {id}"));
+        next.push(format!("To keep it: samehost switch confirm {id}"));
     }
     if !report.later.is_empty() {
-        next.push(format!("When nobody uses the old address any more: samehost switch --finish {id}"));
+        next.push(format!("When nobody uses the old address any more: samehost switch finish {id}"));
     }
-    next.push(format!("To put it back: samehost switch --undo {id}"));
+    next.push(format!("To put it back: samehost switch undo {id}"));
     next
 }
 

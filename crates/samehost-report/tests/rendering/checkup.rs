@@ -69,15 +69,12 @@ fn the_page_answers_first_and_needs_no_script() {
     const EVIL: &str = "</li><script>alert(1)</script><img src=x>";
     let (one, many) = (scenes::single_point(), scenes::connections());
     let reports = [("one request and its reply", &one), (EVIL, &many)];
-    let page = |title| {
-        let (findings, notes) = (findings(&one, &many), [EVIL.to_owned()]);
-        let around = Around { worth: &[Running { about: EVIL, line: EVIL }], ..AROUND };
-        let page = CheckupPage { title, findings: &findings, around, notes: &notes, reports: &reports };
-        let mut out = Vec::new();
-        checkup_as_html(&page, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    };
-    let answered = page(None);
+    let (findings, notes) = (findings(&one, &many), [EVIL.to_owned()]);
+    let around = Around { worth: &[Running { about: EVIL, line: EVIL }], ..AROUND };
+    let page = CheckupPage { findings: &findings, around, notes: &notes, reports: &reports };
+    let mut out = Vec::new();
+    checkup_as_html(&page, &mut out).unwrap();
+    let answered = String::from_utf8(out).unwrap();
     std::fs::write(format!("{}/checkup.html", env!("CARGO_TARGET_TMPDIR")), &answered).unwrap();
     let place = |text: &str| answered.find(text).unwrap_or_else(|| panic!("no {text}"));
     let heading =
@@ -88,5 +85,4 @@ fn the_page_answers_first_and_needs_no_script() {
     assert!(!answered.contains("<script") && !answered.contains("<img"));
     assert_eq!(answered.matches("<circle").count(), 7, "a row that was not measured has no drawing");
     assert!(answered.len() < 100_000, "{} bytes", answered.len());
-    assert!(page(Some("For the boss")).contains("<h1>For the boss</h1>"));
 }

@@ -67,11 +67,10 @@ fn what_is_no_number_is_left_out() {
 }
 
 #[test]
-fn formats_have_names_and_words() {
+fn formats_have_names_of_their_own() {
     let mut names: Vec<&str> = RENDERERS.iter().map(|renderer| renderer.name).collect();
     assert_eq!(names, ["json", "csv", "markdown", "html", "prometheus"]);
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), RENDERERS.len());
-    assert!(RENDERERS.iter().all(|renderer| !renderer.about.is_empty()));
 }

@@ -12,3 +12,4 @@ mod prometheus;
 mod scene;
 mod scenes;
 mod terminal;
+mod top;

@@ -37,7 +37,7 @@ pub struct Blocker {
 /// A blocker reasons about file modes, namespaces and accounts; a login as the application tries them.
 /// Where it succeeds, such blockers do not stop the switch, and a mode that looks wrong does not stop a
 /// switch that works. That the login decides everything was rejected: our process is not confined as the
-/// application is, so AppArmor and SELinux are left to a page of the application (docs/decisions/0068).
+/// application is, so AppArmor and SELinux are left to a page of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     Scan,

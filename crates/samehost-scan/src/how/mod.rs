@@ -348,13 +348,13 @@ fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
     }
     steps.push(if takes_datagrams(kind) {
         format!(
-            "let its queue hold a burst: net.unix.max_dgram_qlen is {} here, and counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
-            network_setting("unix/max_dgram_qlen").unwrap_or_default()
+            "let its queue hold a burst: net.unix.max_dgram_qlen{} counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
+            value_here("unix/max_dgram_qlen")
         )
     } else {
         format!(
-            "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
-            network_setting("core/somaxconn").unwrap_or_default()
+            "give it a backlog for a burst (net.core.somaxconn{} caps it): a full one refuses at once on a Unix socket",
+            value_here("core/somaxconn")
         )
     });
     steps.extend(known.about_socket.iter().cloned());
@@ -365,6 +365,14 @@ fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
     };
     steps.push(format!("{port}; restart, then see what changed: samehost scan"));
     steps
+}
+
+/// The value of a setting as part of a sentence; nothing where `/proc` does not show it.
+fn value_here(name: &str) -> String {
+    match network_setting(name) {
+        Some(value) => format!(", {value} here,"),
+        None => String::new(),
+    }
 }
 
 #[cfg(test)]

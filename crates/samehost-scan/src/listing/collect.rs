@@ -6,6 +6,7 @@
 //! client no process holds, which came after the look at its process or were closed before it. Where it is gone, the
 //! kernel still says in which control group it was made.
 
+use samehost_system::threads;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,16 +15,18 @@ use std::path::PathBuf;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use samehost_model::scan::{Connection, Hidden, NetworkNamespace, Process, ReadBy, Scan, Service, Socket};
+use samehost_model::scan::{
+    Connection, Hidden, NetworkNamespace, Process, ReadBy, Scan, Service, Socket, Unseen,
+};
 use samehost_system::accounts::Names;
-use samehost_system::{interrupt, ownership};
+use samehost_system::{Asked, Identity, Refusal, interrupt, ownership, refusal};
 
 use crate::diag::Diag;
 use crate::listing::trust::described;
 use crate::listing::{congestion, join, service};
 use crate::proc::descriptors::{self, Descriptors, sockets_of, walk};
 use crate::proc::{cgroup, net_table, pids, status};
-use crate::{namespaces, process};
+use crate::{namespaces, proc, process};
 
 /// Snapshot of this machine: sockets, processes, services, connections; without advice, exchanges and findings, which callers
 /// add where they need them. `version` is that of the program, for the report.
@@ -34,15 +37,11 @@ use crate::{namespaces, process};
 /// When /proc is missing, when sockets can be listed neither by sock_diag nor from /proc, or when an interrupt is requested: an
 /// incomplete snapshot would be misleading.
 pub fn collect(version: &str) -> Result<Scan, ScanError> {
-    let proc = descriptors::proc().map_err(ScanError::Proc)?;
+    let proc = descriptors::proc().map_err(no_processes)?;
     let own = namespaces::own_inode();
-    let numbers = descriptors::pids(proc.as_fd()).map_err(ScanError::Proc)?;
-    let (own_sockets, descriptors) = std::thread::scope(|scope| {
-        let walking = scope.spawn(|| walk(proc.as_fd(), &numbers));
-        let sockets = own_sockets(own);
-        (sockets, walking.join().unwrap_or_default())
-    });
-    let (read_by, mut sockets) = own_sockets?;
+    let numbers = descriptors::pids(proc.as_fd()).map_err(no_processes)?;
+    let (descriptors, own_sockets) = threads::both(|| walk(proc.as_fd(), &numbers), || own_sockets(own));
+    let (read_by, refused, mut sockets) = own_sockets?;
     let mut spaces = vec![NetworkNamespace {
         inode: own,
         own: true,
@@ -50,6 +49,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         name: None,
         pid: None,
         read_by,
+        refused,
         somaxconn: namespaces::somaxconn(),
     }];
     for door in namespaces::others(own, &descriptors.namespaces) {
@@ -69,13 +69,14 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     stop_if_interrupted()?;
     let mut scan = Scan {
         samehost_version: version.to_owned(),
-        as_root: geteuid().is_root(),
+        seen_as: refusal::seen_as(),
         network_namespaces: spaces,
         sockets,
         processes,
         services: Vec::new(),
         connections,
         advice: Vec::new(),
+        priced_at: None,
         slow_congestion: Vec::new(),
         dropped: Vec::new(),
         exchanges: None,
@@ -91,13 +92,21 @@ fn stop_if_interrupted() -> Result<(), ScanError> {
     if interrupt::is_requested() { Err(ScanError::Interrupted) } else { Ok(()) }
 }
 
-fn own_sockets(namespace: u64) -> Result<(ReadBy, Vec<Socket>), ScanError> {
+fn no_processes(errno: Errno) -> ScanError {
+    ScanError::Refused(Refusal::of(Asked::Processes, errno))
+}
+
+/// The sockets of this namespace, how they were read, and why not from the kernel's listing.
+fn own_sockets(namespace: u64) -> Result<(ReadBy, Option<String>, Vec<Socket>), ScanError> {
     match Diag::open().and_then(|mut diag| diag.sockets(namespace)) {
-        Ok(sockets) => Ok((ReadBy::SockDiag, sockets)),
-        Err(errno) => match net_table::read(std::process::id(), namespace) {
-            Some(sockets) => Ok((ReadBy::Proc, sockets)),
-            None => Err(ScanError::Kernel(errno)),
-        },
+        Ok(sockets) => Ok((ReadBy::SockDiag, None, sockets)),
+        Err(errno) => {
+            let refusal = Refusal::of(Asked::SocketListing, errno);
+            match net_table::read(std::process::id(), namespace) {
+                Some(sockets) => Ok((ReadBy::Proc, Some(refusal.to_string()), sockets)),
+                None => Err(ScanError::Refused(refusal)),
+            }
+        }
     }
 }
 
@@ -105,11 +114,20 @@ fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamesp
     // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
     let unheld = sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0).count() as u32;
     let refused = spaces.iter().filter(|space| matches!(space.read_by, ReadBy::Refused(_)));
+    let because = if unheld > 0 { Refusal::of_unseen(descriptors.refused) } else { None };
+    // An ordinary user who runs nothing is no surprise to himself. Whoever is root and sees nobody may take it for a quiet machine.
+    let own = proc::own_pid();
+    let is_seen = |socket: &Socket| socket.pids.iter().any(|pid| Some(*pid) != own);
+    let saw_no_process = !sockets.iter().any(is_seen)
+        && because.as_ref().is_some_and(|refusal| !refusal.is_of_ordinary_user());
     Hidden {
         processes: descriptors.refused,
         sockets: unheld,
         network_namespaces: refused.count() as u32,
         in_pid_namespace: namespaces::in_pid_namespace(),
+        because: because
+            .map(|refusal| Unseen { why: refusal.why(), try_next: refusal.try_next().to_owned() }),
+        saw_no_process,
     }
 }
 
@@ -132,14 +150,34 @@ fn processes(sockets: &[Socket]) -> Vec<Process> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScanError {
-    #[error("/proc cannot be read ({0}); mount it: mount -t proc proc /proc")]
-    Proc(#[source] Errno),
-    #[error(
-        "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
-    )]
-    Kernel(#[from] Errno),
+    /// Neither processes nor sockets are shown.
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("no process that holds a socket was seen, of {sockets} sockets: {}; {}", .because.why, .because.try_next)]
+    SawNoProcess { sockets: usize, because: Unseen },
     #[error("stopped before everything was looked at")]
     Interrupted,
+}
+
+/// As [`collect`], for whoever concludes from what is not there: that nothing is to be done, or has changed.
+///
+/// # Errors
+/// As [`collect`]; also where not one process was seen because something forbids to look.
+pub fn collect_seeing(version: &str) -> Result<Scan, ScanError> {
+    let scan = collect(version)?;
+    saw_processes(&scan)?;
+    Ok(scan)
+}
+
+/// # Errors
+/// Where not one process of a scan was seen because something forbids to look.
+pub fn saw_processes(scan: &Scan) -> Result<(), ScanError> {
+    match &scan.hidden.because {
+        Some(because) if scan.hidden.saw_no_process => {
+            Err(ScanError::SawNoProcess { sockets: scan.sockets.len(), because: because.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A service that runs while nobody reaches it over its socket.
@@ -160,7 +198,13 @@ pub fn unreachable(scan: &Scan) -> Vec<Unreachable> {
     for service in &scan.services {
         for socket in scan.listeners(service) {
             let Some(path) = lost_path(socket, service) else { continue };
-            let unit = scan.main_process(service).and_then(|process| process.unit.clone());
+            // Its process ended meanwhile, and took the socket with it.
+            let Some(process) =
+                scan.main_process(service).filter(|process| Identity::of(process.pid).is_some())
+            else {
+                continue;
+            };
+            let unit = process.unit.clone();
             found.push(Unreachable { service: described(scan, service), path, unit });
         }
     }

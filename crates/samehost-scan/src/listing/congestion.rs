@@ -1,7 +1,7 @@
 //! Detects local connections that use BBR, whose pacing is useless without a network in between. Suggests a
 //! command to give them CUBIC: the current route of each address in use, with all its attributes and another
 //! congestion control. Changes no route: that samehost changes a setting of the host by itself was rejected
-//! (docs/decisions/0083).
+//! (docs/congestion.md).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

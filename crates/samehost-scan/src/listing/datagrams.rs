@@ -169,9 +169,9 @@ fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
     let many = if sockets == 1 { String::new() } else { format!(" through {sockets} sockets") };
     let remedy = match receiver.datagram_kind() {
         Some(kind) => {
-            format!("A Unix datagram socket would tell them: samehost how {kind}; samehost bench datagram shows what either costs")
+            format!("A Unix datagram socket would tell them: samehost how {kind}")
         }
-        None => "If the service can take a Unix datagram socket, that would tell them; samehost bench datagram shows what either costs".to_owned(),
+        None => "If the service can take a Unix datagram socket, that would tell them".to_owned(),
     };
     Some(Finding {
         code: FindingCode::DatagramsOverUdp,
@@ -215,6 +215,7 @@ mod tests {
                 name: None,
                 pid: None,
                 read_by: ReadBy::SockDiag,
+                refused: None,
                 somaxconn: None,
             }],
             services: vec![Service {

@@ -216,6 +216,7 @@ mod tests {
             name: None,
             pid: None,
             read_by: samehost_model::scan::ReadBy::SockDiag,
+            refused: None,
             somaxconn: None,
         };
         let joined = join(&mut sockets, &[space]);

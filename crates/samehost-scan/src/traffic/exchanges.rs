@@ -16,6 +16,9 @@ use samehost_model::scan::{
     SocketState, Unmeasured,
 };
 
+use rustix::io::Errno;
+use samehost_system::{Asked, Refusal};
+
 use super::catch::holders;
 use crate::advice::endpoint;
 use crate::diag::Diag;
@@ -317,18 +320,37 @@ pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
     }
 }
 
-pub(crate) fn missing(why: Unavailable) -> (Unmeasured, io::Error) {
+/// What is missing, and what the kernel said of it or why it refused bpf(2).
+pub(crate) fn missing(why: Unavailable) -> (Unmeasured, String) {
+    if let Some(refusal) = refusal_of_bpf(&why) {
+        let missing = if refusal.is_of_rights() { Unmeasured::NoRights } else { Unmeasured::Forbidden };
+        return (missing, refusal.to_string());
+    }
     match why {
-        Unavailable::Types(error) => (Unmeasured::NoTypes, error),
-        Unavailable::Rights(error) => (Unmeasured::NoRights, error),
-        Unavailable::Kernel(error) => (Unmeasured::OldKernel, error),
-        Unavailable::Refused(error) => (Unmeasured::Refused, error),
+        Unavailable::Types(error) => (Unmeasured::NoTypes, error.to_string()),
+        Unavailable::Rights(error) => (Unmeasured::NoRights, error.to_string()),
+        Unavailable::Kernel(error) => (Unmeasured::OldKernel, error.to_string()),
+        Unavailable::Refused(error) => (Unmeasured::Refused, error.to_string()),
     }
 }
 
+/// Why bpf(2) itself was refused; `None` where it was the kernel's verifier that refused a program, or something is missing.
+#[must_use]
+pub fn refusal_of_bpf(why: &Unavailable) -> Option<Refusal> {
+    let (Unavailable::Rights(error)
+    | Unavailable::Kernel(error)
+    | Unavailable::Refused(error)
+    | Unavailable::Types(error)) = why;
+    let is_missing = Errno::from_io_error(error) == Some(Errno::NOSYS);
+    if is_missing || matches!(why, Unavailable::Rights(_)) {
+        return Refusal::of_error(Asked::Bpf, error);
+    }
+    None
+}
+
 fn unmeasured(why: Unavailable) -> Exchanges {
-    let (unmeasured, error) = missing(why);
-    Exchanges { unmeasured: Some(unmeasured), refused: Some(error.to_string()), ..Exchanges::default() }
+    let (unmeasured, refused) = missing(why);
+    Exchanges { unmeasured: Some(unmeasured), refused: Some(refused), ..Exchanges::default() }
 }
 
 /// A part of a whole; 0 of nothing.

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use samehost_model::scan::{
-    Advice, Connection, Exchanges, ReadBy, Scan, ShortTraffic, Socket, SocketState, Traffic,
-};
+use samehost_model::scan::{Advice, Connection, Exchanges, ReadBy, Scan, ShortTraffic, Socket, Traffic};
+use samehost_stats::distributions;
 
 use crate::advice::advise;
 use crate::advice::findings::slow_accepts;
@@ -33,8 +32,8 @@ const STEPS: u32 = 8;
 const SHORTEST_STEP: Duration = Duration::from_millis(400);
 /// A step, and a rest between two looks, is at least so many times as long as what it does takes.
 const MOST_OF_A_STEP: u32 = 4;
-/// Two-sided 95 % quantiles of Student's t for 2 to 7 degrees of freedom.
-const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
+/// Fewest steps whose scatter can be estimated.
+const FEWEST_STEPS: usize = 3;
 /// Interval at which a request to stop is checked.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -46,8 +45,6 @@ struct Look {
     counters: HashMap<Key, Counters>,
     /// CPU time of the processes at either end of connections with advice, in seconds.
     cpu_s: HashMap<u32, f64>,
-    /// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
-    closed: Vec<(Key, u32)>,
 }
 
 /// Measures traffic from scan to scan, as differences between successive snapshots.
@@ -72,7 +69,7 @@ impl Observer {
             Some((before, mut ended)) => {
                 let acceptors = Acceptors::of(scan);
                 before.count_closed(&mut ended, &acceptors.tcp, None);
-                fill(scan, &before, &after, ended.take(), &Caught::new(), &acceptors);
+                fill(scan, &before, &after, ended.take(&scan.network_namespaces), &Caught::new(), &acceptors);
                 ended
             }
             None => Ended::default(),
@@ -144,7 +141,6 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
         finish(scan, watched, unix.as_ref());
     }
     let after = look(scan);
-    let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
     if !stop.load(Ordering::Relaxed)
         && after.has_opened_since(&before, &acceptors.tcp)
         && let Ok(later) = collect(&scan.samehost_version)
@@ -154,7 +150,9 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
             before.counters.entry(key).or_default();
         }
     }
-    fill(scan, &before, &after, ended.take(), &caught, &acceptors);
+    before.count_closed(&mut ended, &acceptors.tcp, catcher.as_mut());
+    let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
+    fill(scan, &before, &after, ended.take(&scan.network_namespaces), &caught, &acceptors);
     fill_errors(scan, &steps);
     held_back
 }
@@ -213,19 +211,17 @@ fn rate_error(totals: &[f64]) -> f64 {
         steps.push(total - last);
         last = *total;
     }
-    let (count, total) = (steps.len() as f64, steps.iter().sum::<f64>());
+    let total: f64 = steps.iter().sum();
     if total <= 0.0 {
         return 0.0;
     }
-    let mean = total / count;
-    let by_chance = 1.96 / total.sqrt();
-    let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-    let t = match steps.len() {
-        // Too few to estimate the scatter.
-        0..3 => 0.0,
-        number => T[(number - 3).min(T.len() - 1)],
-    };
-    by_chance.max(t * (variance / count).sqrt() / mean)
+    let by_chance = distributions::normal_quantile(0.975) / total.sqrt();
+    match distributions::locate_mean(&steps, 0.95) {
+        Some(mean) if steps.len() >= FEWEST_STEPS => {
+            by_chance.max((mean.interval.high - mean.estimate) / mean.estimate)
+        }
+        _ => by_chance,
+    }
 }
 
 /// A part of them that is booked as that of clients whom nobody saw, beyond which it is worth a line.
@@ -233,7 +229,9 @@ const WORTH_A_LINE: f64 = 0.05;
 
 fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, acceptors: &Acceptors) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    let short = short_connections(after, ended, acceptors, seconds);
+    // The kernel keeps up to a minute's connections there; they are asked for only where the ends were not all announced.
+    let kept = if ended.is_all { Vec::new() } else { in_time_wait(scan) };
+    let (short, uncounted) = short_connections([before, after], ended, &kept, acceptors, seconds);
     let nobody = Seen::default();
     let mut booked: HashMap<usize, (&Seen, Shares)> = HashMap::new();
     for (service, short) in short.iter().collect::<BTreeMap<_, _>>() {
@@ -261,6 +259,9 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
                 });
             }
         }
+        let space = scan.services.get(advice.service).map(|service| service.network_namespace);
+        traffic.uncounted_connections_per_s =
+            space.and_then(|space| uncounted.get(&space)).map_or(0.0, |number| *number as f64 / seconds);
         advice.traffic = Some(traffic);
     }
     add_cpu(scan, &mut all, before, after, seconds);
@@ -341,8 +342,7 @@ fn cpu_us_per_request(pids: &BTreeSet<u32>, before: &Look, after: &Look, round_t
 }
 
 fn look(scan: &Scan) -> Look {
-    let mut look =
-        Look { at: Instant::now(), counters: HashMap::new(), cpu_s: HashMap::new(), closed: Vec::new() };
+    let mut look = Look { at: Instant::now(), counters: HashMap::new(), cpu_s: HashMap::new() };
     let mut pids = BTreeSet::new();
     for advice in &scan.advice {
         pids.extend(holders_of(scan, advice).into_iter().flatten());
@@ -363,15 +363,37 @@ fn look(scan: &Scan) -> Look {
     look
 }
 
+/// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
+fn in_time_wait(scan: &Scan) -> Vec<(Key, u32)> {
+    let mut found = Vec::new();
+    for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
+        let Some(Ok(ended)) = namespaces::within(space, || Diag::open()?.in_time_wait()) else { continue };
+        for one in ended {
+            if let (Some(local), Some(peer)) = (one.local.inet(), one.peer.inet()) {
+                found.push(((space.inode, local, peer), one.expires_ms));
+            }
+        }
+    }
+    found
+}
+
 impl Look {
     fn add(&mut self, namespace: u64, activity: &Activity) {
         let (Some(local), Some(peer)) = (activity.local.inet(), activity.peer.inet()) else { return };
         let key = (namespace, local, peer);
-        if activity.state == SocketState::TimeWait {
-            self.closed.push((key, activity.expires_ms));
-        } else if let Some(counters) = activity.counters {
+        if let Some(counters) = activity.counters {
             self.counters.insert(key, counters);
         }
+    }
+
+    /// Connections at listeners of a namespace that are open now and were not at the earlier look.
+    fn opened_since(&self, before: &Look, namespace: u64, listeners: &Listeners) -> u64 {
+        let opened = self.counters.keys().filter(|key| {
+            key.0 == namespace
+                && listeners.accepts(namespace, key.1).is_some()
+                && !before.counters.contains_key(key)
+        });
+        opened.count() as u64
     }
 
     fn has_opened_since(&self, before: &Look, listeners: &Listeners) -> bool {
@@ -421,19 +443,22 @@ fn wrapped(was: u32, is: u32) -> f64 {
 /// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
 ///
 /// Looks at the open connections miss nearly all of them, so the kernel is asked for each TCP socket that it destroys (Linux 4.2, as
-/// root; docs/decisions/0014). Where it does not say, or its buffer was too small, those count that are in TIME_WAIT with more than
+/// root). Where it does not say, or its buffer was too small, those count that are in TIME_WAIT with more than
 /// 60 s less the time of the observation left. Only their number is known then, and each is one round trip (docs/method.md §14).
 fn short_connections(
-    after: &Look,
-    Heard { sums: counted, is_all }: Heard,
+    [before, after]: [&Look; 2],
+    Heard { sums: counted, begun, .. }: Heard,
+    kept: &[(Key, u32)],
     acceptors: &Acceptors,
     seconds: f64,
-) -> HashMap<usize, Short> {
+) -> (HashMap<usize, Short>, HashMap<u64, u64>) {
+    let mut in_time_wait: HashMap<u64, u64> = HashMap::new();
     let mut found: HashMap<usize, Short> = HashMap::new();
-    for ((namespace, local, peer), left_ms) in &after.closed {
-        if is_all || f64::from(*left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
+    for ((namespace, local, peer), left_ms) in kept {
+        if f64::from(*left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
             continue;
         }
+        *in_time_wait.entry(*namespace).or_default() += 1;
         // Only the end that closed first is in TIME_WAIT; that may be either the service or the client.
         for end in [*local, *peer] {
             let Some(service) = acceptors.at(*namespace, end) else { continue };
@@ -451,7 +476,24 @@ fn short_connections(
     for short in found.values_mut() {
         short.per_s = short.per_s.max(short.counted() as f64 / seconds);
     }
-    found
+    let uncounted = begun.into_iter().filter_map(|(namespace, begun)| {
+        let kept = in_time_wait.get(&namespace).copied().unwrap_or(0);
+        let seen = begun.ended.max(kept) + after.opened_since(before, namespace, &acceptors.tcp);
+        Some((namespace, uncounted(begun.opened, seen)?))
+    });
+    (found, uncounted.collect())
+}
+
+/// A part of the connections of a namespace that began, beyond which it matters that they are in no count.
+const MOST_UNCOUNTED: f64 = 0.05;
+/// Fewer than these may be between two looks.
+const FEWEST_UNCOUNTED: u64 = 10;
+
+/// How many connections began that were neither announced to have ended nor are open; `None` where that is too few to matter.
+fn uncounted(opened: u64, seen: u64) -> Option<u64> {
+    let number = opened.saturating_sub(seen);
+    let matters = number >= FEWEST_UNCOUNTED && number as f64 > MOST_UNCOUNTED * opened as f64;
+    matters.then_some(number)
 }
 
 fn key_of(client: &Socket) -> Option<Key> {

@@ -1,7 +1,8 @@
 //! Connections that open and close between two snapshots: how many there are, and whose they are.
 //!
-//! The kernel announces both ends of each when they close (sock_diag destroy events), with what each sent and received. Those that
-//! were seen while they were open are booked on whoever opened them; the others that look like them, by their round trips and
+//! The kernel announces both ends of each when they close (sock_diag destroy events), with what each sent and received; of one that
+//! is reset only one with its addresses (`matching`). How many began is the kernel's second count, against which they are held: where
+//! more began than ended or are open, nothing is said of what is not worth it. Those that were seen while they were open are booked on whoever opened them; the others that look like them, by their round trips and
 //! bytes, in the same proportions, where enough were seen for that. What is left is nobody's: it is never booked on a program that
 //! happens to be connected.
 //!
@@ -19,8 +20,9 @@ use crate::diag::{Counters, Endings};
 use crate::listing::join::Listeners;
 use crate::namespaces;
 
-/// Limit on ends whose other end is remote or was not announced yet. Beyond it the oldest is dropped.
-const MOST_UNMATCHED: usize = 65_536;
+mod matching;
+
+use matching::{Matching, Unmatched};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Opener {
@@ -132,45 +134,43 @@ pub(crate) struct Heard {
     pub(crate) sums: Sums,
     /// Whether every namespace sends events, and none was lost.
     pub(crate) is_all: bool,
+    /// The second count, by namespace, where the kernel has one.
+    pub(crate) begun: HashMap<u64, Begun>,
+}
+
+/// Connections of a namespace that began at its listeners, by the kernel's own counter, and those that were announced to have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) opened: u64,
+    pub(crate) ended: u64,
+}
+
+#[derive(Default)]
+struct Passive {
+    /// The kernel's counter at the last look; `None` where it cannot be read.
+    before: Option<u64>,
+    ended: u64,
+}
+
+/// `PassiveOpens` of the calling thread's network namespace: connections that listeners got, of both families, whoever accepted
+/// them. It counts what a filter of ours, a full buffer or a reset could hide from the announcements of ends.
+fn passive_opens() -> Option<u64> {
+    passive_opens_in(&std::fs::read_to_string("/proc/thread-self/net/snmp").ok()?)
+}
+
+/// A line of names, and one of numbers.
+fn passive_opens_in(snmp: &str) -> Option<u64> {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let at = names.split(' ').position(|name| name == "PassiveOpens")?;
+    numbers.split(' ').nth(at)?.parse().ok()
 }
 
 struct Space {
     inode: u64,
-    endings: Endings,
+    endings: Option<Endings>,
     unmatched: Unmatched,
-}
-
-type Ends = (SocketAddr, SocketAddr);
-
-#[derive(Default)]
-struct Unmatched {
-    /// Age and cookie of each.
-    ages: HashMap<Ends, (u64, u64)>,
-    by_age: BTreeMap<u64, Ends>,
-    next: u64,
-}
-
-impl Unmatched {
-    /// Takes out the other end of a connection and gives its cookie; `None` where it was not announced yet.
-    fn take(&mut self, (local, peer): Ends) -> Option<u64> {
-        let (age, cookie) = self.ages.remove(&(peer, local))?;
-        self.by_age.remove(&age);
-        Some(cookie)
-    }
-
-    /// Adds an end. True when the oldest had to go for it.
-    fn add(&mut self, ends: Ends, cookie: u64, limit: usize) -> bool {
-        if let Some((age, _)) = self.ages.insert(ends, (self.next, cookie)) {
-            self.by_age.remove(&age);
-        }
-        self.by_age.insert(self.next, ends);
-        self.next += 1;
-        let is_full = self.ages.len() > limit;
-        if is_full && let Some((_, oldest)) = self.by_age.pop_first() {
-            self.ages.remove(&oldest);
-        }
-        is_full
-    }
+    passive: Passive,
 }
 
 impl Ended {
@@ -178,14 +178,22 @@ impl Ended {
     pub(crate) fn open(namespaces: &[NetworkNamespace]) -> Self {
         let mut ended = Ended::default();
         for space in namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
-            match namespaces::within(space, Endings::open) {
-                Some(Ok(endings)) => {
-                    let unmatched = Unmatched::default();
-                    ended.spaces.push(Space { inode: space.inode, endings, unmatched });
+            let opened = match namespaces::within(space, || Ok((Endings::open(), passive_opens()))) {
+                Some(Ok(opened)) => opened,
+                Some(Err(_)) => {
+                    ended.no_events = true;
+                    continue;
                 }
-                Some(Err(_)) => ended.no_events = true,
-                None => {}
-            }
+                None => continue,
+            };
+            let (endings, passive) = opened;
+            ended.no_events |= endings.is_err();
+            ended.spaces.push(Space {
+                inode: space.inode,
+                endings: endings.ok(),
+                unmatched: Unmatched::default(),
+                passive: Passive { before: passive, ..Passive::default() },
+            });
         }
         ended
     }
@@ -205,42 +213,59 @@ impl Ended {
         mut opener: impl FnMut(Closed) -> Option<Opener>,
     ) {
         for space in &mut self.spaces {
-            let (inode, unmatched, sums) = (space.inode, &mut space.unmatched, &mut self.sums);
-            let mut is_full = false;
-            let read = space.endings.hear(|one| {
+            let Some(endings) = &mut space.endings else { continue };
+            let mut matching = Matching {
+                namespace: space.inode,
+                unmatched: &mut space.unmatched,
+                listeners,
+                found: Vec::new(),
+            };
+            let read = endings.hear(|one| {
                 let (Some(local), Some(peer), Some(counters)) =
                     (one.local.inet(), one.peer.inet(), one.counters)
                 else {
                     return;
                 };
-                if before(inode, local, peer) {
-                    return;
-                }
-                let Some(other) = unmatched.take((local, peer)) else {
-                    is_full |= unmatched.add((local, peer), one.cookie, MOST_UNMATCHED);
-                    return;
-                };
-                let is_server = [local, peer].map(|end| listeners.accepts(inode, end).is_some());
-                let (client, server, cookie) = match is_server {
-                    [true, _] => (peer, local, other),
-                    [false, true] => (local, peer, one.cookie),
-                    [false, false] => return,
-                };
-                let sum = Sum::of(&counters);
-                let tally = sums.entry((inode, server)).or_default().entry(Likeness::of(&sum)).or_default();
-                tally.all.merge(sum);
-                if let Some(opener) = opener(Closed { namespace: inode, client, server, cookie }) {
-                    tally.seen.entry(opener).or_default().merge(sum);
+                if !before(space.inode, local, peer) {
+                    matching.hear((local, peer), one.cookie, &counters);
                 }
             });
-            self.missed |= is_full || read.is_err();
+            matching.settle();
+            let found = matching.found;
+            for end in &found {
+                space.passive.ended += u64::from(end.is_new);
+                let Some(server) = end.server else { continue };
+                let tallies = self.sums.entry((space.inode, server)).or_default();
+                let tally = tallies.entry(Likeness::of(&end.sum)).or_default();
+                if end.is_new {
+                    tally.all.merge(end.sum);
+                }
+                let Some(cookie) = end.cookie else { continue };
+                let closed = Closed { namespace: space.inode, client: end.client, server, cookie };
+                if let Some(opener) = opener(closed)
+                    && tally.all.connections > 0
+                {
+                    tally.seen.entry(opener).or_default().merge(end.sum);
+                }
+            }
+            self.missed |= space.unmatched.forget() || read.is_err();
         }
     }
 
     /// Takes what was heard since the last call.
-    pub(crate) fn take(&mut self) -> Heard {
+    pub(crate) fn take(&mut self, namespaces: &[NetworkNamespace]) -> Heard {
         let missed = std::mem::take(&mut self.missed);
-        Heard { sums: std::mem::take(&mut self.sums), is_all: !missed && !self.no_events }
+        let mut begun = HashMap::new();
+        for space in &mut self.spaces {
+            let here = namespaces.iter().find(|here| here.inode == space.inode);
+            let now = here.and_then(|here| namespaces::within(here, || Ok(passive_opens()))?.ok()?);
+            if let (Some(before), Some(now)) = (space.passive.before, now) {
+                let opened = now.saturating_sub(before);
+                begun.insert(space.inode, Begun { opened, ended: space.passive.ended });
+            }
+            space.passive = Passive { before: now, ended: 0 };
+        }
+        Heard { sums: std::mem::take(&mut self.sums), is_all: !missed && !self.no_events, begun }
     }
 }
 
@@ -410,23 +435,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_unmatched_end_goes_and_that_is_reported() {
-        fn end(port: u16) -> SocketAddr {
-            SocketAddr::from(([127, 0, 0, 1], port))
-        }
-        let mut unmatched = Unmatched::default();
-        assert!(!unmatched.add((end(1), end(9)), 10, 2) && !unmatched.add((end(2), end(9)), 20, 2));
-        assert!(!unmatched.add((end(1), end(9)), 11, 2), "the same addresses again: now it is the newest");
-        assert!(unmatched.add((end(3), end(9)), 30, 2));
-        assert_eq!(unmatched.take((end(9), end(2))), None, "the oldest was dropped");
-        assert_eq!(
-            (unmatched.take((end(9), end(1))), unmatched.take((end(9), end(3)))),
-            (Some(11), Some(30))
-        );
-        assert!(unmatched.ages.is_empty() && unmatched.by_age.is_empty());
-    }
-
-    #[test]
     fn a_connection_counts_once_and_by_its_fewer_segments() {
         let mut sum = Sum::default();
         let counters = Counters {
@@ -444,9 +452,17 @@ mod tests {
     #[test]
     fn missed_events_are_reported_once_and_missing_ones_always() {
         let mut ended = Ended { missed: true, ..Ended::default() };
-        assert_eq!((ended.take().is_all, ended.take().is_all), (false, true));
+        assert_eq!((ended.take(&[]).is_all, ended.take(&[]).is_all), (false, true));
         let mut ended = Ended { no_events: true, ..Ended::default() };
-        assert_eq!((ended.take().is_all, ended.take().is_all), (false, false));
+        assert_eq!((ended.take(&[]).is_all, ended.take(&[]).is_all), (false, false));
+    }
+
+    #[test]
+    fn the_kernels_counter_is_found_by_its_name() {
+        let snmp = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm ActiveOpens PassiveOpens AttemptFails\nTcp: 1 20 30 4\n";
+        assert_eq!(passive_opens_in(snmp), Some(30));
+        assert_eq!([passive_opens_in(""), passive_opens_in("Tcp: PassiveOpens\n")], [None, None]);
+        assert!(passive_opens().is_some(), "this kernel has it");
     }
 
     fn sum(connections: u64, round_trips: u64) -> Sum {

@@ -5,7 +5,7 @@
 //! A value counts where its address has a listener on this machine. Values that say where the program itself listens, and
 //! the server's own file, are none (`samehost_edit::leads`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn is_listened_at(scan: &Scan, port: u16) -> bool {
 
 /// Whether a host is an address, `localhost`, or a name in the file of this machine's hosts. A word of somebody's text is
 /// asked of no name server.
-fn is_here(host: &str) -> bool {
+pub(crate) fn is_here(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(ip) => !ip.is_unspecified(),
         Err(_) => host.eq_ignore_ascii_case("localhost") || lookup::is_listed(host),
@@ -301,15 +301,24 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
     words
 }
 
+/// How many directories below an application's are searched for settings where it has none by a usual name, and in how many
+/// files.
 const DEEPEST: usize = 3;
 const MOST: usize = 600;
-/// Files with settings, by the ends of their names.
-const ENDS: &[&str] = &[
-    "php", "env", "yml", "yaml", "json", "toml", "ini", "conf", "cfg", "cnf", "xml", "properties", "config",
-    "settings", "inc", "py", "rb", "js", "lua", "local",
+/// How many files below a directory are listed, the nearest first.
+const MOST_LISTED: usize = 3000;
+/// Ends of the names of files that no program reads its settings from, and words of such names.
+const NO_SETTINGS: &[&str] = &[
+    "md", "rst", "adoc", "log", "sql", "lock", "bak", "orig", "old", "save", "swp", "tmp", "rpmsave",
+    "rpmnew", "dpkg-old", "dpkg-dist", "dpkg-new", "dist", "pid", "sock", "css", "html", "svg", "map", "pyc",
+    "gz", "rdb", "png", "jpg", "gif", "woff", "woff2", "zip", "po", "mo",
 ];
-
-const FOREIGN: &[&str] = &["vendor", "node_modules", "cache", "tests", "test", "tmp", "docs"];
+const SAMPLES: &[&str] = &["example", "sample", "template", "readme", "changelog", "license"];
+/// Directories that others fill, or that no program reads its settings from.
+const FOREIGN: &[&str] = &[
+    "vendor", "node_modules", "bower_components", "site-packages", "venv", "__pycache__", "cache", "caches",
+    "tests", "test", "tmp", "docs", "logs",
+];
 
 /// The error for a target that no editor reads, with its lines that lead to services here; the same error where there are
 /// none.
@@ -321,7 +330,7 @@ pub(crate) fn with_lines(
 ) -> ConfigFileError {
     let (path, files) = match &error {
         ConfigFileError::Format { file, .. } => (file.clone(), vec![file.clone()]),
-        ConfigFileError::Nothing { directory, .. } => (directory.clone(), below(directory, reader)),
+        ConfigFileError::Nothing { directory, .. } => (directory.clone(), settings_below(directory, reader)),
         _ => return error,
     };
     let mut all = Vec::new();
@@ -358,29 +367,40 @@ fn lines_of(all: &[Left], scan: &Scan, to: Direction) -> LeadingLines {
     LeadingLines { lines, talking }
 }
 
-/// Files below a directory that may hold settings.
-fn below(directory: &Path, reader: Option<&User>) -> Vec<PathBuf> {
+fn settings_below(directory: &Path, reader: Option<&User>) -> Vec<PathBuf> {
+    let mut found = files_below(directory, DEEPEST, reader);
+    found.truncate(MOST);
+    found.sort();
+    found
+}
+
+/// Files of a directory, and of those so many levels below it, that a program may read its settings from, the nearest
+/// first.
+pub(crate) fn files_below(directory: &Path, deepest: usize, reader: Option<&User>) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut waiting = vec![(directory.to_owned(), 0)];
-    let mut seen = 0;
-    while let Some((folder, depth)) = waiting.pop() {
+    let mut waiting = VecDeque::from([(directory.to_owned(), 0)]);
+    while let Some((folder, depth)) = waiting.pop_front() {
         let disk = Disk::of(&folder, Reads::Application, reader);
         for path in disk.list(&folder).unwrap_or_default() {
-            seen += 1;
-            if seen > MOST {
-                return found;
-            }
             let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-            // A link may lead out of the application.
+            // A directory by a link may lead out of the application.
             let Ok(kind) = std::fs::symlink_metadata(&path).map(|found| found.file_type()) else { continue };
-            if kind.is_dir() && depth < DEEPEST && !FOREIGN.contains(&name.as_str()) && !name.starts_with('.')
-            {
-                waiting.push((path, depth + 1));
-            } else if kind.is_file() && ENDS.iter().any(|end| name.ends_with(&format!(".{end}"))) {
+            let is_foreign = FOREIGN.contains(&name.as_str()) || name.starts_with('.');
+            if kind.is_dir() && depth < deepest && !is_foreign {
+                waiting.push_back((path, depth + 1));
+            } else if has_settings(&name) && std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
                 found.push(path);
+            }
+            if found.len() + waiting.len() >= MOST_LISTED {
+                return found;
             }
         }
     }
-    found.sort();
     found
+}
+
+/// By the name of a file, in small letters.
+fn has_settings(name: &str) -> bool {
+    let end = name.rsplit('.').next().unwrap_or_default();
+    !NO_SETTINGS.contains(&end) && !name.ends_with('~') && !SAMPLES.iter().any(|word| name.contains(word))
 }

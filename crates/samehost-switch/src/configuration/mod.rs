@@ -5,12 +5,13 @@
 pub(crate) mod leads;
 pub(crate) mod server_files;
 pub(crate) mod target;
+pub(crate) mod units;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Role, Setting, Uptake, recognise};
+use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Role, Setting, Uptake, by_hand, recognise};
 use samehost_model::Secret;
 use samehost_model::redact::secrets_in;
 use samehost_services::Kind;
@@ -43,7 +44,7 @@ impl ConfigFile {
 
     pub(crate) fn read(&self) -> Result<ParsedConfig, Refusal> {
         let reading = self.editor.read(&self.file, &self.files())?;
-        Ok(ParsedConfig { config: self.clone(), reading })
+        Ok(ParsedConfig::new(self.clone(), reading))
     }
 
     /// What to write by hand for a setting whose server runs in another container.
@@ -78,11 +79,34 @@ impl fmt::Debug for ConfigFile {
 pub(crate) struct ParsedConfig {
     pub(crate) config: ConfigFile,
     pub(crate) reading: Reading,
+    listeners: Vec<usize>,
 }
 
 impl ParsedConfig {
+    fn new(config: ConfigFile, reading: Reading) -> Self {
+        let listens = |(_, setting): &(usize, &Setting)| setting.role == Role::Listens;
+        let listeners = reading.settings.iter().enumerate().filter(listens).map(|(place, _)| place).collect();
+        ParsedConfig { config, reading, listeners }
+    }
+
+    /// Its settings that say where a server listens. Each client asks for them, and a proxy has thousands of clients.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &Setting> {
+        self.listeners.iter().map(|place| &self.reading.settings[*place])
+    }
+
     pub(crate) fn has_role(&self, role: Role) -> bool {
         self.reading.settings.iter().any(|setting| setting.role == role)
+    }
+
+    /// The files of a configuration: itself, those with its settings, and those that its program reads.
+    pub(crate) fn paths(&self, files: &dyn Files) -> BTreeSet<PathBuf> {
+        let mut paths = BTreeSet::from([self.config.file.clone()]);
+        paths.extend(self.reading.settings.iter().map(|setting| setting.file.clone()));
+        paths.extend(self.reading.refused.iter().map(|refusal| refusal.file.clone()));
+        if let Some(check) = self.config.editor.check(&self.config.file, files) {
+            paths.extend(check.reads);
+        }
+        paths
     }
 }
 
@@ -99,6 +123,10 @@ pub(crate) fn file(path: PathBuf, reader: Option<&User>) -> Result<ConfigFile, C
     match ConfigFile::at(&path, reader) {
         Ok(Some(config)) => Ok(config),
         Ok(None) => {
+            let text = Disk::of(&path, Reads::Application, reader).read(&path).unwrap_or_default();
+            if let Some(words) = by_hand(&path, &text) {
+                return Err(ConfigFileError::ByHand { file: path, words });
+            }
             let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
             Err(ConfigFileError::Format { file: path, known: known.join(", ") })
         }
@@ -174,6 +202,9 @@ pub enum ConfigFileError {
         "{file} is not a configuration that samehost can edit, by its name and its text; it knows {known}"
     )]
     Format { file: PathBuf, known: String },
+    /// A file of a format that is not edited.
+    #[error("{file}: {words}")]
+    ByHand { file: PathBuf, words: &'static str },
     /// A file or directory of no known format, with lines that lead to services here.
     #[error(
         "{path} is not a configuration that samehost can edit, by its name and its text. These lines lead to services here:{lines}"

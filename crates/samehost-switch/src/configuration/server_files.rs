@@ -142,6 +142,25 @@ fn only(services: &[&Service]) -> Option<u32> {
     }
 }
 
+/// What is in the directory where a program of some language begins.
+const OF_A_PROJECT: &[&str] = &[
+    "manage.py", "Gemfile", "config.ru", "package.json", "composer.json", "pyproject.toml", "go.mod",
+    "Procfile",
+];
+
+/// The directory of the application that a file belongs to, in which its processes work: the nearest one above it, at
+/// most two, where a program begins (`manage.py` above `shop/settings.py`, `Gemfile` above `config/database.yml`); else
+/// the file's own. Only its own counted before, so that the processes of Rails and Django were nobody's.
+pub(crate) fn project(file: &Path) -> PathBuf {
+    let own = real(folder(file));
+    for above in own.ancestors().take(3) {
+        if OF_A_PROJECT.iter().any(|name| above.join(name).exists()) {
+            return above.to_owned();
+        }
+    }
+    own
+}
+
 /// The directory that a file's program resolves relative names against.
 #[must_use]
 pub(crate) fn folder(path: &Path) -> &Path {

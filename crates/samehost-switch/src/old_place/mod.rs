@@ -3,18 +3,26 @@
 //! something serve at both places, only those are performed; otherwise there is no switch.
 
 pub(crate) mod elsewhere;
+pub(crate) mod leading;
+pub(crate) mod left;
+mod processes;
+mod texts;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use samehost_edit::leads;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::services_at;
 use samehost_system::diag::{Diag, Endings};
 
-use crate::findings::bar;
+use self::leading::who_leads_there;
+use self::left::{Left, is_there};
+use crate::changed_lines::{ChangedLine, changed_lines};
+use crate::findings::{bar, place};
 use crate::place::{real, same_port};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
@@ -46,7 +54,7 @@ impl Plan {
             let (mut to_wait, mut to_bar) = (Vec::new(), Vec::new());
             let mut all_may_wait = true;
             for leaving in &leaves {
-                let (reasons, note) = reasons(leaving, &plan.hops, &one, scan, look, is_interrupted);
+                let (reasons, note) = reasons(leaving, &plan, &one, scan, look, is_interrupted);
                 plan.findings.note(note);
                 for why in reasons {
                     all_may_wait &= may_wait(leaving, request);
@@ -78,7 +86,7 @@ impl Plan {
         for leaving in &leaves {
             let from = &leaving.from;
             self.findings.note([format!(
-                "{from} stays open; when nobody uses it any more: samehost switch --finish ID"
+                "{from} stays open; when nobody uses it any more: samehost switch finish ID"
             )]);
         }
         self.findings.add(reasons);
@@ -95,7 +103,7 @@ fn may_wait(leaving: &Leaving, request: &SwitchRequest) -> bool {
 fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) -> SwitchObstacle {
     why.bars = true;
     if leaving.can_wait && !leaving.moved && !request.keep_tcp {
-        why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch --finish ID");
+        why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch finish ID");
     }
     why
 }
@@ -104,17 +112,47 @@ fn reason_to_keep(found: String, remedy: impl Into<String>) -> SwitchObstacle {
     SwitchObstacle { bars: false, ..bar(ObstacleCode::StillUsed, found, remedy) }
 }
 
+/// The lines that the plan itself writes anew, as they are named: an editor may move several lines for one setting. What still
+/// leads to the old place as it is written anew, as the second value of a line does, is none.
+fn rewritten(plan: &Plan, scan: &Scan, from: &Endpoint) -> Vec<String> {
+    let stays = |text: &str| {
+        let found = leads(text);
+        found.iter().flat_map(|lead| &lead.endpoints).any(|endpoint| is_there(scan, endpoint, from))
+    };
+    let mut places = Vec::new();
+    for change in plan.stages.iter().chain(&plan.later).flat_map(|stage| &stage.changes) {
+        let (before, after) =
+            (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
+        let changed = changed_lines(before, after);
+        // Lines that go, with those that come in their place.
+        for run in changed.chunk_by(|one, next| (one.sign, next.sign) != ('+', '-')) {
+            let (gone, come): (Vec<ChangedLine<'_>>, Vec<ChangedLine<'_>>) =
+                run.iter().partition(|one| one.sign == '-');
+            let come: Vec<&[u8]> = come.iter().map(|one| one.text).collect();
+            if !stays(&String::from_utf8_lossy(&come.concat())) {
+                places.extend(gone.iter().map(|one| format!("{}:", place(&change.path, one.line))));
+            }
+        }
+    }
+    places
+}
+
 /// Why a server must not leave its old place yet; with a note.
 fn reasons(
     leaving: &Leaving,
-    hops: &[Hop],
+    plan: &Plan,
     request: &SwitchRequest,
     scan: &Scan,
     look: Look<'_>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> (Vec<SwitchObstacle>, Option<String>) {
     let mut reasons = Vec::new();
-    for named in elsewhere::named(scan, &leaving.from, &leaving.to, hops) {
+    let left = Left { from: &leaving.from, to: &leaving.to, hops: &plan.hops };
+    let rewritten = rewritten(plan, scan, &leaving.from);
+    for named in who_leads_there(scan, left, &plan.sources) {
+        if rewritten.iter().any(|place| named.found.starts_with(place)) {
+            continue;
+        }
         reasons.push(reason_to_keep(named.found, named.remedy));
     }
     if let Some(client) = &leaving.restart {
@@ -131,7 +169,8 @@ fn reasons(
         // Nothing else could defer it.
         return (reasons, None);
     }
-    let watch = Watch { endpoint: &leaving.from, hops, period: request.observe, look, is_interrupted };
+    let watch =
+        Watch { endpoint: &leaving.from, hops: &plan.hops, period: request.observe, look, is_interrupted };
     let seen = watch.for_the_period();
     reasons.extend(used(leaving, &seen, request.observe));
     let mut note = None;
@@ -371,11 +410,18 @@ impl Port {
             // Events that the kernel dropped on a busy machine are like those that arrive.
             let _ = endings.hear(|one| {
                 let (Some(local), Some(peer)) = (one.local.inet(), one.peer.inet()) else { return };
-                // Only the server's end counts; a listener that closes has no peer.
-                if local.port() != number || peer.port() == 0 || before.contains(&(local, peer)) {
-                    return;
+                // The server's end, or the client's of this machine: where the server resets a connection its own end has lost the
+                // addresses. A listener that closes has no peer.
+                let is_inside = local.ip() == peer.ip() || peer.ip().is_loopback();
+                let ends = match (local.port() == number, peer.port() == number) {
+                    _ if peer.port() == 0 => return,
+                    (true, _) => (local, peer),
+                    (false, true) if is_inside => (peer, local),
+                    _ => return,
+                };
+                if !before.contains(&ends) {
+                    ended += u64::from(closed.insert(ends));
                 }
-                ended += u64::from(closed.insert((local, peer)));
             });
         }
         (!connections(number).is_empty(), ended)
@@ -399,6 +445,8 @@ mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
 
+    use rustix::net::sockopt;
+
     use super::*;
 
     fn look() -> Option<Scan> {
@@ -411,27 +459,34 @@ mod tests {
             rustix::process::geteuid().is_root(),
             "the kernel tells only root of connections that end: run this test as root"
         );
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint: Endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
-        // On a busy machine a thread of the test may not run for a tenth of a second.
-        let period = Duration::from_millis(600);
-        let watch = Watch { endpoint: &endpoint, hops: &[], period, look: &look, is_interrupted: &|| false };
-        assert_eq!(watch.until_quiet(), Seen::default());
-        let address = listener.local_addr().unwrap();
-        let stop = &std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    drop(TcpStream::connect(address).unwrap());
-                    let (mut accepted, _) = listener.accept().unwrap();
-                    let _ = accepted.read(&mut [0]);
-                    drop(accepted);
-                    std::thread::sleep(Duration::from_millis(30));
-                }
+        for resets in [false, true] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let endpoint: Endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
+            // On a busy machine a thread of the test may not run for a tenth of a second.
+            let period = Duration::from_millis(600);
+            let watch =
+                Watch { endpoint: &endpoint, hops: &[], period, look: &look, is_interrupted: &|| false };
+            assert_eq!(watch.until_quiet(), Seen::default());
+            let address = listener.local_addr().unwrap();
+            let stop = &std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        drop(TcpStream::connect(address).unwrap());
+                        let (mut accepted, _) = listener.accept().unwrap();
+                        if resets {
+                            sockopt::set_socket_linger(&accepted, Some(Duration::ZERO)).unwrap();
+                        } else {
+                            let _ = accepted.read(&mut [0]);
+                        }
+                        drop(accepted);
+                        std::thread::sleep(Duration::from_millis(30));
+                    }
+                });
+                let seen = watch.until_quiet();
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                assert!(seen.unnamed > 0, "resets: {resets}, {seen:?}");
             });
-            let seen = watch.until_quiet();
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(seen.unnamed > 0, "{seen:?}");
-        });
+        }
     }
 }

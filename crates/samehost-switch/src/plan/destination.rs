@@ -255,7 +255,12 @@ fn not_free(path: &Path, occupant: &Occupant) -> SwitchObstacle {
             "{} is not free: {occupant}. A server that takes it would take that one's clients",
             path.display()
         ),
-        "Name a path that nobody uses: --socket /run/NAME/NAME.sock",
+        match occupant {
+            Occupant::Down { .. } => {
+                "Name a path that nobody uses: --socket /run/NAME/NAME.sock; or remove the file where no server of this machine, running or not, has it"
+            }
+            _ => "Name a path that nobody uses: --socket /run/NAME/NAME.sock",
+        },
     )
 }
 

@@ -12,7 +12,7 @@ use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
 use super::client::Revalidation;
 use super::client::identity::ClientIdentity;
 use super::client::{ClientSide, Wanted};
-use super::destination::{Surroundings, tcp_place, unix_place};
+use super::destination::{Place, Surroundings, tcp_place, unix_place};
 use super::server::{Server, ServerLine};
 use crate::configuration::leads::Leading;
 use crate::configuration::{ConfigFile, ParsedConfig};
@@ -195,9 +195,17 @@ fn hop(
         }
     }
     let around = Surroundings { request, scan, configurations, taken: &taken };
-    let (place, another_path) = match request.to {
-        Direction::Unix => unix_place(&around, &server, &setting)?,
-        Direction::Tcp => (tcp_place(&around, &server, &setting)?, None),
+    // Two lines that lead to one listener move to one place: two sites of a web server at one pool of PHP-FPM.
+    let beside = hops.iter().find(|other| {
+        let is_its = server.service.is_some() && other.server.service == server.service;
+        is_its && same_port(&other.setting.endpoint, &setting.endpoint)
+    });
+    let (place, another_path) = match (beside, request.to) {
+        (Some(other), _) => {
+            (Place { endpoint: other.to.clone(), listens: other.server_line.is_none() }, None)
+        }
+        (None, Direction::Unix) => unix_place(&around, &server, &setting)?,
+        (None, Direction::Tcp) => (tcp_place(&around, &server, &setting)?, None),
     };
     let is_client = setting.role == Role::Connects;
     let (server_line, read) = if place.listens && is_client {
@@ -219,7 +227,7 @@ fn hop(
     if is_client && request.to == Direction::Unix {
         obstacles = blockers(request, scan, &hop);
     }
-    Ok(Found { hop, read, findings: Findings { obstacles, notes } })
+    Ok(Found { hop, read, findings: Findings::new(obstacles, notes) })
 }
 
 fn note_on_php(hop: &Hop) -> Option<String> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use samehost_edit::parameter;
 use samehost_login::postgres::{FoundPassword, OwnFiles, PasswordPlace};
-use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as};
+use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as, proved};
+use samehost_model::scan::Login;
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_system::User;
 use samehost_system::identity::is_shared_with;
@@ -173,6 +174,8 @@ pub(crate) fn service_of(hop: &Hop) -> Vec<(String, String)> {
 /// Logins that succeeded, one for each user who connects.
 pub(crate) struct LoggedIn {
     pub(crate) shown: String,
+    /// What the first of them proves: all went as far, by one protocol.
+    pub(crate) login: Option<Login>,
     pub(crate) views: Vec<(ClientIdentity, View)>,
 }
 
@@ -218,7 +221,7 @@ impl Present {
 /// # Errors
 /// Who could not log in, and why.
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
-    let (mut shown, mut views) = (Vec::new(), Vec::new());
+    let (mut shown, mut views, mut login) = (Vec::new(), Vec::new(), None);
     let from = &hop.setting.endpoint;
     for client in everyone(hop) {
         let now = OwnLogin::of(hop, &client, from);
@@ -234,7 +237,9 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
             present = Some(at_present);
         }
         let then = OwnLogin::of(hop, &client, &hop.to);
-        let view = match then.attempt(program) {
+        let result = then.attempt(program);
+        let proof = proved(&result);
+        let view = match result {
             Ok(view) => view,
             Err(error) => {
                 let present = match present {
@@ -249,8 +254,9 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
         let found = then.found.map(found_in).unwrap_or_default();
         shown.push(format!("as {}: {says}{found}", client.name));
         views.push((client, view));
+        login.get_or_insert(proof);
     }
-    Ok(LoggedIn { shown: shown.join("; "), views })
+    Ok(LoggedIn { shown: shown.join("; "), login, views })
 }
 
 /// The passwords that clients find by themselves, which no message may repeat.

@@ -18,6 +18,7 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Redactor, Secret};
 use samehost_scan::{DecidedBy, decided_by};
+use samehost_services::Kind;
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
@@ -28,9 +29,10 @@ use self::obstacles::login::{fewer_rights, refused};
 use crate::configuration::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_one_line, shown};
-use crate::reload::{ReloadCommand, ReloadWords};
+use crate::old_place::left::Sources;
+use crate::reload::{ReloadCommand, ReloadWords, Whose};
 use crate::request::SwitchRequest;
-use stages::PlannedStage;
+use stages::{Part, PlannedStage};
 
 /// What a switch would do, and what is in the way. Nothing was changed for it, and nothing is but by
 /// [`apply`](crate::apply()).
@@ -42,8 +44,19 @@ pub struct Plan {
     pub(crate) later: Vec<PlannedStage>,
     pub(crate) findings: Findings,
     pub(crate) secrets: Vec<Secret>,
-    /// Configurations that change and that the user did not name: of servers that get another place.
+    /// What it knows values from.
+    pub(crate) sources: Sources,
+    /// Files that change and that the user did not name: of servers that get another place.
     pub(crate) unnamed: Vec<PathBuf>,
+}
+
+/// Who decides about what only a person may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// A person is asked before anything is done.
+    Person,
+    /// `--yes`: what was not accepted beforehand bars.
+    Nobody,
 }
 
 impl Plan {
@@ -68,6 +81,32 @@ impl Plan {
         unused
     }
 
+    /// Why a command of `--reload` is named for nothing of this plan: whoever wrote the name meant a server that has another one.
+    #[must_use]
+    pub fn misnamed(&self, reloads: &[ReloadWords]) -> Option<String> {
+        if self.hops.is_empty() {
+            return None;
+        }
+        let mut kinds: Vec<Kind> = Vec::new();
+        for hop in &self.hops {
+            kinds.extend(hop.server.kind.into_iter().chain(hop.config.kind()));
+        }
+        let reloads_planned = self.stages.iter().chain(&self.later).flat_map(|stage| &stage.reloads);
+        kinds.extend(reloads_planned.flat_map(|reload| &reload.of).map(|one| one.kind));
+        let is_one = |words: &&ReloadWords| match &words.whose {
+            Whose::Everyone | Whose::Application => true,
+            Whose::Service(kind) => kinds.iter().any(|other| other.family() == kind.family()),
+            Whose::Unknown(_) => false,
+        };
+        let name = reloads.iter().find(|words| !is_one(words))?.whose.name()?;
+        let mut names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        names.push("application");
+        names.sort_unstable();
+        names.dedup();
+        let names = names.join(", ");
+        Some(format!("--reload {name}=…: nothing of this switch has that name; there are {names}"))
+    }
+
     /// Whether values that lead to services here stay, and bar nothing: what an editor understands is at its goal.
     #[must_use]
     pub fn leaves_values(&self) -> bool {
@@ -78,7 +117,8 @@ impl Plan {
     /// says nothing against the server that would get the password.
     #[must_use]
     pub fn may_try(&self) -> bool {
-        const HARMLESS: [ObstacleCode; 8] = [
+        const HARMLESS: [ObstacleCode; 9] = [
+            ObstacleCode::StillUsed,
             ObstacleCode::NotMoved,
             ObstacleCode::NotUnderstood,
             ObstacleCode::EffectiveValue,
@@ -115,7 +155,7 @@ impl Plan {
 
     /// Logs in as the application for every move whose new endpoint exists. Returns the plan with the results: what each
     /// login showed, and what is in the way. Where all are let in, what the scan feared of them is no longer an obstacle: a
-    /// login decides (docs/decisions/0068). `program` is this program, which is started again as the application's user.
+    /// login decides. `program` is this program, which is started again as the application's user.
     #[must_use]
     pub fn try_logins(mut self, program: &Path) -> Self {
         let mut all_in = true;
@@ -123,7 +163,7 @@ impl Plan {
         // A server whose configuration has to change listens there only after the first stage; it is tried then.
         for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
             match try_hop(hop, program) {
-                Ok(LoggedIn { shown, views }) => {
+                Ok(LoggedIn { shown, views, .. }) => {
                     hop.login = Some(shown);
                     let mut encrypted: Vec<Encrypted> = Vec::new();
                     for (_, view) in &views {
@@ -162,22 +202,38 @@ impl Plan {
         self
     }
 
-    /// Bars the plan for what needs the decision of a person, except where its code was accepted beforehand. A file that
-    /// nobody named is such a decision: it may belong to another service, whose owner knows nothing of this switch.
+    /// What of the plan is for a person to decide, except where its code was accepted beforehand. A file that nobody named is
+    /// such a decision: it may belong to another service, whose owner knows nothing of this switch. Without a person it
+    /// bars; with one it is told, with the option that a run without one needs: a dry run that named neither was followed
+    /// by a refusal.
     #[must_use]
-    pub fn without_a_person(mut self, accepted: &[ObstacleCode]) -> Self {
+    pub fn decided_by(mut self, decider: Decider, accepted: &[ObstacleCode]) -> Self {
+        let bars = decider == Decider::Nobody;
         if !accepted.contains(&OTHER_FILES) {
             for file in &self.unnamed {
-                self.findings.add([bar(
-                    OTHER_FILES,
-                    format!("{} would change as well, and was not named", shown(file)),
-                    format!("Name it too, or pass --accept {OTHER_FILES}"),
-                )]);
+                self.findings.add([SwitchObstacle {
+                    code: OTHER_FILES,
+                    bars,
+                    found: format!("{} changes as well, and was not named", shown(file)),
+                    remedy: match decider {
+                        Decider::Nobody => format!("Name it too, or pass --accept {OTHER_FILES}"),
+                        Decider::Person => {
+                            format!("You are asked. With --yes: name it too, or --accept {OTHER_FILES}")
+                        }
+                    },
+                }]);
             }
         }
         for obstacle in &mut self.findings.obstacles {
-            let is_passed = accepted.contains(&obstacle.code);
-            obstacle.bars |= host::FOR_A_PERSON.contains(&obstacle.code) && !is_passed;
+            let is_for_a_person =
+                host::FOR_A_PERSON.contains(&obstacle.code) && !accepted.contains(&obstacle.code);
+            let option = format!("With --yes: --accept {}", obstacle.code);
+            if is_for_a_person && bars {
+                obstacle.bars = true;
+            } else if is_for_a_person && !obstacle.remedy.contains("--accept") {
+                let before = if obstacle.remedy.is_empty() { "" } else { ". " };
+                obstacle.remedy.push_str(&format!("{before}{option}"));
+            }
         }
         self
     }
@@ -220,6 +276,11 @@ fn secrets(configurations: &[ParsedConfig], hops: &[Hop]) -> Vec<Secret> {
 /// # Errors
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
 pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
+    // Each configuration is read many times for it; together that stays within what its length allows.
+    samehost_edit::within_budget(|| planned(request, scan))
+}
+
+fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
     let mut plan = Plan::default();
     let named = named(request, scan)?;
     let named_files: Vec<PathBuf> = named.iter().map(|config| config.file.clone()).collect();
@@ -237,6 +298,9 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     let Moves { hops, configurations, findings } = hop::find(request, scan, read);
     plan.findings.merge(findings);
     plan.secrets.extend(secrets(&configurations, &hops));
+    for config in configurations.iter().map(|read| &read.config).chain(&unread) {
+        plan.sources.add(config);
+    }
     if !hops.is_empty() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
@@ -259,15 +323,25 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
 /// (docs/decisions/0129).
 const OTHER_FILES: ObstacleCode = ObstacleCode::OtherFiles;
 
-/// The configurations that change in these stages and are not among the named ones.
+/// The files that change in these stages and are a part of no named configuration.
 fn unnamed(stages: &[PlannedStage], named: &[PathBuf]) -> Vec<PathBuf> {
     let mut unnamed: Vec<PathBuf> = Vec::new();
-    for (file, _) in stages.iter().flat_map(|stage| &stage.of) {
-        if !named.contains(file) && !unnamed.contains(file) {
+    for Part { configuration, file } in stages.iter().flat_map(|stage| &stage.parts) {
+        if is_for_a_while(stages, file) {
+            continue;
+        }
+        if !named.contains(configuration) && !named.contains(file) && !unnamed.contains(file) {
             unnamed.push(file.clone());
         }
     }
     unnamed
+}
+
+/// Whether a file is made by one of these stages and removed by a later one: a copy of a pool.
+fn is_for_a_while(stages: &[PlannedStage], file: &Path) -> bool {
+    let mut changes = stages.iter().flat_map(|stage| &stage.changes).filter(|change| change.path == file);
+    let is_made = changes.next().is_some_and(|first| first.before.is_none());
+    is_made && changes.next_back().is_some_and(|last| last.after.is_none())
 }
 
 /// The configurations that the user named, each once.

@@ -13,7 +13,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Socket};
 use samehost_scan::{described, holders_of, services_at};
 use samehost_services::Kind;
-use samehost_system::{lookup, ownership};
+use samehost_system::{accounts, lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use super::server::Server;
@@ -44,6 +44,15 @@ pub(crate) enum Occupant {
     /// A file that is not a socket.
     #[error("a file is there that is not a socket")]
     File,
+    /// A socket's file that nobody listens at now.
+    #[error("a socket's file of {owner} is there, of a server that is down now or has left it behind")]
+    Down { owner: String },
+    /// Somebody who bound the name of the new socket as well, and whose file it is no more.
+    #[error("{who} bound this name meanwhile as well, and one of the two has lost it")]
+    Twice { who: String },
+    /// The name of the new socket after the reload of its server.
+    #[error("no listener that is known has the file there")]
+    Lost,
 }
 
 /// Who has this address beside the server that is to take it; `None` where it is free.
@@ -69,12 +78,15 @@ pub(crate) fn listener(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Opt
     match endpoint {
         Endpoint::Unix(path) => {
             let root = ownership::root_of(server.pid);
-            let found = at_path(scan, server, path, Path::new("/"));
-            if found.is_some() || root == Path::new("/") {
-                return found;
+            let mut found = at_path(scan, server, path, Path::new("/"));
+            if found.is_none() && root != Path::new("/") {
+                // The server may see another file under this name than we do.
+                found = at_path(scan, server, path, &root);
             }
-            // The server may see another file under this name than we do.
-            at_path(scan, server, path, &root)
+            match found {
+                Some(Occupant::Down { .. }) if has_name_in_its_file(scan, server, endpoint) => None,
+                found => found,
+            }
         }
         Endpoint::Tcp { host, port } => at_port(scan, server, host, *port),
         _ => None,
@@ -108,8 +120,61 @@ fn at_path(scan: &Scan, server: &Server, path: &Path, root: &Path) -> Option<Occ
         return Some(Occupant::File);
     }
     let is_own = scan.sockets.iter().any(|socket| has_name(socket) && is_file_of(socket, &file));
+    if is_own {
+        return None;
+    }
     // Its holder may be in a process table that is not visible from here.
-    if !is_own && root == Path::new("/") && answers(path) { Some(Occupant::Unseen) } else { None }
+    if root == Path::new("/") && answers(path) {
+        return Some(Occupant::Unseen);
+    }
+    let owner = accounts::user_name(file.uid()).unwrap_or_else(|| format!("user {}", file.uid()));
+    Some(Occupant::Down { owner })
+}
+
+/// Whether the server's own configuration has it listen at a path: a socket's file there is one that it left behind.
+///
+/// A file that nobody answers at was called free before, and a server that was only down for a restart found its name
+/// taken, and its clients at another server. Nobody but the server's own file or process says that it is the server's.
+fn has_name_in_its_file(scan: &Scan, server: &Server, endpoint: &Endpoint) -> bool {
+    for path in own_files(scan, server) {
+        let Ok(Some(config)) = ConfigFile::at(&path, None) else { continue };
+        let Ok(read) = config.read() else { continue };
+        let mut listens = read.reading.settings.iter().filter(|setting| setting.role == Role::Listens);
+        if listens.any(|setting| is_same_place(&setting.endpoint, endpoint)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What is wrong with the name of a server's new socket after its reload; `None` where the file at the path is that of a
+/// listener, and nobody else has bound the name. Servers remove what they find at their path, so that who comes second
+/// has the clients of the first, and neither of them says so.
+pub(crate) fn without_its_name(scan: &Scan, server: &Server, path: &Path) -> Option<Occupant> {
+    let root = Path::new("/");
+    let wanted = place(root, path)?;
+    let file = std::fs::symlink_metadata(path).ok();
+    let (mut at_the_file, mut replaced): (Vec<&Socket>, Vec<&Socket>) = Default::default();
+    for socket in scan.sockets.iter().filter(|socket| has_name(socket)) {
+        if matches!(&file, Some(file) if is_file_of(socket, file)) {
+            at_the_file.push(socket);
+        } else if place_of(socket).as_ref() == Some(&wanted) {
+            replaced.push(socket);
+        }
+    }
+    // A listener in another table of processes is not to be seen; that nothing is there, or another's file, is.
+    if at_the_file.is_empty() && (file.is_none() || !replaced.is_empty()) {
+        return Some(Occupant::Lost);
+    }
+    for socket in replaced {
+        // The server as it was before its reload may still end.
+        let is_ending = socket.pids.iter().any(|pid| server.has_process(*pid));
+        let is_same = at_the_file.iter().any(|other| other.pids.iter().any(|pid| socket.pids.contains(pid)));
+        if !is_ending && !is_same && !socket.pids.is_empty() {
+            return Some(Occupant::Twice { who: holder_of(scan, socket)? });
+        }
+    }
+    None
 }
 
 /// Whether a Unix socket takes connections or datagrams at a path. A connected one has its listener's name.
@@ -200,14 +265,18 @@ fn another(scan: &Scan, server: &Server, socket: &Socket) -> Option<Occupant> {
     if is_own && !server.has_several_sites() {
         return None;
     }
+    let Some(who) = holder_of(scan, socket) else { return Some(Occupant::Unseen) };
+    Some(if is_own { Occupant::AnotherSite { who } } else { Occupant::Listens { who } })
+}
+
+/// Who holds a socket, in words.
+fn holder_of(scan: &Scan, socket: &Socket) -> Option<String> {
     let at = scan.sockets.iter().position(|other| std::ptr::eq(other, socket))?;
     let service = scan.services.iter().find(|service| service.listeners.contains(&at));
-    let who = match (service, scan.process(socket.pids.first().copied().unwrap_or_default())) {
-        (Some(service), _) => described(scan, service),
-        (None, Some(process)) => format!("{} {}", process.name, process.pid),
-        (None, None) => return Some(Occupant::Unseen),
-    };
-    Some(if is_own { Occupant::AnotherSite { who } } else { Occupant::Listens { who } })
+    match (service, scan.process(socket.pids.first().copied().unwrap_or_default())) {
+        (Some(service), _) => Some(described(scan, service)),
+        (None, process) => process.map(|process| format!("{} {}", process.name, process.pid)),
+    }
 }
 
 /// The line of a configuration that names an address for a listener, of another program than this server: a file that
@@ -282,7 +351,7 @@ fn line(read: &ParsedConfig, server: &Server, endpoint: &Endpoint) -> Option<Occ
     None
 }
 
-fn is_same_place(one: &Endpoint, other: &Endpoint) -> bool {
+pub(crate) fn is_same_place(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
         (Endpoint::Unix(one), Endpoint::Unix(other)) => {
             let (one_place, other_place) = (place(Path::new("/"), one), place(Path::new("/"), other));
@@ -333,9 +402,10 @@ mod tests {
             "its file has gone, its name is taken"
         );
         drop(listening);
-        assert_eq!(listener_of(&path), None);
+        assert_eq!(listener_of(&path), None, "a name without a file");
         drop(UnixListener::bind(&path).unwrap());
-        assert_eq!(listener_of(&path), None, "a file that nobody answers at");
+        let left = listener_of(&path);
+        assert!(matches!(left, Some(Occupant::Down { .. })), "somebody's who is down: {left:?}");
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "").unwrap();
         assert_eq!(listener_of(&path), Some(Occupant::File));

@@ -169,7 +169,7 @@ fn others(scan: &Scan, own: Option<&Service>, holders: &[Known]) -> Vec<Known> {
 }
 
 /// Whether a process is this one or a descendant of it.
-fn is_or_descends(pid: u32, from: &Known) -> bool {
+pub(crate) fn is_or_descends(pid: u32, from: &Known) -> bool {
     start_time(from.pid) == Some(from.start) && peer::family(from.pid).contains(&pid)
 }
 
@@ -182,12 +182,8 @@ fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
 
 /// The listener of a configuration at an endpoint.
 fn line_of(read: &ParsedConfig, endpoint: &Endpoint) -> Option<ServerLine> {
-    for setting in &read.reading.settings {
-        if setting.role == Role::Listens && same_port(&setting.endpoint, endpoint) {
-            return Some((read.config.clone(), setting.clone()));
-        }
-    }
-    None
+    let setting = read.listeners().find(|setting| same_port(&setting.endpoint, endpoint))?;
+    Some((read.config.clone(), setting.clone()))
 }
 
 /// The listener of a running service's own configuration. A file of it that no editor understands is an obstacle:

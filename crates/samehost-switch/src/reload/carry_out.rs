@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify;
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use samehost_model::Redactor;
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
@@ -15,7 +15,9 @@ use samehost_system::proc::{descriptors, pids};
 use samehost_system::{Identity, Run, interrupt, peer, start_time};
 use samehost_transaction::ReloadError;
 
-use super::{ReloadCommand, ReloadSignal, Signalled, UnitVerb, files_of, path_of, runs, title};
+use super::{
+    PlannedReload, ReloadCommand, ReloadSignal, Reloaded, Signalled, UnitVerb, files_of, path_of, runs, title,
+};
 
 /// Time limit for a reload: systemd's own limit for a start.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -34,22 +36,27 @@ enum Stops {
 /// # Errors
 /// Why it failed, for people.
 pub fn reload(words: &[String]) -> Result<(), ReloadError> {
-    take(&ReloadCommand::from_words(words)?, &[], Stops::No)
+    take(&ReloadCommand::from_words(words)?, &[], &[], Stops::No)
 }
 
 /// Runs a reload command, until the user interrupts it, and looks whether the program took it.
 ///
 /// A signal is a request: nginx's old workers still use what the next stage would take away. Going on as
 /// soon as the signal is sent was rejected, so the next stage starts from a known state. `reads`: the
-/// files that changed (docs/decisions/0038).
+/// files that changed.
 ///
 /// # Errors
 /// As [`reload`]; and where the program goes on as it was.
-pub(crate) fn reload_now(command: &ReloadCommand, reads: &[PathBuf]) -> Result<(), ReloadError> {
-    take(command, reads, Stops::Yes)
+pub(crate) fn reload_now(planned: &PlannedReload, reads: &[PathBuf]) -> Result<(), ReloadError> {
+    take(&planned.command, &planned.of, reads, Stops::Yes)
 }
 
-fn take(command: &ReloadCommand, reads: &[PathBuf], stops: Stops) -> Result<(), ReloadError> {
+fn take(
+    command: &ReloadCommand,
+    of: &[Reloaded],
+    reads: &[PathBuf],
+    stops: Stops,
+) -> Result<(), ReloadError> {
     match command {
         ReloadCommand::Signal(to) => send(to, reads, stops),
         ReloadCommand::ChangedUnit(unit) => {
@@ -60,7 +67,7 @@ fn take(command: &ReloadCommand, reads: &[PathBuf], stops: Stops) -> Result<(), 
         ReloadCommand::Unit { verb: UnitVerb::Restart, unit } => {
             run("systemctl", &["restart", "--", unit].map(str::to_owned), stops)
         }
-        ReloadCommand::Shell(command) => run("sh", &["-c", command].map(str::to_owned), stops),
+        ReloadCommand::Shell(command) => run_for(command, of, reads, stops),
         ReloadCommand::Other(words) => match words.as_slice() {
             [program, words @ ..] => run(program, words, stops),
             [] => Ok(()),
@@ -68,12 +75,38 @@ fn take(command: &ReloadCommand, reads: &[PathBuf], stops: Stops) -> Result<(), 
     }
 }
 
+/// Runs a command of the user's, and looks whether the servers took what it was to make them take. `true` ended well, nginx went on
+/// as it was, and the switch was called done.
+fn run_for(command: &str, of: &[Reloaded], reads: &[PathBuf], stops: Stops) -> Result<(), ReloadError> {
+    let mut before: Vec<Before> = of.iter().map(|one| Before::of(one.pid, one.restarts, reads)).collect();
+    run("sh", &["-c", command].map(str::to_owned), stops)?;
+    for (one, before) in of.iter().zip(&mut before) {
+        let Reloaded { kind, pid, restarts } = one;
+        match before.wait(stops) {
+            // Whether a server is there again is asked at its address; what only connects is there when its file was read again.
+            Shown::Gone if *restarts || before.is_read_again(stops) => {}
+            Shown::Gone => {
+                return Err(ReloadError(format!(
+                    "`{command}` ended {kind} ({pid}), and nothing took its place"
+                )));
+            }
+            Shown::NotTaken => {
+                return Err(ReloadError(format!(
+                    "{kind} ({pid}) did not take the change: `{command}` was run, and it goes on as it was. Say what makes it take it: --reload '{kind}=COMMAND'"
+                )));
+            }
+            Shown::Taken | Shown::Unknown => {}
+        }
+    }
+    Ok(())
+}
+
 /// Has systemd reload a unit, and looks whether its main process took it.
 fn reload_unit(unit: &str, reads: &[PathBuf], stops: Stops) -> Result<(), ReloadError> {
     let before = main_pid(unit).map(|pid| Before::of(pid, false, reads));
     run("systemctl", &["reload", "--", unit].map(str::to_owned), stops)?;
     match before {
-        Some(before) => taken(before.wait(stops), unit, reads),
+        Some(mut before) => taken(before.wait(stops), unit, reads),
         None => Ok(()),
     }
 }
@@ -88,18 +121,18 @@ fn main_pid(unit: &str) -> Option<u32> {
 /// after each reload.
 fn process(to: &Signalled) -> Result<Identity, ReloadError> {
     let Signalled { pid, start, file, title, .. } = to;
-    if let Some(identity) = Identity::of(*pid)
-        && identity.start == *start
+    let found = Identity::of(*pid).filter(|identity| identity.start == *start);
+    // One that is ending has no program any more.
+    if let Some(identity) = &found
+        && begun(*pid).is_some()
+        && (file.is_none() || identity.executable.is_some())
     {
-        let now = path_of(&identity);
+        let now = path_of(identity);
         return match file {
-            Some(file) if *file != now && identity.executable.is_none() => Err(ReloadError(format!(
-                "process {pid} ran {file} and is ending: start its service, which then reads the files as they are"
-            ))),
             Some(file) if *file != now => Err(ReloadError(format!(
                 "process {pid} runs {now} by now, and not {file}: reload it yourself"
             ))),
-            _ => Ok(identity),
+            _ => Ok(identity.clone()),
         };
     }
     if let (Some(file), Some(title)) = (file, title)
@@ -107,6 +140,11 @@ fn process(to: &Signalled) -> Result<Identity, ReloadError> {
         && let Some(identity) = Identity::of(heir)
     {
         return Ok(identity);
+    }
+    if let (Some(_), Some(file)) = (found, file) {
+        return Err(ReloadError(format!(
+            "process {pid} ran {file} and has ended, and no other of this program took its place: start its service, which then reads the files as they are"
+        )));
     }
     Err(ReloadError(format!(
         "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
@@ -118,11 +156,77 @@ fn send(to: &Signalled, reads: &[PathBuf], stops: Stops) -> Result<(), ReloadErr
     let Some(pid) = i32::try_from(identity.pid).ok().and_then(Pid::from_raw) else {
         return Err(ReloadError(format!("`{}` is not a process number", identity.pid)));
     };
-    let before = Before::of(identity.pid, to.signal == ReloadSignal::Usr2, reads);
+    // SIGTERM is to end it.
+    if to.signal != ReloadSignal::Term {
+        has_handler(identity.pid, to.signal, stops)?;
+    }
+    let mut before = Before::of(identity.pid, to.signal == ReloadSignal::Usr2, reads);
     if let Err(error) = kill_process(pid, to.signal.signal()) {
         return Err(ReloadError(format!("signal {} to {}: {error}", to.signal.name(), identity.pid)));
     }
     taken(before.wait(stops), &format!("{} ({})", path_of(&identity), identity.pid), reads)
+}
+
+/// What becomes of a signal that a process gets, by `/proc/PID/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It has a handler, or keeps it blocked and takes it by sigwait(3) or signalfd(2).
+    Handled,
+    Ignored,
+    /// It has neither: the process would end.
+    Ends,
+}
+
+/// Waits until a process has a handler for a signal, so that none is sent that would end it. PHP-FPM that is just starting, or
+/// executes itself again for the reload before, dies of SIGUSR2. Waiting a fixed time was rejected: what the kernel shows is certain.
+fn has_handler(pid: u32, signal: ReloadSignal, stops: Stops) -> Result<(), ReloadError> {
+    let waiting = Instant::now();
+    loop {
+        let fate = fate(pid, signal.signal());
+        if fate == Some(Fate::Handled) {
+            return Ok(());
+        }
+        let is_over = waiting.elapsed() >= SETTLING || (stops == Stops::Yes && interrupt::is_requested());
+        let name = signal.name();
+        match fate {
+            None => return Err(ReloadError(format!("process {pid} ended before it was told to reload"))),
+            Some(Fate::Ignored) if is_over => {
+                return Err(ReloadError(format!(
+                    "process {pid} ignores SIG{name}, by which it should reload: reload it by hand"
+                )));
+            }
+            Some(Fate::Ends) if is_over => {
+                return Err(ReloadError(format!(
+                    "process {pid} has no handler for SIG{name}, and would end: none was sent. When it has started, reload it: kill -{name} {pid}"
+                )));
+            }
+            Some(_) => std::thread::sleep(STEP),
+        }
+    }
+}
+
+/// `None` where the process is gone.
+fn fate(pid: u32, signal: Signal) -> Option<Fate> {
+    begun(pid)?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let is_in = |mask: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(mask))?;
+        let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+        Some(mask & (1 << (signal.as_raw() - 1)) != 0)
+    };
+    if is_in("SigCgt:")? || (is_in("SigBlk:")? && !is_in("SigIgn:")?) {
+        return Some(Fate::Handled);
+    }
+    Some(if is_in("SigIgn:")? { Fate::Ignored } else { Fate::Ends })
+}
+
+/// When a process began; `None` where it has ended. One that nobody waited for has ended too: where the first process of a container
+/// reaps nobody, it keeps its number and its time for ever.
+fn begun(pid: u32) -> Option<u64> {
+    match stat_field(pid, 3)?.as_str() {
+        "Z" | "X" => None,
+        _ => start_time(pid),
+    }
 }
 
 /// Judges what a reload showed. Where nothing changed (a file is put back), a program that shows nothing is believed.
@@ -165,7 +269,7 @@ fn run(program: &str, words: &[String], stops: Stops) -> Result<(), ReloadError>
 struct Before {
     pid: u32,
     start: Option<u64>,
-    workers: Vec<(u32, Option<u64>)>,
+    workers: Vec<(u32, u64)>,
     /// Address of its stack (proc(5), field 28 of stat); it changes with each execve(2).
     stack: Option<String>,
     title: String,
@@ -197,7 +301,7 @@ impl Before {
         let keeps_processes = identity.as_ref().is_some_and(keeps_processes);
         Before {
             pid,
-            start: start_time(pid),
+            start: begun(pid),
             workers: children(pid),
             stack: stack(pid),
             title: title(pid),
@@ -212,7 +316,7 @@ impl Before {
     /// Waits until the reload shows. nginx has new workers, and the old ones are gone or say in their title that they are
     /// shutting down; PHP-FPM, which executes itself again, has another stack and new workers, or, as a daemon, a
     /// successor with its sockets. Whoever goes on before the old workers are gone may take away what is still in use.
-    fn wait(mut self, stops: Stops) -> Shown {
+    fn wait(&mut self, stops: Stops) -> Shown {
         let begun = Instant::now();
         loop {
             let shown = self.look();
@@ -231,8 +335,21 @@ impl Before {
         }
     }
 
+    /// Waits until a process that was started anew has read the files; true where they cannot be watched.
+    fn is_read_again(&mut self, stops: Stops) -> bool {
+        let Some(files) = &mut self.files else { return true };
+        let waiting = Instant::now();
+        while !files.any() {
+            if waiting.elapsed() >= SETTLING || (stops == Stops::Yes && interrupt::is_requested()) {
+                return false;
+            }
+            std::thread::sleep(STEP);
+        }
+        true
+    }
+
     fn look(&mut self) -> Shown {
-        if self.start.is_none() || start_time(self.pid) != self.start {
+        if self.start.is_none() || begun(self.pid) != self.start {
             return match self.successor() {
                 Some(successor) => {
                     self.become_successor(successor);
@@ -262,7 +379,7 @@ impl Before {
             return true;
         }
         for (worker, start) in &self.workers {
-            if start_time(*worker) == *start && !title(*worker).contains("shutting down") {
+            if begun(*worker) == Some(*start) && !title(*worker).contains("shutting down") {
                 return false;
             }
         }
@@ -283,7 +400,7 @@ impl Before {
 
     fn become_successor(&mut self, successor: u32) {
         self.pid = successor;
-        self.start = start_time(successor);
+        self.start = begun(successor);
         // Its workers are all new, and those of the one before are still waited for.
         self.stack = None;
     }
@@ -293,7 +410,7 @@ impl Before {
 fn successor(file: &str, title_before: &str, start: u64) -> Option<u32> {
     let mut found = Vec::new();
     for pid in pids() {
-        if start_time(pid) > Some(start)
+        if begun(pid) > Some(start)
             && executable(pid).as_deref() == Some(Path::new(file))
             && title(pid) == title_before
         {
@@ -311,8 +428,9 @@ fn keeps_processes(identity: &Identity) -> bool {
     Kind::all().any(|kind| kind.descriptor().reload_keeps_processes && runs(identity, &files_of(kind)))
 }
 
-fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
-    peer::children(pid).into_iter().map(|pid| (pid, start_time(pid))).collect()
+/// The children of a process that have not ended.
+fn children(pid: u32) -> Vec<(u32, u64)> {
+    peer::children(pid).into_iter().filter_map(|pid| Some((pid, begun(pid)?))).collect()
 }
 
 fn stack(pid: u32) -> Option<String> {
@@ -396,6 +514,39 @@ mod tests {
         let mut without = Before::of(std::process::id(), false, &[]);
         without.workers.clear();
         assert_eq!(without.look(), Shown::Unknown);
+    }
+
+    /// bash that has a handler for SIGUSR2 only after a moment, which ends it with 7.
+    const LATE: &str = "sleep 0.4 & wait; trap 'exit 7' USR2; while :; do sleep 0.05; done";
+
+    fn words_for(child: &std::process::Child, signal: &str) -> Vec<String> {
+        let start = start_time(child.id()).unwrap();
+        ["signal", signal, &child.id().to_string(), &start.to_string()].map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn a_signal_waits_for_its_handler_and_never_ends_a_program() {
+        let mut late = std::process::Command::new("bash").args(["-c", LATE]).spawn().unwrap();
+        // What a reload shows is another matter: this one ends by its own handler.
+        let _ = reload(&words_for(&late, "USR2"));
+        assert_eq!(late.wait().unwrap().code(), Some(7), "it ended by its handler, and by no signal");
+    }
+
+    #[test]
+    fn a_program_without_a_handler_gets_no_signal() {
+        let mut never = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let ReloadError(error) = reload(&words_for(&never, "USR2")).unwrap_err();
+        assert!(error.contains("has no handler") && error.contains("none was sent"), "{error}");
+        assert!(never.try_wait().unwrap().is_none(), "it still runs");
+        never.kill().unwrap();
+        // Killed and not waited for: it has ended, whatever its number says.
+        while begun(never.id()).is_some() {
+            std::thread::sleep(STEP);
+        }
+        assert!(start_time(never.id()).is_some());
+        let ReloadError(error) = reload(&words_for(&never, "HUP")).unwrap_err();
+        assert!(error.contains("is gone"), "{error}");
+        never.wait().unwrap();
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 pub(crate) mod carry_out;
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -23,20 +22,55 @@ const LONGEST_TITLE: u64 = 4096;
 /// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadWords {
-    /// The service that it is for; `None`: every one.
-    pub kind: Option<Kind>,
+    pub whose: Whose,
     pub command: String,
 }
 
+/// What a user's command makes take its change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Everyone,
+    Service(Kind),
+    Application,
+    /// A name that no service has.
+    Unknown(String),
+}
+
+impl Whose {
+    /// Its name before the `=`.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Whose::Everyone => None,
+            Whose::Service(kind) => Some(kind.name()),
+            Whose::Application => Some("application"),
+            Whose::Unknown(name) => Some(name),
+        }
+    }
+}
+
 impl ReloadWords {
+    /// `ngnix=CMD` set a variable of the shell, succeeded, and stood for the reload of nginx. So a word in small letters before the first
+    /// `=` is a name; variables have capitals (`A=1 make restart`).
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        if let Some((name, command)) = text.split_once('=')
-            && let Some(kind) = Kind::named(name)
-        {
-            return ReloadWords { kind: Some(kind), command: command.to_owned() };
+        let is_name = |name: &str| {
+            name.starts_with(|first: char| first.is_ascii_lowercase())
+                && name
+                    .chars()
+                    .all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || "-_.".contains(one))
+        };
+        match text.split_once('=') {
+            Some((name, command)) if is_name(name) => {
+                let whose = match (Kind::named(name), name) {
+                    (Some(kind), _) => Whose::Service(kind),
+                    (None, "application") => Whose::Application,
+                    (None, other) => Whose::Unknown(other.to_owned()),
+                };
+                ReloadWords { whose, command: command.to_owned() }
+            }
+            _ => ReloadWords { whose: Whose::Everyone, command: text.to_owned() },
         }
-        ReloadWords { kind: None, command: text.to_owned() }
     }
 }
 
@@ -57,11 +91,22 @@ pub(crate) enum ReloadAction {
 pub(crate) struct PlannedReload {
     pub(crate) what: String,
     pub(crate) command: ReloadCommand,
+    /// The processes that a command of the user's has to make take the change.
+    pub(crate) of: Vec<Reloaded>,
+}
+
+/// A process that takes its change by a command of the user's, which may do nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reloaded {
+    pub(crate) kind: Kind,
+    pub(crate) pid: u32,
+    /// Whether it takes the change only as a new process.
+    pub(crate) restarts: bool,
 }
 
 impl ReloadAction {
     pub(crate) fn command(what: String, command: ReloadCommand) -> Self {
-        ReloadAction::Command(PlannedReload { what, command })
+        ReloadAction::Command(PlannedReload { what, command, of: Vec::new() })
     }
 }
 
@@ -82,8 +127,17 @@ pub(crate) fn reload_action(
         Uptake::RestartUnit | Uptake::RestartApplication => (None, None),
     };
     if let Some(words) = words_for(scan, kind, pid, words) {
-        let what = format!("run `{}`", words.command);
-        return ReloadAction::command(what, ReloadCommand::Shell(words.command.clone()));
+        let of = kind.and_then(|kind| reloaded(kind, uptake, pid?));
+        let mut what = format!("run `{}`", words.command);
+        if let (Some(kind), None) = (kind, &of)
+            && any_of(scan, kind)
+        {
+            what += &format!(
+                " (which process of {kind} reads the file is not known: whether it takes it is not looked at)"
+            );
+        }
+        let command = ReloadCommand::Shell(words.command.clone());
+        return ReloadAction::Command(PlannedReload { what, command, of: of.into_iter().collect() });
     }
     if uptake == Uptake::RestartUnit {
         return restart_unit(file);
@@ -126,8 +180,16 @@ fn words_for<'a>(
         (None, Some(pid)) => runs_as(scan, pid),
         (None, None) => None,
     };
-    let for_it = words.iter().find(|words| words.kind.is_some() && words.kind == named);
-    if for_it.is_some() { for_it } else { words.iter().find(|words| words.kind.is_none()) }
+    let own = named.map_or(Whose::Application, Whose::Service);
+    let for_it = words.iter().find(|words| words.whose == own);
+    if for_it.is_some() { for_it } else { words.iter().find(|words| words.whose == Whose::Everyone) }
+}
+
+/// The process in which a change shows that a user's command is to bring about.
+fn reloaded(kind: Kind, uptake: Uptake, pid: u32) -> Option<Reloaded> {
+    let restarts = matches!(uptake, Uptake::Restart(_));
+    let pid = if kind.descriptor().reloads_by_master { master(kind, pid)? } else { pid };
+    Some(Reloaded { kind, pid, restarts })
 }
 
 pub(crate) fn runs_as(scan: &Scan, pid: u32) -> Option<Kind> {
@@ -204,20 +266,9 @@ pub(crate) fn systemd_runs() -> bool {
 const UNITS: &[&str] =
     &["/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd"];
 
-/// Directories from whose files podman makes units of the system.
-const QUADLET: &[&str] =
-    &["/etc/containers/systemd", "/run/containers/systemd", "/usr/share/containers/systemd"];
-/// Those below them that are for users' own systemd.
-const OF_USERS: &str = "/etc/containers/systemd/users";
-
-/// The unit of a file: podman makes NAME.service of NAME.container.
+/// The unit of a file.
 pub(crate) fn unit_of(file: &Path) -> String {
-    match file.extension() {
-        Some(end) if end == "container" => {
-            format!("{}.service", file.file_stem().unwrap_or_default().to_string_lossy())
-        }
-        _ => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-    }
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Whether a file is a unit's of this system, and no systemd runs that would restart it.
@@ -228,16 +279,7 @@ pub(crate) fn has_no_systemd(file: &Path) -> bool {
 fn restart_unit(file: &Path) -> ReloadAction {
     let unit = unit_of(file);
     let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");
-    let is_below = |folders: &[&str]| folders.iter().any(|folder| file.starts_with(folder));
-    let is_container = file.extension() == Some(OsStr::new("container"));
-    if is_container && (!is_below(QUADLET) || file.starts_with(OF_USERS)) {
-        let words = words.replace("systemctl ", "systemctl --user ");
-        return ReloadAction::Nothing(Some(format!(
-            "{} belongs to a user's systemd: it takes effect after {words}, as the user whose container it is",
-            file.display()
-        )));
-    }
-    if !is_container && !is_below(UNITS) {
+    if !UNITS.iter().any(|folder| file.starts_with(folder)) {
         return ReloadAction::Nothing(Some(format!(
             "{} is not a unit of this system: it takes effect where that root is booted",
             file.display()
@@ -431,9 +473,13 @@ mod tests {
 
     #[test]
     fn a_command_may_be_for_one_service() {
-        assert_eq!(ReloadWords::parse("redis=run x=1").kind, Some(Kind::Redis));
-        let words = ReloadWords::parse("env A=1 make restart");
-        assert_eq!((words.kind, words.command.as_str()), (None, "env A=1 make restart"));
+        assert_eq!(ReloadWords::parse("redis=run x=1").whose, Whose::Service(Kind::Redis));
+        assert_eq!(ReloadWords::parse("application=x").whose, Whose::Application);
+        assert_eq!(ReloadWords::parse("ngnix=true").whose, Whose::Unknown("ngnix".into()));
+        for command in ["env A=1 make restart", "A=1 make restart", "/x --y=z", "true"] {
+            let words = ReloadWords::parse(command);
+            assert_eq!((words.whose, words.command.as_str()), (Whose::Everyone, command));
+        }
     }
 
     #[test]
@@ -441,20 +487,8 @@ mod tests {
         let way = restart_unit(Path::new("/home/bob/etc/systemd/system/nginx.service"));
         let ReloadAction::Nothing(Some(note)) = way else { panic!("{way:?}") };
         assert!(note.contains("not a unit of this system") && !note.contains("systemctl"), "{note}");
-        for file in ["/etc/systemd/system/app.service", "/etc/containers/systemd/app.container"] {
-            let way = restart_unit(Path::new(file));
-            assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");
-        }
-        for file in [
-            "/etc/containers/systemd/users/app.container",
-            "/home/bob/.config/containers/systemd/app.container",
-        ] {
-            let way = restart_unit(Path::new(file));
-            assert!(
-                format!("{way:?}").contains("systemctl --user restart -- app.service, as the user"),
-                "{way:?}"
-            );
-        }
+        let way = restart_unit(Path::new("/etc/systemd/system/app.service"));
+        assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");
     }
 
     #[test]

@@ -14,8 +14,7 @@ const IPPROTO_UDP: u8 = 17;
 ///
 /// Two message formats of fixed layout are written and parsed here. The three netlink crates that could
 /// do it were rejected: they would add more than they save, and bytes would be copied twice. The parsers
-/// are pure, and are tested with recorded and mutated bytes. The sockets themselves are rustix'
-/// (docs/decisions/0017).
+/// are pure, and are tested with recorded and mutated bytes. The sockets themselves are rustix'.
 const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 pub const FIXED: usize = 72;
@@ -31,14 +30,15 @@ const INET_ULP_INFO_NAME: u16 = 1;
 const STATES: u32 = !(1 << 6);
 const CONNECTED: u32 = 1 << 1;
 const TIME_WAIT: u32 = 1 << 6;
-/// Connected, or closing with data in flight, or in TIME_WAIT.
-const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
+/// Connected, or closing with data in flight. Those in TIME_WAIT have no traffic, and are tens of thousands beside a site with short
+/// connections.
+const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Sockets,
     Connected,
-    /// Connected sockets with their traffic counters, and the sockets in TIME_WAIT.
+    /// Connected sockets with their traffic counters.
     Traffic,
     TimeWait,
     Memory,

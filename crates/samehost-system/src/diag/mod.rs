@@ -72,7 +72,7 @@ impl Diag {
         Ok(found)
     }
 
-    /// Traffic of all connected TCP sockets of the namespace, and the sockets in TIME_WAIT.
+    /// Traffic of all connected TCP sockets of the namespace.
     pub fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
         self.dump_kinds(&TCP, Wanted::Traffic, |payload, kind| found.extend(activity(payload, kind)))?;
@@ -83,17 +83,6 @@ impl Diag {
         let mut found = Vec::new();
         self.dump_kinds(&TCP, Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
         Ok(found)
-    }
-
-    /// Datagrams that the UDP socket with this local address dropped because its queue was full, modulo 2³²; `None` if
-    /// there is no such socket.
-    pub fn udp_drops(&mut self, local: SocketAddr) -> Result<Option<u32>, Errno> {
-        for (socket, drops) in self.dropped()? {
-            if socket.local.inet() == Some(local) {
-                return Ok(Some(drops));
-            }
-        }
-        Ok(None)
     }
 
     /// All UDP sockets, and how many datagrams each has dropped because its queue was full, modulo 2³².
@@ -130,15 +119,18 @@ impl Diag {
         Ok(found.filter(|socket| is_between(socket, local, peer)))
     }
 
-    /// Whether somebody listens at this TCP address: at it alone, or at all addresses.
-    pub fn listens(&mut self, at: SocketAddr) -> Result<bool, Errno> {
+    /// Who would take a connection to this TCP address: a listener at it alone, or at all addresses.
+    pub fn listener(&mut self, at: SocketAddr) -> Result<Option<Socket>, Errno> {
         let nobody: IpAddr =
             if at.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let Some(request) = inet::exact(at, SocketAddr::new(nobody, 0)) else { return Ok(false) };
-        match self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))? {
-            Some(socket) => Ok(socket.state == SocketState::Listen),
-            None => Ok(false),
-        }
+        let Some(request) = inet::exact(at, SocketAddr::new(nobody, 0)) else { return Ok(None) };
+        let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
+        Ok(found.filter(|socket| socket.state == SocketState::Listen))
+    }
+
+    /// Whether somebody listens at this TCP address: at it alone, or at all addresses.
+    pub fn listens(&mut self, at: SocketAddr) -> Result<bool, Errno> {
+        Ok(self.listener(at)?.is_some())
     }
 
     /// What the connected TCP socket with this local address and this peer has not sent yet.
@@ -329,7 +321,7 @@ const ROOM: usize = 8 * 1024 * 1024;
 /// An application that connects for each request has hardly ever a connection at the moment of a look: a
 /// look would find one in a thousand, so repeated looks were rejected. Needs CAP_NET_ADMIN, and Linux 4.2
 /// (`SKNLGRP_INET_TCP_DESTROY`). Where a namespace gives no such messages, or more came than the kernel
-/// kept, scan says so (docs/decisions/0014).
+/// kept, scan says so.
 pub struct Endings(Netlink);
 
 impl Endings {
@@ -454,17 +446,21 @@ mod tests {
         let address = receiver.local_addr().unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut diag = Diag::open().unwrap();
-        assert_eq!(diag.udp_drops(address).unwrap(), Some(0));
+        let mut dropped = |local| {
+            let all = diag.dropped().unwrap();
+            all.into_iter().find(|(socket, _)| socket.local.inet() == Some(local)).map(|(_, drops)| drops)
+        };
+        assert_eq!(dropped(address), Some(0));
         let sent = 20_000;
         for _ in 0..sent {
             sender.send_to(&[7; 64], address).unwrap();
         }
         receiver.set_nonblocking(true).unwrap();
         let queued = std::iter::from_fn(|| receiver.recv(&mut [0; 64]).ok()).count();
-        assert_eq!(diag.udp_drops(address).unwrap(), Some(sent - queued as u32));
+        assert_eq!(dropped(address), Some(sent - queued as u32));
         let gone = sender.local_addr().unwrap();
         drop(sender);
-        assert_eq!(diag.udp_drops(gone).unwrap(), None);
+        assert_eq!(dropped(gone), None);
     }
 
     #[test]

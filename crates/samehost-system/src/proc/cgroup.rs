@@ -51,6 +51,14 @@ pub fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
     }
 }
 
+/// The unit or the container, as a name.
+pub(super) fn of_text(bytes: &[u8]) -> Option<String> {
+    match parse(bytes) {
+        (Some(unit), _) => Some(unit),
+        (None, container) => Some(container?.to_string()),
+    }
+}
+
 /// The unit of the system manager: the component after its slices, from the root of the tree. Users' managers and
 /// their processes are below `user.slice`, registered containers and virtual machines below `machine.slice`.
 fn unit_of(path: &str) -> Option<String> {
@@ -165,10 +173,7 @@ fn names_below(mount: &Path, mut wanted: BTreeSet<u64>) -> HashMap<u64, String> 
 
 /// The unit or the container of a group, by its path below the mount.
 fn name(path: &Path) -> Option<String> {
-    match parse(&[b"0::/", path.as_os_str().as_bytes()].concat()) {
-        (Some(unit), _) => Some(unit),
-        (None, container) => Some(container?.to_string()),
-    }
+    of_text(&[b"0::/", path.as_os_str().as_bytes()].concat())
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::interrupt;
+use crate::refusal::{is_own_proc, is_proc};
+use crate::threads::all as all_of;
 
 /// Most threads; more would only wait for the kernel's locks.
 const MOST_THREADS: usize = 4;
@@ -50,8 +52,18 @@ impl Descriptors {
     }
 }
 
-/// The directory `/proc`.
+/// The directory `/proc`. One that is empty, and one of a PID namespace that this process is not in, can be opened as well, and
+/// would look like a machine without processes.
+///
+/// # Errors
+/// For [`crate::Refusal`], as [`crate::Asked::Processes`].
 pub fn proc() -> Result<OwnedFd, Errno> {
+    if !is_proc() {
+        return Err(Errno::NOENT);
+    }
+    if !is_own_proc() {
+        return Err(Errno::SRCH);
+    }
     directory(CWD, "/proc")
 }
 
@@ -88,12 +100,7 @@ pub fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
             all.absorb(found);
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(pids.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    all_of(std::iter::repeat_n(work, threads.min(pids.len()).max(1)));
     let mut found = all.into_inner().unwrap_or_default();
     found.holders.sort_unstable();
     found.holders.dedup();
@@ -121,20 +128,25 @@ fn sockets(
     let directory = directory(at, path)?;
     let mut entries = RawDir::new(directory.as_fd(), buffer);
     while let Some(Ok(entry)) = entries.next() {
-        if let Some(inode) = socket_inode(directory.as_fd(), entry.file_name()) {
+        if let Some(inode) = socket_inode(directory.as_fd(), entry.file_name())? {
             each(entry.file_name(), inode);
         }
     }
     Ok(())
 }
 
-fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
+/// The inode of a socket; `None` of what is none, or has been closed. A root without CAP_SYS_PTRACE may list the descriptors of
+/// others, and is refused what they are.
+fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Result<Option<u64>, Errno> {
     if name.to_bytes().starts_with(b".") {
-        return None;
+        return Ok(None);
     }
     let mut target = [0u8; 40];
-    let length = readlinkat_raw(directory, name, &mut target[..]).ok()?;
-    inode_of(target.get(..length)?)
+    match readlinkat_raw(directory, name, &mut target[..]) {
+        Ok(length) => Ok(target.get(..length).and_then(inode_of)),
+        Err(errno @ (Errno::ACCESS | Errno::PERM)) => Err(errno),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The number of the descriptor by which a process has a socket open; `None` if that is not visible to us.

@@ -26,6 +26,12 @@ pub fn pids() -> Vec<u32> {
     descriptors::proc().and_then(|proc| descriptors::pids(proc.as_fd())).unwrap_or_default()
 }
 
+/// The pid of this program in the PID namespace that `/proc` shows, which may be one around its own.
+#[must_use]
+pub fn own_pid() -> Option<u32> {
+    fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()
+}
+
 /// Everything that we can see of a process; `None` if it has ended. What is not visible to us is `None` or empty. Secrets in
 /// the command line are redacted.
 pub fn process(pid: u32, users: &Names) -> Option<Process> {
@@ -51,6 +57,19 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
     })
 }
 
+/// The name of a process, as the kernel has it; empty if it has ended.
+#[must_use]
+pub fn name(pid: u32) -> String {
+    String::from_utf8_lossy(&text(pid, "comm")).trim().to_owned()
+}
+
+/// The command line of a process, each word ended by a zero byte, or the title that it wrote there; empty if it has ended.
+/// May have secrets.
+#[must_use]
+pub fn command_line(pid: u32) -> Vec<u8> {
+    text(pid, "cmdline")
+}
+
 fn text(pid: u32, name: &str) -> Vec<u8> {
     proc_file(&format!("/proc/{pid}/{name}"), LONGEST).unwrap_or_default()
 }
@@ -65,6 +84,12 @@ pub(crate) fn namespace(pid: impl Display, kind: &str) -> Option<u64> {
 pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
     let (_, container) = cgroup::parse(&text(pid, "cgroup"));
     container
+}
+
+/// The unit (`mariadb.service`) or the container of a process, as [`cgroup::names`] calls it.
+#[must_use]
+pub fn unit_or_container(pid: u32) -> Option<String> {
+    cgroup::of_text(&text(pid, "cgroup"))
 }
 
 /// Runs every parser of a process's files on these bytes.

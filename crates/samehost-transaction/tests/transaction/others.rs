@@ -187,7 +187,7 @@ fn changed_before_an_undo() {
     let listed: Vec<String> = store.list().unwrap().into_iter().map(|entry| entry.id).collect();
     assert_eq!(listed, ids, "the oldest first");
     let error = undo(&store, &ids[0], &mut |_| Ok(())).unwrap_err().to_string();
-    assert!(error.contains(&format!("samehost switch --undo {}", ids[1])), "{error}");
+    assert!(error.contains(&format!("samehost switch undo {}", ids[1])), "{error}");
     assert!(undo(&store, &ids[1], &mut |_| Ok(())).unwrap().is_complete());
     fs::write(&path, "theirs\n").unwrap();
     let error = undo(&store, &ids[0], &mut |_| Ok(())).unwrap_err();

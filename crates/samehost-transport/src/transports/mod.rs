@@ -1,12 +1,11 @@
 //! The list of transports, and what looks an endpoint's transport up in it: `connect`, `connect_nonblocking`, `listen`
 //! and [`Observed::matches`]. Each transport is implemented in its own file here, or in that of its family, and must not
 //! use another's file, unless it builds on it (TLS on TCP). No
-//! other code may depend on which transport it has, except for the async adapter, which supports two families itself.
+//! other code may depend on which transport it has.
 
 pub(crate) mod run;
 pub(crate) mod tcp;
 pub(crate) mod tls;
-pub(crate) mod udp;
 pub(crate) mod unix;
 
 use samehost_model::{Endpoint, Transport};
@@ -30,7 +29,7 @@ pub(crate) struct Carrier {
     pub(crate) carries: fn(&Observed) -> bool,
 }
 
-/// What nobody connects to by name. Also what has no connection at all (`none`, `command`).
+/// What nobody connects to by name. Also what has no connection at all (`none`, `command`, datagrams).
 const WITHOUT_NAME: Carrier = Carrier {
     transport: Transport::None,
     connect: |endpoint, _| Err(ConnectError::Unsupported(endpoint.clone(), PARENT_NEEDED)),
@@ -43,8 +42,8 @@ const WITHOUT_NAME: Carrier = Carrier {
 /// What is behind a line is a file below `transports/`; its name, for JSON and the command line, is a
 /// variant of the model. The model alone was rejected as the place of both: it would have to depend on
 /// sockets to read a stored report. So a new transport changes two crates, and a test checks that every
-/// transport of the model is listed here once (docs/decisions/0002).
-const CARRIERS: [Carrier; 11] = [
+/// transport of the model is listed here once.
+const CARRIERS: [Carrier; 9] = [
     tcp::TCP,
     tcp::TCP6,
     unix::CARRIER,
@@ -53,8 +52,6 @@ const CARRIERS: [Carrier; 11] = [
     unix::SEQPACKET,
     unix::SOCKETPAIR,
     unix::PIPE,
-    udp::UDP,
-    unix::UNIXGRAM,
     run::CARRIER,
 ];
 

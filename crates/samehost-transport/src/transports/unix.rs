@@ -1,5 +1,5 @@
-//! `unix`: a stream socket with a path; `claim.rs` takes the path. Also the basis of `seqpacket` and `unixgram` (other
-//! types) and `abstract` (another name). `socketpair` is two connected ones without a name; a parent passes one to its child.
+//! `unix`: a stream socket with a path; `claim.rs` takes the path. Also the basis of `seqpacket` (another
+//! type) and `abstract` (another name). `socketpair` is two connected ones without a name; a parent passes one to its child.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,7 +41,6 @@ fn address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
 fn open(endpoint: &Endpoint, blocking: Blocking) -> Result<OwnedFd, Errno> {
     let kind = match endpoint.transport() {
         Transport::Seqpacket => SocketType::SEQPACKET,
-        Transport::Unixgram => SocketType::DGRAM,
         _ => SocketType::STREAM,
     };
     socket::open(AddressFamily::UNIX, kind, blocking)
@@ -78,10 +77,7 @@ fn listen_at_path(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listen
 }
 
 fn listen_on(endpoint: &Endpoint, options: &ListenOptions, fd: OwnedFd) -> Result<Listener, ListenError> {
-    // Nobody connects to a socket for datagrams.
-    if endpoint.transport() != Transport::Unixgram {
-        net::listen(&fd, options.backlog).map_err(ListenError::at(endpoint))?;
-    }
+    net::listen(&fd, options.backlog).map_err(ListenError::at(endpoint))?;
     // Detects now what would fail when accepting.
     options.tuning.apply(&fd).map_err(|source| ListenError::Tuning(endpoint.clone(), source))?;
     let listener = Listener::new(fd, endpoint.clone(), endpoint.transport());
@@ -118,14 +114,6 @@ fn listen_by_name(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listen
 pub(crate) const SEQPACKET: Carrier = Carrier {
     transport: Transport::Seqpacket,
     carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Seqpacket,
-    ..CARRIER
-};
-
-// `unixgram`: single datagrams to a path. The file has its permissions at once, as that of a stream socket.
-
-pub(crate) const UNIXGRAM: Carrier = Carrier {
-    transport: Transport::Unixgram,
-    carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Datagram,
     ..CARRIER
 };
 

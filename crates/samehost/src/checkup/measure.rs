@@ -1,4 +1,4 @@
-//! Short measurements: parts of the checkup, and the calibration of a scan.
+//! Short measurements: parts of the checkup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,9 +29,8 @@ const FEW_BLOCKS: u32 = 5;
 const LEAST_TIME: Duration = Duration::from_secs(5);
 
 pub enum Spend {
+    /// All of a time, in trials of the part's length.
     All(Duration),
-    /// All of a time that is short: in trials of the part's length.
-    Hastily(Duration),
     /// Until the part's rows are decided, at most this time.
     Until {
         time: Duration,
@@ -46,8 +45,7 @@ pub struct Bench {
     pub interrupted: Arc<AtomicBool>,
     pub quiet: bool,
     /// When all measurements end, for the progress line.
-    pub ends: Option<Instant>,
-    pub awake: KeepAwake,
+    pub ends: Instant,
 }
 
 impl Bench {
@@ -95,7 +93,7 @@ impl Bench {
 
     pub fn measure(&self, part: &Part, spend: Spend) -> anyhow::Result<Report> {
         let (workload, request) = self.request(part, spend)?;
-        let mut watcher = Watcher::new(self.quiet, None, self.ends, Consent::Ask);
+        let mut watcher = Watcher::new(self.quiet, None, Some(self.ends), Consent::Ask);
         // What the remedy of a slow loopback brings has no line in the table.
         watcher.announce(part.lines.first().map_or("another congestion control", |line| line.label.as_str()));
         let benched = samehost_bench::bench(workload, &request, &mut watcher);
@@ -123,7 +121,7 @@ impl Bench {
             congestion: part.congestion.clone(),
             congestion_by_routes: true,
             most_servers: Some(MOST_SERVERS),
-            awake: self.awake,
+            awake: KeepAwake::Usual,
             earlier,
             ..Request::new(
                 std::env::current_exe().context("finding this program")?,
@@ -138,8 +136,7 @@ impl Bench {
 fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>) {
     let all = StopOptions { min_blocks: Some(8), ..StopOptions::default() };
     let (time, others, earlier) = match spend {
-        Spend::All(time) => return (StopOptions { budget: Some(time), ..all }, None),
-        Spend::Hastily(time) => {
+        Spend::All(time) => {
             return (StopOptions { budget: Some(time), trial_time: Some(part.trial), ..all }, None);
         }
         Spend::Until { time, others, earlier } => (time, others, earlier),

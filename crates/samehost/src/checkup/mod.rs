@@ -3,6 +3,7 @@
 
 pub mod measure;
 pub mod parts;
+mod price;
 pub mod race;
 mod worth;
 
@@ -15,15 +16,16 @@ use samehost_analysis::OtherLoad;
 use samehost_bench::private_servers::{self, Ahead};
 use samehost_bench::workload::CheckupEntry;
 use samehost_bench::workloads::workload;
-use samehost_model::scan::Scan;
-use samehost_model::{Grade, Report, metric};
-use samehost_report::{Finding, FindingKind};
-use samehost_scan::{Costs, Measured, Timed};
+use samehost_model::Report;
+use samehost_model::scan::{Prices, Scan};
+use samehost_report::Finding;
+use samehost_scan::{ScanError, Timed};
 use samehost_system::nowhere;
 use serde_json::Value;
 
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
+use self::price::prices;
 use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
 use crate::exit::in_full;
@@ -60,7 +62,11 @@ pub struct Checkup {
     pub notes: Vec<String>,
     pub worth: Vec<Worth>,
     pub here: String,
+    /// What a request costs here, for the scans that follow; `None` where it was not measured.
+    pub prices: Option<Prices>,
     pub is_interrupted: bool,
+    /// What runs here could not be looked at.
+    pub saw_nothing: bool,
 }
 
 impl Checkup {
@@ -118,7 +124,11 @@ pub fn run(
     let neighbours = neighbours();
     let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
     let mut ahead = begin_ahead(&legs);
-    let looked = look(&bench.interrupted);
+    let (looked, unseen) = match look(&bench.interrupted) {
+        Ok(scan) => (Some(scan), None),
+        Err(ScanError::Interrupted) => (None, None),
+        Err(error) => (None, Some(format!("What runs here was not looked at: {error}."))),
+    };
     // Why one failed is told where its server is started.
     ahead.retain_mut(|made| made.finish().is_ok());
     let cure_part = looked.as_ref().and_then(cure_part);
@@ -145,10 +155,13 @@ pub fn run(
         }
     }
     notes.extend(failed);
+    let saw_nothing = unseen.is_some();
+    notes.extend(unseen);
     // Last, because the comparison of transports is more important.
     let cured = measure_cure(bench, cure_part, &mut notes);
     let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
-    let (here, mut worth) = priced(looked, &legs);
+    let prices = prices(&legs);
+    let (here, mut worth) = priced(looked, prices.as_ref());
     match cure {
         Some(Cure::Worth(lines)) => drop(worth.splice(0..0, lines)),
         Some(Cure::Not(note)) => notes.push(note),
@@ -156,7 +169,7 @@ pub fn run(
     }
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
-    Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
+    Ok(Checkup { legs, cured, neighbours, notes, worth, here, prices, is_interrupted, saw_nothing })
 }
 
 /// Measures the remedy of a slow loopback, if there is one and nobody interrupted; a failure becomes a note.
@@ -165,7 +178,7 @@ fn measure_cure(bench: &Bench, part: Option<Part>, notes: &mut Vec<String>) -> O
     if bench.is_interrupted() {
         return None;
     }
-    match bench.measure(&part, Spend::Hastily(CURE_TIME)) {
+    match bench.measure(&part, Spend::All(CURE_TIME)) {
         Ok(report) => Some((part, report)),
         Err(error) => {
             notes.push(format!("What CUBIC would bring here could not be measured: {}.", in_full(&error)));
@@ -223,45 +236,21 @@ fn begin_ahead(legs: &[Leg]) -> Vec<Ahead> {
     ahead
 }
 
-/// Scans the machine and briefly observes its traffic, before any program of ours runs; `None` if that fails.
-fn look(interrupted: &AtomicBool) -> Option<Scan> {
-    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
+/// Scans the machine and briefly observes its traffic, before any program of ours runs.
+fn look(interrupted: &AtomicBool) -> Result<Scan, ScanError> {
+    let mut scan = samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?;
     samehost_scan::advise(&mut scan);
     samehost_scan::observe(&mut scan, OBSERVED, Timed::Not, interrupted);
-    Some(scan)
+    Ok(scan)
 }
 
 /// Predictions for the scan from the checkup's own measurements: a summary sentence, and recommended actions.
-fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
+fn priced(looked: Option<Scan>, prices: Option<&Prices>) -> (String, Vec<Worth>) {
     let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
-    let round_trips = [FindingKind::RoundTrip, FindingKind::Busy];
-    let cpu = measured_alone(legs, &round_trips, metric::TOTAL_CPU_PER_OP.name);
-    let latency = measured_alone(legs, &round_trips[..1], metric::LATENCY_MEAN.name);
-    if let Some(costs) = Costs::of(&cpu, &latency) {
-        samehost_scan::predict(&mut scan, &costs);
+    if let Some(prices) = prices {
+        samehost_scan::predict(&mut scan, prices);
     }
     (here(&scan), worth_doing(&scan, &can_switch))
-}
-
-/// What parts of these kinds measured with nothing but the transport.
-fn measured_alone(legs: &[Leg], kinds: &[FindingKind], metric: &str) -> Vec<Measured> {
-    let mut found = Vec::new();
-    for leg in legs {
-        let is_asked = leg.part.lines.iter().any(|line| kinds.contains(&line.kind));
-        if leg.part.workload == "raw" && is_asked {
-            found.extend(leg.report.as_ref().and_then(|report| measured(report, metric)));
-        }
-    }
-    found
-}
-
-/// What a report measured of a metric, unless something bars it: a price rests on intervals that carry it.
-fn measured(report: &Report, metric: &str) -> Option<Measured> {
-    let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
-    if comparison.grade() == Grade::Barred {
-        return None;
-    }
-    Measured::in_report(report, metric)
 }
 
 /// Whether `samehost switch SERVICE --dry-run` has a plan. Asked of the program itself, as a user would.

@@ -8,10 +8,10 @@ use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
 use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, MANY, Workload, defaults};
-use samehost_bench::workloads::{WORKLOADS, workload};
+use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport, metric};
 use samehost_report::FindingKind;
-use samehost_services::{Kind, Protocol};
+use samehost_services::Kind;
 
 /// What is measured in one go, and the lines of the table that it provides.
 #[derive(Clone, Default)]
@@ -148,49 +148,6 @@ fn server(workload: &'static dyn Workload) -> Part {
     }
 }
 
-/// The measurement of connections to a private server of this kind that log in and ask once, where they can be measured.
-pub fn own_connections(kind: Kind, connections: u32) -> Option<Part> {
-    let label = format!("what connections to a private {} cost here", kind.label());
-    let mut part = own(kind, label, connections, None)?;
-    if !has_parameter(workload(part.workload)?, "connect") {
-        return None;
-    }
-    part.parameters.push(("connect", "per-query".to_owned()));
-    Some(part)
-}
-
-/// The measurement of requests to a private server of this kind, where its program is installed. None for servers whose
-/// requests cost what somebody else's program makes of them, such as a page's.
-pub fn own_requests(kind: Kind, connections: u32, size_bytes: u64) -> Option<Part> {
-    let label = format!("what requests to a private {} cost here", kind.label());
-    own(kind, label, connections, Some(size_bytes))
-}
-
-fn has_parameter(workload: &dyn Workload, name: &str) -> bool {
-    workload.description().parameters.iter().any(|parameter| parameter.name == name)
-}
-
-fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> Option<Part> {
-    let protocol = kind.protocol()?;
-    if !matches!(protocol, Protocol::Mysql | Protocol::Postgres | Protocol::Redis | Protocol::Memcached) {
-        return None;
-    }
-    let is_suitable = |workload: &&'static dyn Workload| {
-        server_kind(*workload).is_some_and(|server| server.is_like(kind)) && is_installed(workload)
-    };
-    let workload = WORKLOADS.iter().copied().find(is_suitable)?;
-    let mut part = server(workload);
-    // MySQL and MariaDB are served by one workload.
-    if has_parameter(workload, "server") {
-        part.parameters.push(("server", kind.name().to_owned()));
-    }
-    let configured = workload.configure(&part.all_parameters(workload)).ok()?;
-    let size = configured.axes().sizes.and(size_bytes);
-    let line =
-        PartLine { label, kind: FindingKind::Server, metric: metric::LATENCY_MEAN.name, connections: None };
-    Some(Part { connections: vec![connections], size, lines: vec![line], ..part })
-}
-
 pub(super) fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind> {
     match workload.checkup()? {
         CheckupEntry::Server { kind, .. } => Some(kind),
@@ -216,7 +173,7 @@ fn with_servers(servers: impl Iterator<Item = &'static dyn Workload>) -> Vec<Par
 /// Built-in parts and those of these servers, installed or not.
 #[cfg(test)]
 pub fn built_in_and(servers: &[&str]) -> Vec<Part> {
-    with_servers(servers.iter().filter_map(|name| workload(name)))
+    with_servers(servers.iter().filter_map(|name| samehost_bench::workloads::workload(name)))
 }
 
 pub struct Neighbour {
@@ -287,6 +244,8 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use samehost_bench::workloads::workload;
+
     use super::*;
 
     #[test]

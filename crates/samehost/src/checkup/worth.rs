@@ -38,7 +38,7 @@ pub fn here(scan: &Scan) -> String {
         0 if !scan.advice.is_empty() => "short connections, none open now".to_owned(),
         number => counted(number, "connection"),
     };
-    let also = if scan.as_root { "" } else { "; root sees the others' as well" };
+    let also = if scan.as_root() { "" } else { "; root sees the others' as well" };
     format!(
         "Here now: {pairs} ({connections}), {} over Unix sockets, {}{also}.",
         counted(over_unix, "connection"),
@@ -112,7 +112,7 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
         }
         (Some(saving), None) if saving.worth_it => Worth {
             about: format!("{pair} would gain by a Unix socket; what the service is is not known here."),
-            command: "samehost scan --greet --observe 10s".to_owned(),
+            command: "samehost scan --observe 10s".to_owned(),
         },
         (Some(saving), _) if saving.undecided => Worth {
             about: format!("{pair} could use a Unix socket{after}; {}.", undecided_in_words(&saving),),
@@ -249,7 +249,7 @@ mod tests {
                 waiting_part: range(0.01),
                 undecided: false,
                 worth_it: seconds > 0.0,
-                hurried: false,
+                uncounted: false,
             }),
         }
     }
@@ -310,7 +310,7 @@ mod tests {
             commands,
             [
                 "samehost switch mariadb --dry-run",
-                "samehost scan --greet --observe 10s",
+                "samehost scan --observe 10s",
                 "samehost switch redis --dry-run"
             ]
         );

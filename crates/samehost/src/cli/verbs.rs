@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 use samehost_bench::builtin_servers::{Model, SERVERS, Server, server};
 use samehost_bench::private_servers::Account;
-use samehost_model::{Endpoint, Transport};
+use samehost_model::{Endpoint, Mode, Transport};
 use samehost_run::{Map, Share};
 
 #[cfg(feature = "switch")]
@@ -17,68 +17,43 @@ use super::WatchSwitchOptions;
 use super::{AtSignal, UnixOrTcp};
 use crate::exit;
 use crate::output::OutputOptions;
-use crate::scans::{Since, parse_length};
 use crate::wrong_use::page_path;
 
 #[derive(Args, Clone, Debug)]
 pub struct ScanOptions {
-    /// Only services and programs of these names, with their notes in full: mariadb, php
-    #[arg(value_name = "NAME", conflicts_with_all = ["save", "since", "prometheus", "otlp", "every"])]
+    /// Only services and programs of these names, or services at these ports, with their notes in full: mariadb, php, 3306
+    #[arg(value_name = "NAME|PORT", conflicts_with_all = ["prometheus", "every"])]
     pub names: Vec<String>,
-    /// Only services that listen at this port
-    #[arg(long, value_name = "PORT", conflicts_with_all = ["save", "since", "prometheus", "otlp", "every"])]
-    pub port: Vec<u16>,
-    /// Explain a code of the listing, as samehost explain does: backlog, bbr, tls, …
-    #[arg(long, value_name = "CODE", exclusive = true)]
-    pub explain: Option<String>,
     /// Print everything found as JSON
     #[arg(long)]
     pub json: bool,
-    /// Measure the traffic of TCP connections for this long, and predict what a switch would save; as root, also how long
-    /// requests take over TCP and Unix sockets
+    /// Measure the traffic of TCP connections for this long, and predict what a switch would save, by the prices of the last
+    /// checkup; as root, also how long requests take over TCP and Unix sockets
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
     /// With --observe: know when each request begins, also where that takes a stamp at every system call of the machine
     #[arg(long, requires = "observe")]
     pub exact: bool,
-    /// Connect to local services of unknown kind, and recognise them by what they say
-    #[arg(long)]
-    pub greet: bool,
-    /// Keep this scan in the history, for --since and history --scans; prune removes old ones
-    #[arg(long)]
-    pub save: bool,
-    /// Show what changed since a scan that was kept: last, a length of time (2d), a date (2026-11-20), or a file of
-    /// scan --json
-    #[arg(long, value_name = "WHEN")]
-    pub since: Option<Since>,
-    /// Exit with 1 when something is new or changed: clients, services, findings
-    #[arg(long, requires = "since")]
-    pub fail_on_change: bool,
     /// Exit with 1 when a client is over another transport than this file says (lines such as `mariadb unix except
     /// mysqldump`), and list such clients only
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "port", "since"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "names")]
     pub expect: Option<PathBuf>,
     /// Write metrics for Prometheus to this file, in place of the listing (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
-    /// Send metrics to an OpenTelemetry receiver over HTTP, in place of the listing [default: OTEL_EXPORTER_OTLP_ENDPOINT,
-    /// else http://localhost:4318]
-    #[arg(long, value_name = "URL", num_args = 0..=1)]
-    pub otlp: Option<Option<String>>,
     /// Scan again this long after the start of each scan, until it is told to end; a scan that fails ends nothing
-    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", conflicts_with = "fail_on_change")]
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub every: Option<Duration>,
-    /// Show no progress
-    #[arg(long, short)]
+    /// There is no progress to show; for those who write it all the same
+    #[arg(long, short, hide = true)]
     pub quiet: bool,
 }
 
-#[cfg(feature = "tui")]
 #[derive(Args, Clone, Debug)]
 pub struct TopOptions {
-    /// Time from one look to the next
-    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "1s")]
-    pub interval: Duration,
+    /// Time from one table to the next
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "3s")]
+    pub every: Duration,
     /// Know when each request begins, also where that takes a stamp at every system call of the machine
     #[arg(long)]
     pub exact: bool,
@@ -89,10 +64,10 @@ pub struct VerifyOptions {
     /// A process number, an endpoint (unix:/path, 127.0.0.1:3306), a URL (mysql://user@localhost/db, redis://…), a service
     /// that runs (mariadb), or the path of a configuration (wp-config.php, .env, nginx.conf, a site's directory)
     pub target: String,
-    /// Exit with 1 unless this transport is in use
+    /// Exit with 1 if another transport is in use, with 5 if nobody was seen to use any; of a service: all its clients
     #[arg(long, value_enum, value_name = "TRANSPORT")]
     pub expect: Option<UnixOrTcp>,
-    /// Of a configuration: how long to wait for the application to connect [default: 500ms]
+    /// Of a configuration: how long to wait for the application to connect; of a service: for its clients [default: 500ms]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub wait: Option<Duration>,
     /// The user that the server runs as, where that is neither root, the owner of the configuration, nor the account that
@@ -129,10 +104,11 @@ pub struct HowOptions {
     pub json: bool,
 }
 
-// Options of the verbs on stored results: report, compare, history, prune.
-
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ReportOptions {
+    #[command(subcommand)]
+    pub verb: Option<ReportVerb>,
     /// Stored results: reports (--json) or samples files; the newest samples file by default
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -143,34 +119,36 @@ pub struct ReportOptions {
     pub output: OutputOptions,
 }
 
+#[derive(Subcommand, Clone, Debug)]
+pub enum ReportVerb {
+    /// List stored results, each with what changed since the run before it of the same command
+    List(ReportListOptions),
+    /// Compare two stored results: what changed from OLD to NEW
+    Compare(CompareOptions),
+    /// Remove old stored results: measurements, parts of reproductions, scans of earlier versions; never switches
+    Prune(PruneOptions),
+}
+
 #[derive(Args, Clone, Debug)]
 pub struct CompareOptions {
-    /// The earlier result; alone, a folder with reports of many hosts, or `-`: one in each line
+    /// The earlier result
     pub old: PathBuf,
     /// The later result
     pub new: Option<PathBuf>,
-    /// Exit with 1 when any metric of any arm became slower, or a host is slower than those like it
+    /// Exit with 1 when any metric of any arm became slower
     #[arg(long)]
     pub fail_on_slower: bool,
     /// Write the changes as JSON to this file (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the comparison of many hosts as one HTML page with charts, which opens offline, to this file
-    #[arg(long, value_name = "FILE", value_parser = page_path(), hide = !cfg!(feature = "html"))]
-    pub html: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct HistoryOptions {
-    /// Stored results: reports (--json) or samples files; all stored samples files by default. Alone, a folder with reports
-    /// of many hosts, or `-`: one in each line
+pub struct ReportListOptions {
+    /// Stored results: reports (--json) or samples files; all stored samples files by default
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The scans that scan --save kept, each with what changed since the one before
-    #[arg(long, conflicts_with_all = ["files", "fail_on_slower"])]
-    pub scans: bool,
-    /// Exit with 1 when any metric of any arm became slower from one run to the next, or a host's newest run is slower than
-    /// its earlier ones
+    /// Exit with 1 when any metric of any arm became slower from one run to the next
     #[arg(long)]
     pub fail_on_slower: bool,
     /// Write the list as JSON to this file (`-`: standard output, and nothing else there)
@@ -192,8 +170,31 @@ pub struct PruneOptions {
     pub dry_run: bool,
 }
 
+const DAY_S: f64 = 86_400.0;
+/// Longest age that is taken: a hundred years.
+const MOST_DAYS: f64 = 36_500.0;
+
+/// An age with its unit: `90m`, `2d`, `1w`.
 fn parse_age(text: &str) -> Result<SignedDuration, String> {
-    parse_length(text).ok_or_else(|| "write a length of time: 30d, 2w or 12h".into())
+    let wrong = || "write a length of time: 30d, 2w or 12h".to_owned();
+    for (suffix, days) in [('d', 1.0), ('w', 7.0)] {
+        let Some(number) = text.strip_suffix(suffix) else { continue };
+        // No sign and no exponent, which f64 would take.
+        if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(wrong());
+        }
+        let days = number.parse::<f64>().map_err(|_| wrong())? * days;
+        if days <= 0.0 || days > MOST_DAYS {
+            return Err(wrong());
+        }
+        return Ok(SignedDuration::from_secs_f64(days * DAY_S));
+    }
+    // A number without a unit could be anything.
+    if !text.ends_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(wrong());
+    }
+    let length = samehost_model::parse_duration(text).map_err(|_| wrong())?;
+    SignedDuration::try_from(length).map_err(|_| wrong())
 }
 
 #[derive(Args, Clone, Debug)]
@@ -207,9 +208,6 @@ pub struct ReproduceOptions {
     /// The private server of the experiments on MySQL: P1 to P4 and D [default: what is installed, MariaDB first]
     #[arg(long, value_name = "NAME", value_parser = ["any", "mariadb", "mysql"])]
     pub server: Option<String>,
-    /// Measure again what an earlier call that did not come to its end has measured
-    #[arg(long)]
-    pub fresh: bool,
     /// Time for the chosen experiments in all [default: what they are planned to take]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub budget: Option<Duration>,
@@ -228,6 +226,12 @@ pub struct ReproduceOptions {
     /// Print no table and no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+impl ReproduceOptions {
+    pub fn mode(&self) -> Mode {
+        if self.quick { Mode::Quick } else { Mode::Full }
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -294,7 +298,7 @@ pub struct RunOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
-    /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
+    /// The server: echo sends back every byte, sink takes rounds of bytes and acknowledges each
     #[arg(value_parser = PossibleValuesParser::new(SERVERS.iter().map(|server| server.name))
         .try_map(|name| server(&name).ok_or("no such server")))]
     pub server: &'static Server,
@@ -358,6 +362,8 @@ pub enum Internal {
         sockets: Vec<u64>,
     },
     #[command(hide = true)]
+    StandIn,
+    #[command(hide = true)]
     HandOver { endpoint: Endpoint },
     #[cfg(feature = "switch")]
     #[command(hide = true)]
@@ -370,6 +376,7 @@ impl Internal {
             Internal::Supervise(_)
             | Internal::BecomeServer(_)
             | Internal::TryOwnNetwork
+            | Internal::StandIn
             | Internal::LogInAs => AtSignal::HandlesItself,
             Internal::SendsAtOnce { .. } | Internal::HandOver { .. } => AtSignal::Ends,
             #[cfg(feature = "switch")]
@@ -380,9 +387,9 @@ impl Internal {
 
 #[derive(Args, Clone, Debug)]
 pub struct SuperviseOptions {
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub account: Option<Account>,
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub at_once: bool,
     pub directory: PathBuf,
     #[arg(last = true, required = true)]
@@ -391,9 +398,28 @@ pub struct SuperviseOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct BecomeServerOptions {
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub account: Option<Account>,
     pub parent: u32,
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_age;
+
+    #[test]
+    fn an_age_has_a_unit() {
+        fn hours(text: &str) -> Option<f64> {
+            parse_age(text).ok().map(|length| length.as_secs_f64() / 3600.0)
+        }
+        assert_eq!(
+            (hours("2d"), hours("90m"), hours("1w"), hours("1.5h")),
+            (Some(48.0), Some(1.5), Some(168.0), Some(1.5))
+        );
+        for wrong in ["2", "d", "-2d", "0d", "2 days", "1e3d", "", "tomorrow"] {
+            assert_eq!(hours(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use samehost_bench::KeepAwake;
 use samehost_model::Report;
 #[cfg(feature = "html")]
 use samehost_report::CheckupPage;
@@ -14,10 +13,10 @@ use serde_json::json;
 use crate::checkup::measure::Bench;
 use crate::checkup::{self, BUDGETS, Checkup, Deadlines, Rows, findings};
 use crate::cli::CheckupOptions;
-use crate::exit::{Ending, NoReader};
+use crate::exit::{Ending, NoReader, in_full};
 use crate::request::fresh_seed;
 use crate::wrong_use::WrongUse;
-use crate::{output, signals};
+use crate::{output, signals, storage};
 
 /// Total time on a machine at work, including the scan and server starts.
 const BUDGET: Duration = Duration::from_secs(57);
@@ -38,16 +37,15 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let is_stdout_taken = output::is_stdout_taken(paths.map(std::path::PathBuf::as_path))?;
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
-    let bench = Bench {
-        seed,
-        interrupted,
-        quiet: options.quiet,
-        ends: Some(deadlines.last),
-        awake: KeepAwake::Usual,
-    };
+    let bench = Bench { seed, interrupted, quiet: options.quiet, ends: deadlines.last };
     let mut table = Table { is_shown: !is_stdout_taken, is_begun: false, shown: 0 };
     let done = checkup::run(&bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
 
+    if let Some(prices) = done.prices.as_ref().filter(|_| !done.is_interrupted)
+        && let Err(error) = storage::store_prices(prices)
+    {
+        output::complain(&format!("scan --observe will not know these prices: {}", in_full(&error)));
+    }
     let reports = done.reports();
     if let Some(path) = &options.json {
         output::write_to(path, &as_json(&done, &reports)?)?;
@@ -60,13 +58,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let findings = findings(&done.legs);
     #[cfg(feature = "html")]
     if let Some(path) = &options.html {
-        let page = CheckupPage {
-            title: options.title.as_deref(),
-            findings: &findings,
-            around,
-            notes: &done.notes,
-            reports: &reports,
-        };
+        let page = CheckupPage { findings: &findings, around, notes: &done.notes, reports: &reports };
         let mut bytes = Vec::new();
         samehost_report::checkup_as_html(&page, &mut bytes)?;
         output::write_to(path, &bytes)?;
@@ -74,7 +66,12 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if !is_stdout_taken {
         print(|out| output::terminal().end_checkup(&findings, &around, &done.notes, out))?;
     }
-    Ok(if done.is_interrupted { Ending::Interrupted } else { Ending::Done })
+    Ok(match (done.is_interrupted, done.saw_nothing) {
+        (true, _) => Ending::Interrupted,
+        // The measurements stand, and nothing was said of the programs of this machine.
+        (false, true) => Ending::CutShort,
+        (false, false) => Ending::Done,
+    })
 }
 
 fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! The hidden verbs, with which samehost starts itself.
 
+use samehost_system::threads;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -51,6 +52,19 @@ pub fn hand_over(endpoint: &Endpoint) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// This program once more, with a hidden verb, whatever became of its file.
+pub fn another_of_us(verb: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(verb);
+    command
+}
+
+/// Lets the calls of a program go on whose `samehost run` was killed; see `samehost_seccomp`.
+pub fn stand_in() -> anyhow::Result<Ending> {
+    samehost_run::stand_in()?;
+    Ok(Ending::Done)
+}
+
 /// Connects as another user, in another process' namespaces. Reads a request from standard input; writes the connection and one
 /// JSON object to standard output. Never receives a password. See `samehost_login::log_in_as`.
 pub fn log_in_as() -> anyhow::Result<Ending> {
@@ -89,7 +103,7 @@ fn word(answer: Option<bool>) -> &'static str {
 /// Asks [`sends_at_once`] in a process of its own about each of these sockets; `None` where there is no answer in time.
 pub fn ask(senders: &[Sender]) -> Vec<Option<bool>> {
     let mut answers = vec![None; senders.len()];
-    let senders = &senders[..senders.len().min(MOST)];
+    let mut senders = &senders[..senders.len().min(MOST)];
     let Ok(program) = std::env::current_exe() else { return answers };
     if senders.is_empty() {
         return answers;
@@ -104,12 +118,15 @@ pub fn ask(senders: &[Sender]) -> Vec<Option<bool>> {
     let (told, lines) = mpsc::channel();
     let out = child.stdout.take();
     // Ends with the child, or with this program.
-    std::thread::spawn(move || {
+    let reading = threads::start(move || {
         let Some(out) = out else { return };
         for line in BufReader::new(out).lines().map_while(Result::ok) {
             let _ = told.send(line);
         }
     });
+    if reading.is_err() {
+        senders = &[];
+    }
     let until = Instant::now() + PATIENCE;
     for answer in answers.iter_mut().take(senders.len()) {
         let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };

@@ -3,11 +3,8 @@
 
 mod bench;
 mod checkup;
-mod compare;
-mod history;
 mod how;
 mod internal;
-mod prune;
 mod report;
 mod reproduce;
 mod run;
@@ -16,18 +13,16 @@ mod serve;
 mod shell;
 #[cfg(feature = "switch")]
 mod switch;
-#[cfg(feature = "tui")]
 mod top;
 mod trial;
 mod verify;
 
 pub use bench::bench;
 pub use checkup::checkup;
-pub use compare::compare;
-pub use history::history;
 pub use how::how;
-pub use internal::{become_server, hand_over, log_in_as, sends_at_once, supervise, try_own_network};
-pub use prune::prune;
+pub use internal::{
+    become_server, hand_over, log_in_as, sends_at_once, stand_in, supervise, try_own_network,
+};
 pub use report::report;
 pub use reproduce::reproduce;
 pub use run::run;
@@ -36,7 +31,6 @@ pub use serve::serve;
 pub use shell::{completions, man};
 #[cfg(feature = "switch")]
 pub use switch::{switch, watch_switch};
-#[cfg(feature = "tui")]
 pub use top::top;
 pub use verify::verify;
 
@@ -44,10 +38,4 @@ pub use verify::verify;
 pub fn switch(_: &crate::wrong_use::AnyWords) -> anyhow::Result<crate::exit::Ending> {
     let instead = "By hand: `samehost how SERVICE` has what to write into which configuration.";
     Err(crate::wrong_use::left_out("`samehost switch`", "switch", instead).into())
-}
-
-#[cfg(not(feature = "tui"))]
-pub fn top(_: &crate::wrong_use::AnyWords) -> anyhow::Result<crate::exit::Ending> {
-    let instead = "`samehost scan --observe 10s` shows the same traffic once.";
-    Err(crate::wrong_use::left_out("`samehost top`", "tui", instead).into())
 }

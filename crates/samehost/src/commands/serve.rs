@@ -1,5 +1,6 @@
 //! `samehost serve SERVER`.
 
+use samehost_system::threads;
 use std::io::Write;
 
 use anyhow::Context;
@@ -31,11 +32,11 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
     // Must precede the message that it listens, after which it may be stopped.
     let stopper = listening.stopper()?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("watching for signals")?;
-    std::thread::spawn(move || {
+    threads::start(move || {
         if signals.forever().next().is_some() {
             stopper.stop();
         }
-    });
+    })?;
     let mut stdout = output::Stdout;
     for endpoint in listening.endpoints() {
         writeln!(stdout, "listening on {endpoint}").context("standard output")?;

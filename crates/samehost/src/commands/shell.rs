@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use clap_complete::Shell;
 use samehost_model::{Placement, Transport};
 
-use crate::cli::Cli;
+use crate::cli::with_unlisted_verbs;
 use crate::exit::Ending;
 use crate::{manual, output};
 
@@ -66,7 +66,11 @@ impl Offered {
 }
 
 pub fn completions(shell: Shell) -> anyhow::Result<Ending> {
-    let mut command = Cli::command();
+    let whole = with_unlisted_verbs();
+    // The scripts offer hidden verbs too, those that samehost starts itself with.
+    let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    let mut command = Command::new("samehost").version(env!("CARGO_PKG_VERSION")).subcommands(verbs);
+    command = command.args(whole.get_arguments().cloned());
     command.build();
     let offered = Offered::all();
     for one in &offered {

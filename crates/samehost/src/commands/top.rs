@@ -1,38 +1,71 @@
-//! `samehost top`: what talks to what, live.
+//! `samehost top`: what talks to what, again and again. On a terminal each table takes the place of the one before; in a pipe they
+//! follow each other. It reads no key and leaves the terminal's settings alone, so that nothing has to be given back, however it ends.
 
-use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use jiff::Zoned;
+use samehost_model::scan::Scan;
+use samehost_report::Look;
+use samehost_scan::{Observer, Timed};
+use samehost_system::interrupt;
 
 use crate::cli::TopOptions;
 use crate::exit::Ending;
-use crate::top::{Events, Left, Live, State, run};
 use crate::wrong_use::WrongUse;
-use crate::{output, signals};
+use crate::{output, storage};
 
-const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
+const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
+/// From one look for a signal to the next.
+const NAP: Duration = Duration::from_millis(50);
+/// To the first character of the screen, and away with what is below.
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 pub fn top(options: &TopOptions) -> anyhow::Result<Ending> {
-    if !INTERVALS.contains(&options.interval) {
-        return Err(WrongUse("--interval takes 200ms to 1h".into()).into());
+    if !PERIODS.contains(&options.every) {
+        return Err(WrongUse("--every takes 200ms to 1h".into()).into());
     }
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    if is_dumb || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        let message =
-            "`samehost top` draws on a terminal, and there is none; use samehost scan --observe 10s";
-        return Err(WrongUse(message.into()).into());
+    let mut observer = Observer::new(if options.exact { Timed::Exactly } else { Timed::Cheaply });
+    // The first look is what the next is held against.
+    look(&mut observer)?;
+    let screen = output::Screen::of_standard_output();
+    let mut has_told_notes = false;
+    let mut next = Instant::now();
+    loop {
+        // A look that was missed, as while the machine slept, is not caught up with.
+        next = Instant::now().max(next + options.every);
+        while let Some(left) = next.checked_duration_since(Instant::now()) {
+            if interrupt::is_requested() {
+                return Ok(Ending::Interrupted);
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+        let scan = look(&mut observer)?;
+        let at = Zoned::now().strftime("%H:%M:%S").to_string();
+        output::show(|terminal, out| {
+            if screen.is_some() {
+                out.write_all(CLEAR)?;
+            } else if has_told_notes {
+                out.write_all(b"\n")?;
+            }
+            let screen_lines = screen.as_ref().map(output::Screen::lines);
+            terminal.render_look(
+                &Look { scan: &scan, at: &at, every: options.every, screen_lines, has_told_notes },
+                out,
+            )
+        })?;
+        if output::has_no_reader() {
+            return Ok(Ending::Done);
+        }
+        has_told_notes = screen.is_none();
     }
-    let stop = signals::watch()?;
-    let mut state = State::new(options.interval.as_secs_f64(), output::terminal().color);
-    let mut source = Live::new(options.exact);
-    // Also installs a panic hook that restores the terminal before the message.
-    let mut terminal = ratatui::try_init().context("the terminal")?;
-    let mut events = Events::new(options.interval, stop);
-    let left = run(&mut terminal, &mut state, &mut source, &mut events);
-    ratatui::try_restore().context("giving the terminal back")?;
-    Ok(match left? {
-        Left::ByKey => Ending::Done,
-        Left::BySignal => Ending::Interrupted,
-    })
+}
+
+fn look(observer: &mut Observer) -> anyhow::Result<Scan> {
+    let mut scan = samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?;
+    samehost_scan::advise(&mut scan);
+    observer.measure(&mut scan);
+    if let Some(prices) = storage::stored_prices() {
+        samehost_scan::predict(&mut scan, &prices);
+    }
+    Ok(scan)
 }

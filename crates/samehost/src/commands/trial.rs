@@ -15,7 +15,8 @@ use samehost_model::{
 };
 use samehost_report::reason_of_no_time;
 use samehost_run::{
-    Mode, Terms, Tried, TriedArm, TriedBlock, TriedPort, UnitPlan, UnitTrial, Way, plan_unit,
+    Doors, Mode, Terms, TrialError, Tried, TriedArm, TriedBlock, TriedPort, UnitPlan, UnitTrial, Way,
+    may_be_tried, plan_unit,
 };
 use samehost_scan::p99_us;
 use samehost_stats::FIRST_LOOK;
@@ -91,6 +92,10 @@ impl Asked {
 impl Planned {
     /// Analyses what was counted and writes it: the text on standard error, for standard output is the program's.
     pub fn conclude(self, tried: &Tried, options: &RunOptions) -> anyhow::Result<()> {
+        if tried.is_empty() && self.outputs.is_empty() {
+            output::complain("nothing was tried: the program made no connection to a mapped port");
+            return Ok(());
+        }
         let mut report = report(tried, options, &self.asked);
         analyse(&report).apply(&mut report);
         let notes = notes(tried, &report, options);
@@ -111,6 +116,14 @@ impl Planned {
     }
 }
 
+/// Doors of two servers are wrong use; what else keeps a trial from beginning is missing here.
+pub fn refused(error: TrialError) -> anyhow::Error {
+    match error {
+        TrialError::TwoServers(..) => WrongUse(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
 /// A trial as the report of `bench`: arms, trials, comparisons. Connections are the unit, not requests: with requests, 24 to 69 % of
 /// trials of equal arms are called different. A kind of report of its own was rejected, as nobody could compare, store or read it
 /// with what there is (docs/decisions/0135).
@@ -120,7 +133,7 @@ fn report(tried: &Tried, options: &RunOptions, asked: &Asked) -> Report {
     let is_alone = shown.len() <= 1;
     for port in shown {
         let arms = arms(port, is_alone);
-        for (arm, found) in arms.iter().zip(&port.arms) {
+        for (arm, found) in arms.iter().zip(&port.arms).filter(|_| tried.void.is_none()) {
             for (block, counted) in (0..).zip(&found.blocks) {
                 if counted.connections > 0 {
                     report.trials.push(trial(arm, block, found, counted, tried));
@@ -254,6 +267,10 @@ fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, tried: &
 /// What a reader has to keep in mind, besides what the analysis finds.
 fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
     let mut notes = Vec::new();
+    if let Some(why) = &tried.void {
+        let message = format!("the trial is void, and nothing of it is compared: {why}");
+        notes.push(Warning::new(Code::NotMeasured, "void", message));
+    }
     for port in &tried.ports {
         for (name, arm) in ["TCP", "the Unix socket"].into_iter().zip(&port.arms) {
             if let Some(why) = arm.no_time {
@@ -344,6 +361,14 @@ fn left_out(tried: &Tried) -> Vec<Warning> {
         );
         notes.push(Warning::new(Code::Note, "unserved", message));
     }
+    if tried.apart > 0 {
+        let message = format!(
+            "{} connections went over TCP and are not in it, because one server was not known to be behind both doors when they were \
+             made",
+            count(tried.apart)
+        );
+        notes.push(Warning::new(Code::Note, "apart", message));
+    }
     if tried.after_the_last_block > 0 {
         let message = format!(
             "{} connections came after the last whole block and are not in it",
@@ -402,6 +427,10 @@ pub fn of_unit(unit: &str, options: &RunOptions) -> anyhow::Result<Ending> {
     let planned = plan_unit(root, &trial).map_err(|error| WrongUse(error.to_string()))?;
     for doubt in &planned.doubts {
         output::complain(&format!("{unit} has {doubt}; systemctl status says so where it does not start"));
+    }
+    // Units of another root are not those of this machine.
+    if root == Path::new("/") {
+        may_be_tried(options.map.iter().zip(&Doors::of_all(&options.map))).map_err(refused)?;
     }
     let length = format_seconds(length.as_secs_f64());
     if !options.install {

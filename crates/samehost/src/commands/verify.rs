@@ -1,20 +1,23 @@
 //! `samehost verify`: the transport in use, with proof.
 
+#[cfg(feature = "switch")]
+mod configuration;
+
 use std::os::unix::fs::FileTypeExt;
-#[cfg(feature = "switch")]
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-#[cfg(feature = "switch")]
 use std::time::Duration;
 
 use anyhow::anyhow;
 use samehost_login::{Credentials, Expected};
 use samehost_model::Redactor;
-use samehost_model::scan::Verification;
+use samehost_model::scan::{LoginOutcome, Verdict, Verification};
 use samehost_scan::{Target, TargetError, Trusted};
+use samehost_services::Kind;
 use samehost_system::lookup;
 
-use crate::cli::VerifyOptions;
+#[cfg(feature = "switch")]
+use self::configuration::configuration;
+use crate::cli::{UnixOrTcp, VerifyOptions};
 use crate::exit::{Ending, in_full};
 use crate::output;
 use crate::request::ask_password;
@@ -26,10 +29,8 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
         true => configuration(options)?,
         false => target_or_service(options)?,
     };
-    if let Some(expected) = options.expect {
-        for one in &mut found {
-            samehost_scan::expect(one, expected.name());
-        }
+    for one in &mut found {
+        one.judge(options.expect.map(UnixOrTcp::name));
     }
     if options.json {
         // A single result is an object. A configuration may name several connections, which become an array.
@@ -48,16 +49,32 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
             Ok(())
         })?;
     }
-    let fails = found.iter().any(|one| one.as_expected == Some(false));
-    Ok(if fails { Ending::Finding } else { Ending::Done })
+    Ok(ending(&found))
+}
+
+/// A contradiction outweighs what is undecided. That is no success where a transport was expected, for a login of ours is none of
+/// the application's, nor where no login could be tried.
+fn ending(found: &[Verification]) -> Ending {
+    if found.iter().any(|one| one.verdict() == Verdict::Contradicted) {
+        return Ending::Finding;
+    }
+    let is_open = |one: &Verification| one.expected.is_some() || !one.was_tried();
+    if found.iter().any(|one| one.verdict() == Verdict::Undecided && is_open(one)) {
+        return Ending::Undecided;
+    }
+    Ending::Done
 }
 
 /// Refuses options that would do nothing with this target.
 fn check_options(options: &VerifyOptions) -> Result<(), WrongUse> {
     let is_configuration = is_configuration(&options.target);
     let is_process = !is_configuration && options.target.bytes().all(|byte| byte.is_ascii_digit());
+    let is_watched = is_configuration || (is_service(&options.target) && options.expect.is_some());
     let useless = [
-        (options.wait.is_some() && !is_configuration, "--wait watches the application of a configuration"),
+        (
+            options.wait.is_some() && !is_watched,
+            "--wait watches the application of a configuration, or the clients of a service with --expect",
+        ),
         (
             options.ask_password && is_configuration,
             "--ask-password is for a URL or an endpoint: a configuration has its own",
@@ -79,6 +96,11 @@ fn check_options(options: &VerifyOptions) -> Result<(), WrongUse> {
     Ok(())
 }
 
+/// Whether the target is the name of a service, whose clients are asked for.
+fn is_service(target: &str) -> bool {
+    matches!(target.parse::<Target>(), Err(TargetError::Form(_))) && Kind::called(target).is_some()
+}
+
 /// Whether the target is a file or directory to read; the path of a socket is an endpoint.
 fn is_configuration(target: &str) -> bool {
     Path::new(target).metadata().is_ok_and(|found| !found.file_type().is_socket())
@@ -96,19 +118,20 @@ fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification
 }
 
 fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<Verification>> {
-    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
     let name = &options.target;
+    let not_here =
+        || anyhow!(WrongUse(format!("no {name} runs here that can be seen; samehost scan lists services")));
+    if options.expect.is_some() && is_service(name) {
+        let period = options.wait.unwrap_or(MOMENT);
+        let found = samehost_scan::clients_of(name, period, env!("CARGO_PKG_VERSION"))?;
+        return Ok(vec![found.ok_or_else(not_here)?]);
+    }
+    let scan = samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?;
     let Some((protocol, endpoints)) = samehost_scan::endpoints_of(&scan, name) else {
         return Err(WrongUse(error.to_string()).into());
     };
     if endpoints.is_empty() {
-        return Err(
-            WrongUse(format!("no {name} runs here that can be seen; samehost scan lists services")).into()
-        );
-    }
-    if options.expect.is_some() && endpoints.len() > 1 {
-        let text = format!("--expect is about one endpoint, and {name} has {}: name one", endpoints.len());
-        return Err(WrongUse(text).into());
+        return Err(not_here());
     }
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for endpoint in endpoints {
@@ -132,52 +155,19 @@ fn verify_target(target: &Target, name: &str, options: &VerifyOptions) -> anyhow
     let (credentials, note) = credentials(target, options)?;
     let mut found = look(target, name, &credentials, None, options)?;
     found.notes.extend(note);
-    Ok(found)
+    if let Some(login) = found.login.take() {
+        // Who names an endpoint asks for no login: a server that wants one has answered. A URL is a login.
+        let is_given = name.contains("://") || credentials.user.is_some() || credentials.password.is_some();
+        found.login = Some(if is_given { login } else { login.without_one_given() });
+    }
+    match &found.login {
+        Some(login) if login.outcome() == LoginOutcome::Unreachable => Err(anyhow!("{}", login.says())),
+        _ => Ok(found),
+    }
 }
 
-/// Verifies every connection in a configuration, with its credentials.
-#[cfg(feature = "switch")]
-fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
-    let settings = samehost_switch::clients(&options.target).map_err(|error| WrongUse(error.to_string()))?;
-    let mut all = Vec::new();
-    for setting in settings {
-        let target = Target::Address {
-            protocol: setting.protocol,
-            endpoint: setting.endpoint.clone(),
-            notes: Vec::new(),
-        };
-        let credentials =
-            Credentials { user: setting.user, password: setting.password, database: setting.database };
-        let name = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
-        let owner = setting.file.metadata().ok().map(|found| found.uid());
-        all.push(look(&target, &name, &credentials, owner, options)?);
-    }
-    see_the_application(options, &mut all)?;
-    if all.is_empty() {
-        let text = format!("{} names no connection to a server", options.target);
-        return Err(WrongUse(text).into());
-    }
-    Ok(all)
-}
-
-/// How long the application is watched where nothing else is asked for.
-#[cfg(feature = "switch")]
+/// How long an application, or a service's clients, are watched where nothing else is asked for.
 const MOMENT: Duration = Duration::from_millis(500);
-
-/// Adds what the application itself was seen to do: a login of ours proves nothing of it.
-#[cfg(feature = "switch")]
-fn see_the_application(options: &VerifyOptions, all: &mut [Verification]) -> anyhow::Result<()> {
-    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
-    let usage = samehost_switch::Usage::of_configuration(&options.target, &scan)
-        .map_err(|error| WrongUse(error.to_string()))?;
-    usage.wait(options.wait.unwrap_or(MOMENT), &samehost_system::interrupt::is_requested);
-    for (found, seen) in all.iter_mut().zip(usage.seen()) {
-        found.standing = Some(seen.standing());
-        found.seen_there = seen.new.into_iter().collect();
-        found.seen_elsewhere = seen.old.into_iter().collect();
-    }
-    Ok(())
-}
 
 #[cfg(not(feature = "switch"))]
 fn configuration(_: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
@@ -206,6 +196,9 @@ fn look(
     let redactor = Redactor::new(&credentials.password);
     let mut found = samehost_scan::verify(target, name, credentials, &expected, env!("CARGO_PKG_VERSION"))
         .map_err(|error| anyhow!(redactor.message(&error.to_string())))?;
+    if let Some(login) = &mut found.login {
+        login.redact(|says| redactor.message(says));
+    }
     for word in found.proofs.iter_mut().map(|proof| &mut proof.says).chain(&mut found.notes) {
         *word = redactor.message(word);
     }

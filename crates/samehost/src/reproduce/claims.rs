@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use samehost_analysis::{Index, Judged, compare_arms, judge_alone, judge_ratio, judge_value};
 use samehost_model::human::format_ratio;
 use samehost_model::{
-    Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, Limit, LimitedBy, MetricInfo, Point, Report,
-    Stopping, Transport,
+    Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, LimitedBy, MetricInfo, Point, Report, Stopping,
+    Transport,
 };
 use samehost_stats::{Asked, estimate, estimate_sequential};
 
@@ -124,7 +124,7 @@ fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
         return ClaimOutcome { here, judgement: Judgement::CannotTell, why, ..not_measured(claim) };
     }
     let Judged { judgement, size, mut why } = judge_ratio(&claim.expected, found);
-    for more in [against_tls(found, report), bottlenecks(found, report)].into_iter().flatten() {
+    if let Some(more) = against_tls(found, report) {
         if !why.is_empty() {
             why.push_str("; ");
         }
@@ -296,31 +296,6 @@ fn microseconds(unit: &str) -> Option<f64> {
         "s" => Some(1e6),
         _ => None,
     }
-}
-
-fn bottleneck(limit: &Limit) -> String {
-    let who = match limit.by {
-        LimitedBy::Client => "the client was the limit",
-        LimitedBy::Proxy => "the proxy was the bottleneck",
-        LimitedBy::Server => "the server was the limit",
-        LimitedBy::Machine => "the machine was full",
-        LimitedBy::Waiting => "nothing was the bottleneck",
-    };
-    let Limit { client_cpus, proxy_cpus, server_cpus, .. } = limit;
-    format!("client {client_cpus:.2}, proxy {proxy_cpus:.2}, server {server_cpus:.2} CPUs, {who}")
-}
-
-/// The utilisation of client, proxy and server in both arms of a comparison at one point, and what was the bottleneck.
-fn bottlenecks(found: &Comparison, report: &Report) -> Option<String> {
-    if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
-        return None;
-    }
-    Some(format!("{}; {}", utilization(report, &found.baseline)?, utilization(report, &found.candidate)?))
-}
-
-fn utilization(report: &Report, arm: &str) -> Option<String> {
-    let limit = report.analysis.limits.iter().find(|limit| limit.arm == arm)?;
-    Some(format!("{}: {}", name_of(report, arm), bottleneck(limit)))
 }
 
 /// The claim that the client was the bottleneck: holds if it was in every condition, does not hold if it was in none.
@@ -500,6 +475,8 @@ pub mod tests {
 
 #[cfg(test)]
 mod busy_tests {
+    use samehost_model::Limit;
+
     use super::*;
 
     fn report(limits: &[(LimitedBy, f64)]) -> Report {

@@ -35,11 +35,6 @@ impl Published {
     fn is(&self, id: &str) -> bool {
         self.id.eq_ignore_ascii_case(id)
     }
-
-    /// Whether it starts a server of somebody else's.
-    pub fn starts_servers(&self) -> bool {
-        !self.measurements.iter().all(|planned| planned.quick.line.starts_with("bench raw"))
-    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -60,7 +60,7 @@ fn wrong_options() {
         (&["bench", "raw", "--arm", "a=true"], &["takes no --arm"]),
         (&["bench", "raw", "--unix", &long], &["125", "107"]),
         (&["bench", "raw", "--unix", "tcp:127.0.0.1:1"], &["not an endpoint of unix"]),
-        (&["bench", "noop", "http://127.0.0.1/"], &["bench noop takes no URL"]),
+        (&["bench", "proxy", "http://127.0.0.1/"], &["bench proxy takes no URL"]),
         (&["bench", "command", "true"], &["at least two"]),
         (&["bench", "command", "true", "sleep 0", "--parameter", "c"], &["NAME=VALUES"]),
         (&["bench", "command", "true", "sleep 0", "--parameter", "c=1,2"], &["no command has {c} in it"]),
@@ -90,7 +90,7 @@ fn wrong_options() {
         (&["serve", "sink", "--model", "epoll", "--listen", "tcp:127.0.0.1:0"], &["no --model epoll"]),
         (&["report", "/nowhere/at/all.json"], &["/nowhere/at/all.json"]),
         (&["report"], &["nothing is stored yet"]),
-        (&["compare", "/nowhere/a", "/nowhere/b"], &["/nowhere/a"]),
+        (&["report", "compare", "/nowhere/a", "/nowhere/b"], &["/nowhere/a"]),
         (&["frobnicate"], &["frobnicate"]),
     ] {
         refused(&home, arguments, 2, says);
@@ -144,7 +144,7 @@ fn files_that_are_no_results() {
         fs::write(&path, text).unwrap();
         refused(&home, &["report", path.to_str().unwrap()], 2, &[says, "result.json"]);
     }
-    let report = home.measure(&["bench", "noop"]);
+    let report = home.measure(&["bench", "raw", "--transports", "tcp"]);
     let newer = report.to_string().replace("samehost.report/1", "samehost.report/2");
     fs::write(&path, newer).unwrap();
     refused(&home, &["report", path.to_str().unwrap()], 2, &["samehost.report/2"]);

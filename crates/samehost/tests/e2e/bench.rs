@@ -49,7 +49,7 @@ fn a_report_keeps_to_its_schema() {
         &["bench", "raw", "--connections", "1,4", "--rate", "20%"][..],
         &["bench", "raw", "--pattern", "bulk", "--size", "1,64k"],
         &["bench", "connect"],
-        &["bench", "noop"],
+        &["bench", "raw", "--transports", "tcp"],
     ] {
         let report = home.measure(workload);
         let faults: Vec<String> = schema.iter_errors(&report).map(|error| error.to_string()).collect();

@@ -128,18 +128,52 @@ fn every_example_runs_and_looks_as_shown() {
     assert!(count >= 10, "only {count} examples were found");
 }
 
-#[test]
-fn links_between_documents_lead_somewhere() {
-    for document in documents() {
-        let text = fs::read_to_string(&document).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.starts_with("http") || target.starts_with('#') {
-                continue;
-            }
-            let path = document.parent().unwrap().join(target.split('#').next().unwrap());
-            assert!(path.exists(), "{}: {target}", document.display());
+/// The ids that GitHub gives the headings of a document: lower case, blanks become hyphens, a second one of the same words gets a number.
+fn headings(text: &str) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    let prose = text.split("\n```").step_by(2);
+    for line in prose.flat_map(str::lines).filter(|line| line.starts_with('#')) {
+        let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        let id: String = title.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect();
+        let of_same_words = |known: &&String| {
+            **known == id || known.strip_prefix(&id).is_some_and(|rest| rest[1..].parse::<u32>().is_ok())
+        };
+        match ids.iter().filter(of_same_words).count() {
+            0 => ids.push(id),
+            count => ids.push(format!("{id}-{count}")),
         }
     }
+    ids
+}
+
+#[test]
+fn links_between_documents_lead_to_files_and_headings() {
+    assert_eq!(headings("# A `b`\n\n## One\n```sh\n# no\n```\n## One\n"), ["a-b", "one", "one-1"]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = documents();
+    all.extend(["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root.join(name)));
+    all.extend(fs::read_dir(root.join("docs/decisions")).unwrap().map(|entry| entry.unwrap().path()));
+    let mut count = 0;
+    for document in all {
+        let text = fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.starts_with("http") {
+                continue;
+            }
+            let (file, id) = target.split_once('#').unwrap_or((target, ""));
+            let path = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            assert!(path.exists(), "{}: {target}", document.display());
+            if !id.is_empty() {
+                let known = headings(&fs::read_to_string(&path).unwrap());
+                assert!(known.iter().any(|known| known == id), "{}: {target}: {known:?}", document.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 10, "only {count} links to headings were found");
 }
 
 /// The cells of the first table of docs/programs.md, with the program and the column of each.

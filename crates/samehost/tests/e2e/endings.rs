@@ -130,14 +130,14 @@ fn a_full_disk_is_told_with_the_way_to_the_samples() {
 fn no_place_for_samples_is_a_warning_and_no_end() {
     let home = Home::new();
     std::fs::write(home.path("state/samehost"), "a file in the way").unwrap();
-    let report = home.measure(&["bench", "noop"]);
+    let report = home.measure(&["bench", "raw", "--transports", "tcp"]);
     assert!(crate::support::warns(&report, "not_stored"), "{}", report["warnings"]);
 }
 
 #[test]
 fn a_closed_pipe_is_no_error() {
     let home = Home::new();
-    let command = [&["bench", "noop"], QUICK].concat();
+    let command = [&["bench", "raw", "--transports", "tcp"], QUICK].concat();
     let mut child = home.command(&command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

@@ -292,7 +292,11 @@ fn who_may_not_load_a_program_is_told_what_is_missing() {
             .unwrap(),
     );
     assert_eq!(ended.status, 0, "{}", ended.both());
-    let line = "How long requests take is not measured: it takes root, or CAP_BPF and CAP_PERFMON.";
+    let line = if is_root() {
+        "How long requests take is not measured: bpf(2) takes CAP_BPF and CAP_PERFMON, which this root has not;"
+    } else {
+        "How long requests take is not measured: bpf(2) takes root, or CAP_BPF and CAP_PERFMON; try as root (sudo)."
+    };
     assert!(ended.stdout.contains(line), "{}", ended.both());
 }
 

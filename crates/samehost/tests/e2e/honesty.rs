@@ -98,7 +98,7 @@ fn a_busy_neighbour_is_named_and_silences_nothing() {
     let slowed = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "90%"];
     // Six blocks were too few beside a compiler.
     let blocks = ["--min-blocks", "16", "--max-blocks", "16", "--json", "-", "--quiet"];
-    let ended = home.run(&[&slowed[..], &["--slice", "none", "--trial-time", "200ms"], &blocks].concat());
+    let ended = home.run(&[&slowed[..], &["--rate", "500", "--trial-time", "200ms"], &blocks].concat());
     drop(busy);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();

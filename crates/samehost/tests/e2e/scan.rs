@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use samehost_testing::free_port;
 use serde_json::Value;
@@ -296,7 +296,7 @@ fn a_name_or_a_port_leaves_its_pairs_with_their_notes_in_full() {
     let whole = home.run(&["scan"]).stdout;
     assert!(whole.contains("• backlog: the backlog is only 1, and clients here"), "{whole}");
     assert!(whole.contains("samehost explain CODE") && !whole.contains("and restart it"), "{whole}");
-    for filter in [&["--port", port][..], &["samehost"], &["nc"]] {
+    for filter in [&[port][..], &["samehost"], &["nc"]] {
         let shown = home.run(&[&["scan"], filter].concat());
         assert_eq!(shown.status, 0, "{}", shown.stderr);
         assert!(shown.stdout.contains(&server.tcp), "{filter:?}: {}", shown.stdout);
@@ -313,7 +313,7 @@ fn a_name_or_a_port_leaves_its_pairs_with_their_notes_in_full() {
         for advice in advice {
             let service = &json["services"][advice["service"].as_u64().unwrap() as usize];
             let names = [&advice["client"], &service["name"]].map(Value::to_string);
-            let is_asked_for = filter[0] == "--port" || names.iter().any(|name| name.contains(filter[0]));
+            let is_asked_for = filter[0] == port || names.iter().any(|name| name.contains(filter[0]));
             assert!(is_asked_for, "{filter:?}: {advice}");
         }
     }
@@ -323,7 +323,7 @@ fn a_name_or_a_port_leaves_its_pairs_with_their_notes_in_full() {
         "{}",
         none.stdout
     );
-    assert_eq!(home.run(&["scan", "nc", "--save"]).status, 2);
+    assert_eq!(home.run(&["scan", "nc", "--every", "1s"]).status, 2);
 }
 
 #[test]
@@ -337,11 +337,9 @@ fn every_code_is_explained_with_what_is_here() {
     let [host, port] = host_port(&server.tcp);
     let client = Held::start("nc", &[host, port]);
     connection_of(&home, client.pid());
-    for words in [&["explain", "backlog"][..], &["scan", "--explain", "backlog"]] {
-        let told = home.run(words).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(told.contains("nc → samehost serve: the backlog is only 1"), "{told}");
-        assert!(told.contains("matters Where more clients") && told.contains("undo Remove"), "{told}");
-    }
+    let told = home.run(&["explain", "backlog"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("nc → samehost serve: the backlog is only 1"), "{told}");
+    assert!(told.contains("matters Where more clients") && told.contains("undo Remove"), "{told}");
     assert_eq!(home.run(&["explain", "no-such-code"]).status, 2);
 }
 
@@ -423,8 +421,48 @@ fn a_connection_that_opens_while_traffic_is_observed_and_stays_is_seen() {
     assert_eq!((&hop["client_pids"][0], &hop["connections"]), (&Value::from(client.pid()), &Value::from(1)));
 }
 
+pub(crate) fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().to_owned()
+}
+
+#[test]
+fn an_observation_ends_in_time_and_without_a_price_it_says_what_finds_one() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let mut stream = TcpStream::connect(server.tcp.trim_start_matches("tcp:")).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                stream.write_all(&[7]).unwrap();
+                stream.read_exact(&mut [0]).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+    let begun = Instant::now();
+    home.run(&["scan"]);
+    let plain = begun.elapsed();
+    let (how, when) = ("samehost checkup, as this", "Priced by the checkup of 2026-11-28 14:03 UTC.");
+    for (stored, says) in [(None, how), (Some("6.0.0-other".to_owned()), how), (Some(kernel()), when)] {
+        if let Some(kernel) = stored {
+            home.store_prices(&kernel);
+        }
+        let begun = Instant::now();
+        let ended = home.run(&["scan", "--observe", "1s"]);
+        let took = begun.elapsed();
+        assert!(ended.status == 0 && ended.stdout.contains(says), "{}", ended.both());
+        let most = Duration::from_secs(5) + plain * 4;
+        assert!(took < most, "{took:?}, a plain one {plain:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+}
+
 /// The advice on the clients of a server, from a second of observation while a client is busy.
 fn observed(home: &Home, server: &str, busy: JoinHandle<()>, stop: &AtomicBool) -> Value {
+    home.store_prices(&kernel());
     let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
     stop.store(true, Ordering::Relaxed);
     busy.join().unwrap();

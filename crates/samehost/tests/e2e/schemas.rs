@@ -7,8 +7,6 @@ use crate::support::Home;
 /// The checked-in schemas, by the name that a document gives itself.
 const SCHEMAS: &[(&str, &str)] = &[
     ("samehost.scan/1", include_str!("../../../samehost-model/schema/scan-1.json")),
-    ("samehost.inventory/1", include_str!("../../../samehost-model/schema/inventory-1.json")),
-    ("samehost.scan-changes/1", include_str!("../../../samehost-model/schema/scan-changes-1.json")),
     ("samehost.verify/1", include_str!("../../../samehost-model/schema/verify-1.json")),
     ("samehost.how/1", include_str!("../../../samehost-model/schema/how-1.json")),
 ];
@@ -75,8 +73,6 @@ fn scan_verify_and_how_print_what_their_schemas_say() {
     let pid = std::process::id().to_string();
     for arguments in [
         &["scan", "--json"][..],
-        &["scan", "--save", "--since", "last", "--json"],
-        &["scan", "--since", "last", "--json"],
         &["verify", &server.unix, "--json"],
         &["verify", &server.tcp, "--json", "--expect", "tcp"],
         &["verify", &pid, "--json"],

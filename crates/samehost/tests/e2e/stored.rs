@@ -70,10 +70,10 @@ fn what_is_no_report_is_called_what_it_is() {
 fn two_reports_are_compared() {
     let home = Home::new();
     let (old, new) = (store(&home, "old.json", "1"), store(&home, "new.json", "2"));
-    let ended = home.run(&["compare", &old, &new]);
+    let ended = home.run(&["report", "compare", &old, &new]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("unix"), "{}", ended.stdout);
-    let json = home.run(&["compare", &old, &new, "--json", "-"]);
+    let json = home.run(&["report", "compare", &old, &new, "--json", "-"]);
     let changes: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(!changes["arms"].as_array().unwrap().is_empty());
     // A report whose every latency is ten times as large is slower, and asked to, compare fails on it.
@@ -94,18 +94,31 @@ fn two_reports_are_compared() {
     for trial in slower["trials"].as_array_mut().unwrap() {
         trial["throughput_per_s"] = (trial["throughput_per_s"].as_f64().unwrap() / 10.0).into();
     }
+    slower["started_at"] = "2098-01-01T00:00:00Z".into();
     let worse = home.path("worse.json");
     fs::write(&worse, slower.to_string()).unwrap();
     let compare = |old: &std::path::Path, new: &std::path::Path| {
-        home.run(&["compare", old.to_str().unwrap(), new.to_str().unwrap(), "--fail-on-slower"])
+        home.run(&["report", "compare", old.to_str().unwrap(), new.to_str().unwrap(), "--fail-on-slower"])
     };
-    assert_eq!(compare(&steady, &steady).status, 0);
+    let same = compare(&steady, &steady);
+    assert!(same.status == 2 && same.stderr.contains("the same measurement"), "{}", same.both());
+    // Of another time: nothing became slower.
+    let mut again: serde_json::Value = serde_json::from_str(&fs::read_to_string(&steady).unwrap()).unwrap();
+    again["started_at"] = "2099-01-01T00:00:00Z".into();
+    let later = home.path("later.json");
+    fs::write(&later, again.to_string()).unwrap();
+    assert_eq!(compare(&steady, &later).status, 0);
     let ended = compare(&steady, &worse);
     assert_eq!(ended.status, 1, "{}{}", ended.stdout, ended.stderr);
-    let noop = home.path("noop.json");
-    let quick = [&["bench", "noop", "--json", noop.to_str().unwrap()], QUICK].concat();
+    let command = home.path("command.json");
+    let quick =
+        ["bench", "command", "true", "true", "--max-blocks", "6", "--json", command.to_str().unwrap()];
     assert_eq!(home.run(&quick).status, 0);
-    assert_eq!(home.run(&["compare", &old, noop.to_str().unwrap()]).status, 2, "nothing in common");
+    assert_eq!(
+        home.run(&["report", "compare", &old, command.to_str().unwrap()]).status,
+        2,
+        "nothing in common"
+    );
 }
 
 #[test]
@@ -125,21 +138,43 @@ fn history_holds_each_run_against_the_one_before() {
     let later = home.path("later.json");
     fs::write(&later, slow.to_string()).unwrap();
     let files = [later.to_str().unwrap(), &old, &new];
-    let ended = home.run(&[&["history"], &files[..]].concat());
+    let ended = home.run(&[&["report", "list"], &files[..]].concat());
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert_eq!(ended.stdout.matches("the first stored run").count(), 1, "{}", ended.stdout);
     assert_eq!(ended.stdout.matches("since the run before").count(), 2, "{}", ended.stdout);
-    let listed = home.run(&[&["history", "--json", "-"], &files[..]].concat());
+    let listed = home.run(&[&["report", "list", "--json", "-"], &files[..]].concat());
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
     let runs = listed["runs"].as_array().unwrap();
     assert_eq!(runs[0]["previous"], serde_json::Value::Null);
     assert_eq!(runs[2]["previous"], new.as_str());
     assert!(!runs[2]["changes"]["arms"].as_array().unwrap().is_empty());
     // The store knows both runs by itself.
-    let stored = home.run(&["history"]);
+    let stored = home.run(&["report", "list"]);
     assert_eq!(stored.status, 0, "{}", stored.stderr);
     assert!(stored.stdout.contains("since the run before"), "{}", stored.stdout);
-    let nothing = Home::new().run(&["history"]);
+    let nothing = Home::new().run(&["report", "list"]);
     assert_eq!(nothing.status, 2);
     assert!(nothing.stderr.contains("samehost bench"), "{}", nothing.stderr);
+}
+
+#[test]
+fn the_old_words_say_the_new_ones_and_do_the_same() {
+    let home = Home::new();
+    let (old, new) = (store(&home, "old.json", "1"), store(&home, "new.json", "2"));
+    for (before, now) in [
+        (&["compare", &old, &new][..], &["report", "compare", &old, &new][..]),
+        (&["history", &old], &["report", "list", &old]),
+        (&["prune", "--dry-run"], &["report", "prune", "--dry-run"]),
+    ] {
+        let (before_ended, now_ended) = (home.run(before), home.run(now));
+        assert_eq!((before_ended.status, &before_ended.stdout), (0, &now_ended.stdout), "{before:?}");
+        let line = format!("samehost: `samehost {}` is `samehost report {}` now\n", before[0], now[1]);
+        assert_eq!((before_ended.stderr, now_ended.stderr.as_str()), (line, ""));
+    }
+    let hosts = home.run(&["compare", home.path("").to_str().unwrap()]);
+    assert!(
+        hosts.status == 2 && hosts.stderr.contains("where their metrics are gathered"),
+        "{}",
+        hosts.both()
+    );
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 pub(crate) use samehost_testing::{Ended, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Options of a measurement that is over soon and proves nothing but that it works.
 pub(crate) const QUICK: &[&str] =
@@ -21,6 +21,18 @@ pub(crate) const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");
 /// A test's own directories.
 pub(crate) struct Home {
     directory: tempfile::TempDir,
+}
+
+/// Where a checkup stores its prices, in the state directory.
+pub(crate) const PRICES: &str = "samehost/prices.json";
+
+/// What a checkup with this kernel would have stored of a request and of a connection.
+pub(crate) fn prices(kernel: &str) -> String {
+    let price = json!({ "cpu_us": { "low": 2.0, "high": 6.0 }, "us": { "low": 3.0, "high": 5.0 } });
+    let prices = json!({
+        "schema": "samehost.prices/1", "at": "2026-11-28 14:03 UTC", "kernel": kernel, "request": price, "connection": price,
+    });
+    prices.to_string()
 }
 
 impl Home {
@@ -57,6 +69,12 @@ impl Home {
         let ended = self.run(&[arguments, QUICK, &["--json", "-"]].concat());
         assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.stderr);
         serde_json::from_str(&ended.stdout).unwrap()
+    }
+
+    /// Stores what a checkup with this kernel would have found out of a request and of a connection.
+    pub(crate) fn store_prices(&self, kernel: &str) {
+        fs::create_dir_all(self.path("state/samehost")).unwrap();
+        fs::write(self.path("state").join(PRICES), prices(kernel)).unwrap();
     }
 
     /// The samples files stored in this home.

@@ -1,8 +1,8 @@
-//! `samehost top` on a real terminal, by `script` of util-linux: it draws, and gives the terminal back however it ends.
+//! `samehost top` in a pipe, and on a real terminal by `script` of util-linux: tables that follow each other, or take each other's
+//! place; and it ends, by a signal and where nobody reads on, with the terminal as it was.
 
-use std::io::{Read, Write};
-use std::ops::{Deref, DerefMut};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -10,93 +10,125 @@ use crate::exchanges::over_unix;
 use crate::scan::is_root;
 use crate::support::{Home, SAMEHOST, not_tested, rest, send, wait_for};
 
-/// Enters and leaves the terminal's other screen.
-const ENTER: &str = "\u{1b}[?1049h";
-const LEAVE: &str = "\u{1b}[?1049l";
+const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
-/// `script` with the view in it. A test that fails ends both: the view had gone on for ever.
-struct View(Child);
+/// A program that a test which fails ends as well: it would go on for ever.
+struct Running(Child);
 
-impl View {
-    /// `script` runs the view as its only child.
-    fn pid(&self) -> Option<u32> {
-        let children = format!("/proc/{0}/task/{0}/children", self.id());
-        std::fs::read_to_string(children).ok()?.trim().parse().ok()
+impl Running {
+    fn of(command: &mut Command) -> Self {
+        Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("install bsdutils"))
+    }
+
+    fn output(&mut self) -> ChildStdout {
+        self.0.stdout.take().unwrap()
+    }
+
+    fn status(&mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
     }
 }
 
-impl Deref for View {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.0
-    }
-}
-
-impl DerefMut for View {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.0
-    }
-}
-
-impl Drop for View {
+impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(pid) = self.pid() {
-            send(pid, Signal::KILL);
+        if let Some(child) = first_child(self.0.id()) {
+            send(child, Signal::KILL);
         }
-        let _ = self.kill();
-        let _ = self.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
-/// The view on a terminal of 80 × 12, after its first drawing.
-fn begin(home: &Home) -> (View, String) {
-    begin_with(home, "")
+fn first_child(pid: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
 }
 
-fn begin_with(home: &Home, options: &str) -> (View, String) {
-    let inner = format!("stty cols 80 rows 12; exec {SAMEHOST} top --interval 200ms {options}");
-    let child = Command::new("script")
+/// `top` on a terminal of 80 × 12; what it wrote with so many tables.
+fn on_a_terminal(home: &Home, (name, value): (&str, &str), tables: usize) -> (Running, ChildStdout, String) {
+    let inner =
+        format!("stty cols 80 rows 12; stty -a > before; {SAMEHOST} top --every 200ms; stty -a > after");
+    let mut command = Command::new("script");
+    command
         .args(["-q", "-e", "-f", "-c", &inner, "/dev/null"])
-        .env("XDG_RUNTIME_DIR", home.path("run"))
-        .env("TERM", "xterm-256color")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("install bsdutils");
-    let mut child = View(child);
+        .current_dir(home.path(""))
+        .env("TERM", "xterm");
+    command.env("XDG_STATE_HOME", home.path("state")).env(name, value);
+    let mut running = Running::of(&mut command);
+    let mut output = running.output();
+    let said = read_tables(&mut output, tables);
+    (running, output, said)
+}
+
+fn read_tables(output: &mut impl Read, tables: usize) -> String {
     let mut said = Vec::new();
     let mut piece = [0; 4096];
-    while !String::from_utf8_lossy(&said).contains("q quit") {
-        let length = child.stdout.as_mut().unwrap().read(&mut piece).unwrap();
+    while String::from_utf8_lossy(&said).matches("over Unix sockets, every 200ms").count() < tables {
+        let length = output.read(&mut piece).unwrap();
         assert!(length > 0, "{}", String::from_utf8_lossy(&said));
         said.extend(&piece[..length]);
     }
-    (child, String::from_utf8_lossy(&said).into_owned())
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 #[test]
-fn a_key_ends_it_and_the_terminal_is_given_back() {
+fn on_a_terminal_each_table_takes_the_place_of_the_one_before_and_control_c_ends_it() {
+    let home = Home::new();
+    let (running, mut output, said) = on_a_terminal(&home, ("NO_COLOR", "1"), 3);
+    assert!(said.matches(CLEAR).count() >= 3 && !said.contains("\u{1b}[1m"), "{said:?}");
+    // script → sh → top. A terminal sends the signal to all of them, and the shell goes on with its next word.
+    let shell = first_child(running.0.id()).unwrap();
+    let top = wait_for("top", || first_child(shell));
+    send(top, Signal::INT);
+    let text = rest(&mut output);
+    assert!(!text.contains("panicked"), "{text}");
+    let settings = |name: &str| std::fs::read_to_string(home.path(name)).unwrap();
+    wait_for("the end", || std::fs::exists(home.path("after")).unwrap().then_some(()));
+    assert_eq!(settings("before"), settings("after"));
+}
+
+#[test]
+fn on_a_dumb_terminal_tables_follow_each_other_without_escape_sequences() {
+    let home = Home::new();
+    let (_running, _output, said) = on_a_terminal(&home, ("TERM", "dumb"), 3);
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn in_a_pipe_tables_follow_each_other_in_constant_memory_and_a_signal_ends_it() {
     let home = Home::new();
     let server = home.serve("echo", &[]);
     let _client = std::net::TcpStream::connect(server.tcp.trim_start_matches("tcp:")).unwrap();
-    let (mut child, first) = begin(&home);
-    assert!(first.contains(ENTER) && first.contains("samehost top"), "{first:?}");
-    child.stdin.as_mut().unwrap().write_all(b"usj\rq").unwrap();
-    let text = rest(child.stdout.take().unwrap());
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
-    assert!(text.contains(LEAVE), "{text:?}");
+    for (signal, tables) in [(Signal::INT, 20), (Signal::TERM, 1)] {
+        let mut running = Running::of(&mut home.command(&["top", "--every", "200ms"]));
+        let mut output = running.output();
+        let said = read_tables(&mut output, 5);
+        let early_kib = resident_kib(running.0.id());
+        assert!(said.contains("SERVICE") && said.contains("tcp") && !said.contains('\u{1b}'), "{said:?}");
+        assert_eq!(said.matches("samehost checkup").count(), 1, "what stands is told once: {said}");
+        read_tables(&mut output, tables);
+        let late_kib = resident_kib(running.0.id());
+        assert!(late_kib < early_kib + 1024, "{early_kib} KiB, then {late_kib}");
+        send(running.0.id(), signal);
+        assert_eq!(running.status(), Some(130));
+    }
 }
 
 #[test]
-fn a_signal_ends_it_and_the_terminal_is_given_back() {
+fn it_ends_where_nobody_reads_on() {
     let home = Home::new();
-    let (mut child, _) = begin(&home);
-    let pid = wait_for("the view", || child.pid());
-    send(pid, Signal::TERM);
-    let text = rest(child.stdout.take().unwrap());
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
-    assert!(text.contains(LEAVE), "{text:?}");
+    let mut running = Running::of(&mut home.command(&["top", "--every", "200ms"]));
+    let mut output = BufReader::new(running.output());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    drop(output);
+    assert_eq!(running.status(), Some(0));
 }
 
 #[test]
@@ -107,27 +139,22 @@ fn requests_are_timed_live_over_a_unix_socket_as_root() {
     }
     let home = Home::new();
     let (_listener, _talk) = over_unix(&home.path("a.sock"));
-    let (mut child, first) = begin_with(&home, "--exact");
-    child.stdin.as_mut().unwrap().write_all(b"u").unwrap();
+    let mut running = Running::of(&mut home.command(&["top", "--every", "200ms", "--exact"]));
+    let mut output = BufReader::new(running.output());
     // The server sleeps for half a millisecond, so that the median of the only busy pair is some hundred microseconds.
-    let mut said = first;
-    let mut piece = [0; 4096];
-    while !(said.contains("REQS/S") && said.contains("µs")) {
-        let length = child.stdout.as_mut().unwrap().read(&mut piece).unwrap();
-        assert!(length > 0, "{said}");
-        said.push_str(&String::from_utf8_lossy(&piece[..length]));
+    let mut line = String::new();
+    while !(line.contains(" unix ") && line.contains("µs")) {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0);
     }
-    child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
-    let text = rest(child.stdout.take().unwrap());
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_use() {
+fn a_time_that_is_too_short_is_refused_and_the_old_name_is_told() {
     let home = Home::new();
-    let ended = home.run(&["top"]);
-    assert_eq!(ended.status, 2);
-    assert!(ended.stderr.contains("samehost scan --observe"), "{}", ended.stderr);
-    let ended = home.run(&["top", "--interval", "1ms"]);
-    assert!(ended.status == 2 && ended.stderr.contains("200ms"), "{}", ended.stderr);
+    for (words, told) in [(["top", "--every", "1ms"], "200ms"), (["top", "--interval", "1s"], "--every TIME")]
+    {
+        let ended = home.run(&words);
+        assert!(ended.status == 2 && ended.stderr.contains(told), "{}", ended.both());
+    }
 }

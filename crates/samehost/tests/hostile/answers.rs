@@ -116,7 +116,6 @@ const READERS: &[(&[&str], &[&str])] = &[
     (&["verify", "redis://127.0.0.1:{}"], &["bulk", "array", "error", "drip"]),
     (&["verify", "postgres://u@127.0.0.1:{}/d"], &["notices", "notices-later", "rows", "drip-rows"]),
     (&["verify", "mysql://u:p@127.0.0.1:{}/d"], &["greeting", "greeted", "drip-greeting"]),
-    (&["scan", "--otlp", "http://127.0.0.1:{}/v1/metrics"], &["length", "head", "drip", "drip-head"]),
 ];
 
 /// Runs a command: its status, the seconds that it took, the KiB of its largest process, and what it said.

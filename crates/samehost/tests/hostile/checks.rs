@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ use crate::ends::listens;
 use crate::support::{Ended, LIMIT, MALLORY, Machine, free_port, is_there, wait_for};
 
 /// A server at a port and at a socket, which a configuration can be switched between.
-struct Service {
-    port: u16,
-    socket: String,
+pub(crate) struct Service {
+    pub(crate) port: u16,
+    pub(crate) socket: String,
 }
 
-fn service(machine: &mut Machine) -> Service {
+pub(crate) fn service(machine: &mut Machine) -> Service {
     let (port, socket) = (free_port(), machine.path("http.sock").display().to_string());
     let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
     let (tcp, unix) = (format!("tcp:127.0.0.1:{port}"), format!("unix:{socket}"));
@@ -31,7 +32,7 @@ fn service(machine: &mut Machine) -> Service {
 }
 
 /// An nginx.conf that leads to a port, with one more line in `http`.
-fn nginx(machine: &Machine, name: &str, service: &Service, line: &str) -> PathBuf {
+pub(crate) fn nginx(machine: &Machine, name: &str, service: &Service, line: &str) -> PathBuf {
     let (folder, port) = (machine.path("").display().to_string(), service.port);
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
@@ -305,14 +306,23 @@ fn lua_of_a_configuration_is_never_run_as_root_by_a_check() {
             .into_iter()
             .find(|pid| samehost_system::Identity::of(*pid).is_some_and(|one| one.uid == worker))
     });
-    let run = |lua: &std::path::Path| {
+    let run = |lua: &std::path::Path, reload: &str| {
         fs::write(&file, configuration(&format!("    lua-load {}\n", lua.display()))).unwrap();
-        switched(&machine, &file, &service.socket, "true")
+        let script = machine.write(
+            "own/reload",
+            format!("#!/bin/sh\n{}\n", reload.replace("FILE", &file.display().to_string())),
+        );
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        switched(&machine, &file, &service.socket, &script.display().to_string())
     };
-    let theirs = run(&hers);
+    // HAProxy takes the change without what would run.
+    let without_lua = format!(
+        "cat FILE > FILE.kept; sed /lua-load/d FILE.kept > FILE; kill -USR2 {pid}; sleep 1; cat FILE.kept > FILE"
+    );
+    let theirs = run(&hers, &without_lua);
     assert!(!is_there(&mark), "{}", theirs.both());
     assert!(theirs.stdout.contains("is not run: it would run as haproxy"), "{}", theirs.both());
-    let roots = run(&own);
+    let roots = run(&own, &format!("kill -USR2 {pid}"));
     assert!(roots.status == 0 && roots.stdout.contains("(as haproxy)"), "{}", roots.both());
     let made_by = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&mark).unwrap());
     assert_eq!(made_by, worker, "{}", roots.both());
@@ -388,7 +398,7 @@ fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
         assert_eq!(fs::read_to_string(&config).unwrap(), text);
         let beside = fs::read_dir(config.parent().unwrap()).unwrap().count();
         assert_eq!(beside, 1, "a prepared file was left");
-        let list = machine.samehost(&["switch", "--list", "--json"]);
+        let list = machine.samehost(&["switch", "list", "--json"]);
         assert_eq!(list.stdout.trim(), "[]", "{}", list.both());
     }
 }
@@ -398,7 +408,7 @@ fn termination_ends_the_checkup_and_its_servers() {
     let machine = Machine::new();
     let runtime = machine.path("run");
     fs::create_dir(&runtime).unwrap();
-    fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = machine.command(&["--budget", "60s", "--quiet"]);
     command.env("XDG_RUNTIME_DIR", &runtime).env("TMPDIR", &runtime);
     let child = piped(command);

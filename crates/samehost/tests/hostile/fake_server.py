@@ -174,7 +174,25 @@ def memcached_lines(connection):
             connection.sendall(b"STAT 1:addr x\r\n" * 100)
 
 
+def silent(connection):
+    while True:
+        heard(connection)
+
+
+def closes(connection):
+    pass
+
+
+def garbage(connection):
+    connection.sendall(b"\x07\0\0\0\xee\xfe\x80no server of yours\r\n\r\n")
+    while True:
+        heard(connection)
+
+
 KINDS = {
+    "silent": silent,
+    "closes": closes,
+    "garbage": garbage,
     "mysql-clear": mysql_clear,
     "mysql-switches": mysql_switches,
     "drips": drips,

@@ -16,12 +16,12 @@ const PASSWORD: &str = "hunter2journal";
 /// Where the files of the journals were.
 const ROOT: &str = "/srv/samehost-journals/site";
 
-fn data(name: &str) -> PathBuf {
+pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-transaction/tests/data/journals-0.1").join(name)
 }
 
 /// A machine with a journal and its files; the name of its switch.
-fn placed(name: &str, state: &str) -> (Machine, String) {
+pub(crate) fn placed(name: &str, state: &str) -> (Machine, String) {
     let machine = Machine::new();
     for (path, content) in files(&data(name).join("files")) {
         machine.write(&format!("site/{}", path.display()), content);
@@ -58,27 +58,27 @@ fn on_a_terminal(machine: &Machine, arguments: &str, answer: &str) -> (i32, Stri
 fn an_undo_is_shown_and_asked_for() {
     let (machine, id) = committed();
     let before = all(&machine);
-    let dry = machine.samehost(&["switch", "--undo", &id, "--dry-run"]);
+    let dry = machine.samehost(&["switch", "undo", &id, "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     for words in ["nginx.conf", "+ fastcgi_pass 127.0.0.1:18990;", "listen = 127.0.0.1:18990", "kill -"] {
         assert!(dry.stdout.contains(words), "{words}: {}", dry.stdout);
     }
     assert!(!dry.both().contains(PASSWORD), "{}", dry.both());
     assert_eq!(all(&machine), before, "a dry run touches nothing");
-    let json = machine.samehost(&["switch", "--undo", &id, "--dry-run", "--json"]);
+    let json = machine.samehost(&["switch", "undo", &id, "--dry-run", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json[0]["id"], id.as_str());
     assert!(json[0]["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{json}");
-    for options in [&["switch", "--undo", &id][..], &["switch", "--undo", &id, "--json"]] {
+    for options in [&["switch", "undo", &id][..], &["switch", "undo", &id, "--json"]] {
         let nobody = machine.samehost(options);
         assert_eq!(nobody.status, 2, "{}", nobody.both());
         assert!(nobody.stderr.contains("--yes") && nobody.stderr.contains("--dry-run"), "{}", nobody.stderr);
     }
-    let (status, said) = on_a_terminal(&machine, &format!("switch --undo {id}"), "n");
+    let (status, said) = on_a_terminal(&machine, &format!("switch undo {id}"), "n");
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("nothing was touched"), "{said}");
     assert_eq!(all(&machine), before);
-    let (_, said) = on_a_terminal(&machine, &format!("switch --undo {id}"), "y");
+    let (_, said) = on_a_terminal(&machine, &format!("switch undo {id}"), "y");
     assert!(said.contains("is as it was"), "{said}");
     assert_eq!(files(&machine.path("site")), files(&data("before")), "{said}");
 }
@@ -87,19 +87,19 @@ fn an_undo_is_shown_and_asked_for() {
 fn a_recovery_is_shown_and_asked_for() {
     let (machine, id) = placed("stage-3-half", "state");
     let before = all(&machine);
-    let dry = machine.samehost(&["switch", "--recover", "--dry-run"]);
+    let dry = machine.samehost(&["switch", "recover", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert!(dry.stdout.contains(&id) && dry.stdout.contains("was interrupted"), "{}", dry.stdout);
     assert!(dry.stdout.contains("+ fastcgi_pass 127.0.0.1:18990;"), "{}", dry.stdout);
-    let nobody = machine.samehost(&["switch", "--recover"]);
+    let nobody = machine.samehost(&["switch", "recover"]);
     assert_eq!(nobody.status, 2, "{}", nobody.both());
-    let (status, said) = on_a_terminal(&machine, "switch --recover", "");
+    let (status, said) = on_a_terminal(&machine, "switch recover", "");
     assert_eq!(status, 1, "{said}");
     assert_eq!(all(&machine), before, "nothing was agreed to");
-    let done = machine.samehost(&["switch", "--recover", "--yes"]);
+    let done = machine.samehost(&["switch", "recover", "--yes"]);
     assert!(done.stdout.contains("put back"), "{}", done.both());
     assert_eq!(files(&machine.path("site")), files(&data("before")));
-    let again = machine.samehost(&["switch", "--recover", "--yes"]);
+    let again = machine.samehost(&["switch", "recover", "--yes"]);
     assert_eq!(again.status, 0, "{}", again.both());
 }
 
@@ -113,23 +113,23 @@ fn a_damaged_and_a_newer_journal_are_lines_of_the_list_and_stop_nothing_else() {
         "{\"record\":\"begun\",\"version\":99,\"steps\":[{\"path\":\"/etc/other.conf\"}]}\n",
     );
     machine.write(&of("20200101-000000-cccc"), b"\x00\n{\"record\":\"committed\"}\n");
-    let list = machine.samehost(&["switch", "--list"]);
+    let list = machine.samehost(&["switch", "list"]);
     assert_eq!(list.status, 0, "{}", list.both());
     for words in
         ["cannot be read", "written by a newer samehost (layout 99)", "/etc/other.conf", &id, "/backup"]
     {
         assert!(list.stdout.contains(words), "{words}: {}", list.stdout);
     }
-    let json = machine.samehost(&["switch", "--list", "--json"]);
+    let json = machine.samehost(&["switch", "list", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 4, "{json}");
-    let recovered = machine.samehost(&["switch", "--recover", "--yes"]);
+    let recovered = machine.samehost(&["switch", "recover", "--yes"]);
     assert_eq!(recovered.status, 1, "something is left: {}", recovered.both());
     for words in ["cccc: left as it is", "bbbb: left as it is", "put back"] {
         assert!(recovered.stdout.contains(words), "{words}: {}", recovered.both());
     }
     assert_eq!(files(&machine.path("site")), files(&data("before")));
-    let other = machine.samehost(&["switch", "--forget", "20200101-000000-bbbb", "--yes"]);
+    let other = machine.samehost(&["switch", "prune", "20200101-000000-bbbb", "--yes"]);
     assert_eq!(other.status, 2, "{}", other.both());
 }
 
@@ -145,7 +145,7 @@ fn nobody_elses_lock_blocks_an_undo() {
     for pid in holders {
         wait_for("the foreign lock", || held(pid));
     }
-    let undone = machine.samehost(&["switch", "--undo", &id, "--yes"]);
+    let undone = machine.samehost(&["switch", "undo", &id, "--yes"]);
     assert!(undone.stdout.contains("is as it was"), "{}", undone.both());
     assert_eq!(files(&machine.path("site")), files(&data("before")));
 }
@@ -182,9 +182,9 @@ fn journals_in_a_home_that_sudo_kept_are_found_and_planted_ones_are_not() {
     let (machine, id) = placed("committed", "home/.local/state");
     let home = machine.path("home");
     chown(&home, Some(ALICE), Some(ALICE)).unwrap();
-    let list = with_home(&machine, &home, None, &["switch", "--list"]);
+    let list = with_home(&machine, &home, None, &["switch", "list"]);
     assert!(list.stdout.contains(&id), "what was made before is found: {}", list.both());
-    let undone = with_home(&machine, &home, None, &["switch", "--undo", &id, "--yes"]);
+    let undone = with_home(&machine, &home, None, &["switch", "undo", &id, "--yes"]);
     assert!(undone.stdout.contains("is as it was"), "{}", undone.both());
     assert_eq!(files(&machine.path("site")), files(&data("before")));
 
@@ -204,14 +204,14 @@ fn journals_in_a_home_that_sudo_kept_are_found_and_planted_ones_are_not() {
     symlink(&trap, state.join("switches")).unwrap();
     let home = machine.path("alice");
     for xdg in [None, Some(home.join(".local/state"))] {
-        let said = with_home(&machine, &home, xdg.as_deref(), &["switch", "--recover", "--yes"]);
+        let said = with_home(&machine, &home, xdg.as_deref(), &["switch", "recover", "--yes"]);
         assert!(!pwned.exists(), "{}", said.both());
         assert!(said.stdout.contains("Nothing to recover"), "{}", said.both());
         assert_eq!(fs::metadata(&trap).unwrap().permissions().mode() & 0o7777, 0o1777);
     }
     // A state directory of hers, named outright, is not where root's journals go.
     let hers = machine.folder_of("hers", ALICE);
-    let said = with_home(&machine, &home, Some(&hers), &["switch", "--list"]);
+    let said = with_home(&machine, &home, Some(&hers), &["switch", "list"]);
     assert!(said.stderr.contains("kept in /var/lib/samehost"), "{}", said.both());
 }
 
@@ -223,36 +223,34 @@ fn what_has_ended_can_be_forgotten_with_its_passwords() {
         state.values().filter(|content| String::from_utf8_lossy(content).contains(PASSWORD)).count()
     };
     assert!(with_password() > 0);
-    let nothing = machine.samehost(&["switch", "--prune", "--yes"]);
+    let nothing = machine.samehost(&["switch", "prune", "--yes"]);
     assert_eq!(nothing.status, 0, "{}", nothing.both());
     assert!(nothing.stdout.contains("Nothing to prune") && with_password() > 0, "{}", nothing.both());
-    let dry = machine.samehost(&["switch", "--forget", &id, "--dry-run"]);
+    let dry = machine.samehost(&["switch", "prune", &id, "--dry-run"]);
     assert!(dry.status == 0 && dry.stdout.contains("cannot be undone any more"), "{}", dry.both());
-    assert_eq!(machine.samehost(&["switch", "--forget", &id]).status, 2, "nobody was asked");
+    assert_eq!(machine.samehost(&["switch", "prune", &id]).status, 2, "nobody was asked");
     assert!(with_password() > 0);
-    let forgotten = machine.samehost(&["switch", "--forget", &id, "--yes"]);
+    let forgotten = machine.samehost(&["switch", "prune", &id, "--yes"]);
     assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     assert_eq!(with_password(), 0);
     assert_eq!(files(&machine.path("site")), files(&data("committed/files")), "what is in force stays");
 
     let (machine, id) = placed("undone", "state");
-    let pruned = machine.samehost(&["switch", "--prune", "--yes"]);
+    let pruned = machine.samehost(&["switch", "prune", "--yes"]);
     assert_eq!((pruned.status, pruned.stdout), (0, format!("{id}: forgotten\n")));
-    assert!(machine.samehost(&["switch", "--list"]).stdout.contains("No switch was made yet"));
+    assert!(machine.samehost(&["switch", "list"]).stdout.contains("No switch was made yet"));
 
     let (machine, id) = placed("stage-2-written", "state");
-    let refused = machine.samehost(&["switch", "--forget", &id, "--yes"]);
+    let refused = machine.samehost(&["switch", "prune", &id, "--yes"]);
     assert_eq!(refused.status, 2, "{}", refused.both());
-    assert!(refused.stderr.contains("--recover"), "{}", refused.stderr);
-    assert!(
-        machine.samehost(&["switch", "--prune", "--older-than", "1d", "--yes"]).stdout.contains("Nothing")
-    );
+    assert!(refused.stderr.contains("switch recover"), "{}", refused.stderr);
+    assert!(machine.samehost(&["switch", "prune", "--older-than", "1d", "--yes"]).stdout.contains("Nothing"));
 }
 
 #[test]
 fn what_puts_tcp_back_is_found_by_a_check() {
     let (machine, _) = committed();
-    let check = || machine.samehost(&["switch", "--check"]);
+    let check = || machine.samehost(&["switch", "check"]);
     let ended = check();
     assert_eq!(ended.status, 0, "{}", ended.both());
     let nginx = machine.path("site/nginx/nginx.conf");

@@ -26,15 +26,15 @@ const SECRET: &str = "correct-horse-4711";
 const ENOUGH: Duration = Duration::from_secs(20);
 
 /// A fake server that runs.
-struct Fake {
+pub(crate) struct Fake {
     pid: u32,
     log: PathBuf,
-    port: u16,
-    socket: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) socket: PathBuf,
 }
 
 impl Fake {
-    fn start(machine: &mut Machine, uid: u32, kind: &str) -> Self {
+    pub(crate) fn start(machine: &mut Machine, uid: u32, kind: &str) -> Self {
         let folder = machine.folder_of(kind, uid);
         let script = machine.write("fake.py", std::fs::read(FAKE).unwrap());
         let certificate = MadeCertificate::self_signed().unwrap();

@@ -12,7 +12,10 @@ const SERVER: &str = "import os, socket, sys, threading
 t = socket.create_server(('127.0.0.1', 0), backlog=99); u = socket.socket(socket.AF_UNIX); u.bind(sys.argv[1]); u.listen(99)
 def serve(listener, word):
     while True:
-        c = listener.accept()[0]; c.sendall(word); c.close()
+        c = listener.accept()[0]
+        try: c.sendall(word)
+        except OSError: pass
+        c.close()
 threading.Thread(target=serve, args=(u, b'unix'), daemon=True).start()
 with open(sys.argv[2] + '.new', 'w') as file: file.write(str(t.getsockname()[1]))
 os.rename(sys.argv[2] + '.new', sys.argv[2]); serve(t, b'tcp')";

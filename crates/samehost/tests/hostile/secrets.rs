@@ -157,7 +157,7 @@ fn an_awkward_password_of_redis_is_told_nowhere() {
         let mut command = machine.command(&with(&["--yes"]));
         command.env("SAMEHOST_FAULT", fault);
         failed.push(bounded(command));
-        failed.push(machine.samehost(&["switch", "--recover", "--yes"]));
+        failed.push(machine.samehost(&["switch", "recover", "--yes"]));
     }
     assert!(failed.iter().any(|ended| ended.status != 0), "no fault was met");
     std::fs::write(&redis.env, env_text(&percent(AWKWARD), redis.port)).unwrap();
@@ -165,8 +165,8 @@ fn an_awkward_password_of_redis_is_told_nowhere() {
     let done = watched(machine, &with(&["--yes"]));
     assert_eq!(done.status, 0, "{}", done.both());
     state_is_private(machine);
-    let list = machine.samehost(&["switch", "--list"]);
-    let list_json = machine.samehost(&["switch", "--list", "--json"]);
+    let list = machine.samehost(&["switch", "list"]);
+    let list_json = machine.samehost(&["switch", "list", "--json"]);
     let entries: serde_json::Value = serde_json::from_str(&list_json.stdout).unwrap();
     let files = entries.to_string();
     assert!(files.contains("\u{202e}") || files.contains("\\u202e"), "the name is kept in JSON: {files}");
@@ -299,11 +299,9 @@ fn names_of_processes_and_paths_do_not_act_on_the_terminal() {
         is_harmless("scan", &ended);
     }
     let missing = machine.path(&format!("no{ESCAPES}where/.env")).display().to_string();
-    for arguments in [
-        &["switch", missing.as_str(), "--dry-run"][..],
-        &["verify", &missing],
-        &["switch", "--undo", ESCAPES],
-    ] {
+    for arguments in
+        [&["switch", missing.as_str(), "--dry-run"][..], &["verify", &missing], &["switch", "undo", ESCAPES]]
+    {
         let ended = machine.samehost(arguments);
         assert_ne!(ended.status, 0);
         is_harmless("a path", &ended);

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{Ended, MALLORY, Machine, copy_program, free_port, is_there, wait_for};
 
 /// Status and body of a page; none where nobody answers.
-fn page(port: u16) -> Option<(u16, String)> {
+pub(crate) fn page(port: u16) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
     write!(stream, "GET /index.php HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").ok()?;
@@ -34,15 +34,15 @@ fn php_fpm() -> String {
 }
 
 /// PHP-FPM with one pool on a port, and web servers in front of it.
-struct Site {
-    machine: Machine,
+pub(crate) struct Site {
+    pub(crate) machine: Machine,
     fpm: u16,
-    pool: PathBuf,
-    socket: String,
+    pub(crate) pool: PathBuf,
+    pub(crate) socket: String,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut machine = Machine::new();
         let fpm = free_port();
         machine.write("site/index.php", "<?php echo 'served for ', $_SERVER['WHO'] ?? 'apache';");
@@ -67,7 +67,7 @@ impl Site {
     }
 
     /// nginx with a server for each name; its files, the main one first.
-    fn nginx(&mut self, names: &[(&str, u16)]) -> Vec<PathBuf> {
+    pub(crate) fn nginx(&mut self, names: &[(&str, u16)]) -> Vec<PathBuf> {
         let at = self.machine.path("nginx").display().to_string();
         let root = self.machine.path("site").display().to_string();
         let mut files = Vec::new();
@@ -110,22 +110,24 @@ impl Site {
         (file, port, pid)
     }
 
-    fn switch(&self, words: &[&str]) -> Ended {
+    pub(crate) fn switch(&self, words: &[&str]) -> Ended {
         let words: Vec<&str> = ["switch"].into_iter().chain(words.iter().copied()).collect();
         self.machine.samehost(&words)
     }
 
-    fn pool_name(&self) -> String {
+    pub(crate) fn pool_name(&self) -> String {
         self.pool.display().to_string()
     }
 
+    /// Whether somebody listens at the port. Connecting to it would be a client that is seen.
     fn is_open(&self) -> bool {
-        TcpStream::connect(("127.0.0.1", self.fpm)).is_ok()
+        let listens = format!(":{:04X} 00000000:0000 0A", self.fpm);
+        fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| line.contains(&listens))
     }
 
     /// The switches, the oldest first: name, state, reason.
-    fn switches(&self) -> Vec<(String, String, String)> {
-        let ended = self.switch(&["--list", "--json"]);
+    pub(crate) fn switches(&self) -> Vec<(String, String, String)> {
+        let ended = self.switch(&["list", "--json"]);
         let entries: serde_json::Value =
             serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.both()));
         let text =
@@ -169,10 +171,10 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(site.is_open() && is_there(&PathBuf::from(&socket)));
     let id = site.switches()[0].0.clone();
-    assert!(both.stdout.contains(&format!("samehost switch --finish {id}")), "{}", both.stdout);
+    assert!(both.stdout.contains(&format!("samehost switch finish {id}")), "{}", both.stdout);
 
     let early = site
-        .switch(&["--finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
+        .switch(&["finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
     assert_eq!(early.status, 1, "Apache still names the port: {}", early.both());
     assert!(early.stdout.contains("apache.conf"), "{}", early.stdout);
     assert!(site.is_open());
@@ -194,19 +196,19 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
         (status == 200 && talks).then_some(())
     });
 
-    let dry = site.switch(&["--finish", &id, "--observe", "300ms", "--dry-run"]);
+    let dry = site.switch(&["finish", &id, "--observe", "300ms", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert!(site.is_open(), "a dry run touches nothing");
     let finished = site
-        .switch(&["--finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
+        .switch(&["finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
     assert_eq!(finished.status, 0, "{}\n{}", finished.both(), site.machine.log());
     wait_for("the port to be closed", || (!site.is_open()).then_some(()));
     assert!(!is_there(&copy), "the copy is gone");
     assert_eq!(page(web), Some((200, "served for apache".into())));
 
-    let first = site.switch(&["--undo", &id, "--yes"]);
+    let first = site.switch(&["undo", &id, "--yes"]);
     let later = site.switches()[1].0.clone();
-    assert!(first.both().contains(&format!("--undo {later}")), "{}", first.both());
+    assert!(first.both().contains(&format!("switch undo {later}")), "{}", first.both());
     assert_eq!(page(web).unwrap().0, 200);
 }
 
@@ -242,7 +244,7 @@ fn another_vhost_keeps_the_port_and_is_named() {
     let ended = site.switch(&words);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.machine.log());
     let flat = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("blog.conf:") && flat.contains("--finish"), "{}", ended.stdout);
+    assert!(flat.contains("blog.conf:") && flat.contains("switch finish"), "{}", ended.stdout);
     assert!(site.is_open(), "the other one uses it");
     assert_eq!(page(one), Some((200, "served for shop".into())));
     assert_eq!(page(two), Some((200, "served for blog".into())));
@@ -304,7 +306,7 @@ fn a_web_server_of_a_users_does_not_have_root_read_what_it_names() {
 }
 
 /// An unattended switch of nginx and its pool, which waits for its confirmation; its name.
-fn unattended(site: &mut Site, within: &str, with_page: bool) -> (String, u16, Vec<u8>) {
+pub(crate) fn unattended(site: &mut Site, within: &str, with_page: bool) -> (String, u16, Vec<u8>) {
     let web = free_port();
     let files = site.nginx(&[("shop", web)]);
     let before = [fs::read(&files[1]).unwrap(), fs::read(&site.pool).unwrap()].concat();
@@ -321,11 +323,11 @@ fn unattended(site: &mut Site, within: &str, with_page: bool) -> (String, u16, V
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.machine.log());
     let id = site.switches()[0].0.clone();
     let flat = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains(&format!("samehost switch --confirm {id}")), "{}", ended.stdout);
+    assert!(flat.contains(&format!("samehost switch confirm {id}")), "{}", ended.stdout);
     (id, web, before)
 }
 
-fn files(site: &Site) -> Vec<u8> {
+pub(crate) fn files(site: &Site) -> Vec<u8> {
     [fs::read(site.machine.path("nginx/sites/shop.conf")).unwrap(), fs::read(&site.pool).unwrap()].concat()
 }
 
@@ -404,7 +406,7 @@ fn what_is_confirmed_stays_and_a_page_that_stays_green_confirms() {
 
     let mut site = Site::new();
     let (id, _, before) = unattended(&mut site, "10m", false);
-    let confirmed = site.switch(&["--confirm", &id]);
+    let confirmed = site.switch(&["confirm", &id]);
     assert_eq!(confirmed.status, 0, "{}", confirmed.both());
     assert_eq!(site.switches()[0].1, "committed");
     wait_for("the watchers to go", || watchers(&id).is_empty().then_some(()));
@@ -482,17 +484,17 @@ fn a_port_stays_until_an_application_that_nobody_restarts_was_seen_on_the_socket
     let ended = machine.samehost(&words);
     assert_eq!(ended.status, 0, "{}", ended.both());
     let flat = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("only when it is restarted") && flat.contains("--finish"), "{}", ended.stdout);
+    assert!(flat.contains("only when it is restarted") && flat.contains("switch finish"), "{}", ended.stdout);
     assert!(redis.is_open(), "the application uses it");
     assert!(fs::read_to_string(&env).unwrap().contains(&redis.socket));
 
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
     fs::remove_file(&there).unwrap();
-    let list = machine.samehost(&["switch", "--list", "--json"]);
+    let list = machine.samehost(&["switch", "list", "--json"]);
     let entries: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
     let id = entries[0]["id"].as_str().unwrap().to_owned();
     let finish =
-        ["switch", "--finish", &id, "--reload", &reload, "--observe", "200ms", "--no-confirm", "--yes"];
+        ["switch", "finish", &id, "--reload", &reload, "--observe", "200ms", "--no-confirm", "--yes"];
     let early = machine.samehost(&finish);
     assert_eq!(early.status, 1, "{}", early.both());
     assert!(early.stdout.contains("no client is seen"), "{}", early.stdout);

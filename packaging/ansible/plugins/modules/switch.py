@@ -283,13 +283,13 @@ class Switches:
 
     def listed(self):
         """Every switch, oldest first. A dry run: otherwise those that are overdue would take themselves back."""
-        return self.program.answer(["switch", "--list", "--dry-run"])[0]
+        return self.program.answer(["switch", "list", "--dry-run"])[0]
 
     def held(self):
         """Whether each switch in force still is what its files say, by id."""
         held = {}
         for checked in self.program.answer(
-            ["switch", "--check", "--dry-run"], statuses=(0, 1)
+            ["switch", "check", "--dry-run"], statuses=(0, 1)
         )[0]:
             held[checked["id"]] = held.get(checked["id"], True) and checked["holds"]
         return held
@@ -302,7 +302,7 @@ class Switches:
                 continue
             if entry["state"] in ("unfinished", "running"):
                 self.module.fail_json(
-                    msg="the switch %s is %s; run this first: samehost switch --recover"
+                    msg="the switch %s is %s; run this first: samehost switch recover"
                     % (entry["id"], entry["state"])
                 )
             if entry["state"] in IN_FORCE:
@@ -350,7 +350,7 @@ class Switches:
             self.module.fail_json(msg="no switch %s is in force" % self.params["id"])
         if entry and entry["state"] == AWAITING:
             if not self.module.check_mode:
-                self.act(["switch", "--confirm", entry["id"]])
+                self.act(["switch", "confirm", entry["id"]])
             result.update(changed=True, confirm_until=None)
         return result
 
@@ -360,7 +360,7 @@ class Switches:
         entry = self.found()
         while entry and entry["id"] not in undone:
             undone.append(entry["id"])
-            undo = ["switch", "--undo", entry["id"]]
+            undo = ["switch", "undo", entry["id"]]
             for planned in self.program.answer(undo + ["--dry-run"])[0]:
                 for name, more in changes_of(planned["steps"]).items():
                     result[name] += more

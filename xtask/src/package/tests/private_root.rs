@@ -81,7 +81,7 @@ fn installed_upgraded_removed_and_purged_it_keeps_what_can_be_undone_as_root() {
 
     root.dpkg(&["--install", new.path.to_str().unwrap()]);
     let mut undo = Command::new(&program);
-    undo.args(["switch", "--undo", &switches.in_force, "--yes"])
+    undo.args(["switch", "undo", &switches.in_force, "--yes"])
         .env("XDG_STATE_HOME", root.path().join("var/lib"));
     must(&mut undo);
     assert_eq!(switches.file_in_force(), "tcp\n", "undone by the program that was installed again");

@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Slices, Trial};
-use samehost_stats::peers::Moments;
+use samehost_stats::Moments;
 use samehost_transport::Stream;
 
 use super::super::{Nanos, now};

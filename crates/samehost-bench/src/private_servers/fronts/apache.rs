@@ -17,11 +17,9 @@ use crate::error::BenchError;
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     kind: Kind::Apache,
     worker_is_one_cpu: false,
-    keeps_fastcgi: true,
     file: "apache.conf",
     configuration,
     arguments: "-f {file} -D FOREGROUND",
-    variables: &[],
     failed_connect: |log| {
         let line = log.lines().rfind(|line| line.contains("attempt to connect to "))?;
         // `(11)Resource temporarily unavailable: AH02454: …`

@@ -12,12 +12,10 @@ use crate::error::BenchError;
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     kind: Kind::Haproxy,
     worker_is_one_cpu: true,
-    keeps_fastcgi: true,
     file: "haproxy.cfg",
     configuration,
     // In the foreground, and without the master that it has as a service.
     arguments: "-db -f {file}",
-    variables: &[],
     failed_connect: |_| None,
 };
 

@@ -2,16 +2,14 @@
 //! writes in its own language, so that they can be compared: as many workers, no access log, connections in front that
 //! stay open, no second try and no server left out after a failure.
 //!
-//! What differs is theirs. Without kept connections all but nginx and Apache write HTTP/1.1, and close. nginx, HAProxy and
-//! Caddy keep 48 idle connections, Apache one for each of its threads, Envoy as many as it made. A worker of Apache is
-//! a process whose threads may use several CPUs. Caddy makes a connection to PHP-FPM for each request.
+//! What differs is theirs. Without kept connections HAProxy writes HTTP/1.1, and closes. nginx and HAProxy keep 48 idle
+//! connections, Apache one for each of its threads. A worker of Apache is a process whose threads may use several CPUs.
+//! Caddy and Envoy were in front too: two more configurations, for what three show.
 //!
 //! A server that reaches ports only is not here: in a comparison of TCP with Unix sockets it would have one arm. Traefik (3.7) is
 //! such a one: `unix://` is an "unsupported protocol scheme" to it, and a listener on a Unix socket ends it in a panic.
 
 mod apache;
-mod caddy;
-mod envoy;
 mod haproxy;
 mod nginx;
 
@@ -43,21 +41,16 @@ words! {
         Nginx = "nginx",
         Apache = "apache",
         Haproxy = "haproxy",
-        Caddy = "caddy",
-        Envoy = "envoy",
     }
 }
 
 pub(crate) struct FrontDescriptor {
     pub(crate) kind: Kind,
     pub(crate) worker_is_one_cpu: bool,
-    /// Whether it keeps connections to FastCGI servers where that is asked for.
-    pub(crate) keeps_fastcgi: bool,
     file: &'static str,
     configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
-    /// Template of its arguments, and of the values of its environment variables: see [`Layout::fill_in`].
+    /// Template of its arguments: see [`Layout::fill_in`].
     arguments: &'static str,
-    variables: &'static [(&'static str, &'static str)],
     /// Finds in its log why the connection to a server behind it failed.
     pub(crate) failed_connect: fn(&str) -> Option<String>,
 }
@@ -68,8 +61,6 @@ impl FrontKind {
             FrontKind::Nginx => &nginx::DESCRIPTOR,
             FrontKind::Apache => &apache::DESCRIPTOR,
             FrontKind::Haproxy => &haproxy::DESCRIPTOR,
-            FrontKind::Caddy => &caddy::DESCRIPTOR,
-            FrontKind::Envoy => &envoy::DESCRIPTOR,
         }
     }
 
@@ -219,10 +210,7 @@ pub(crate) fn start(
         directory.write(front.file, &(front.configuration)(&layout)?)?;
         let mut command = vec![own.display().to_string()];
         command.extend(layout.fill_in(front.arguments, front.file));
-        let mut supervision = Supervision::new(program, kind.title(), spec.account, command);
-        for (name, value) in front.variables {
-            supervision.variables.push(((*name).to_owned(), layout.fill_in(value, front.file).concat()));
-        }
+        let supervision = Supervision::new(program, kind.title(), spec.account, command);
         PrivateServer::start(&supervision, directory, layout.endpoints())?.ready(&answers)
     })
 }
@@ -246,10 +234,6 @@ pub(super) fn quoted(word: &str, kind: Kind, special: &[char]) -> Result<String,
     Ok(format!("\"{word}\""))
 }
 
-fn unknown(endpoint: &Endpoint, kind: Kind) -> BenchError {
-    BenchError::Usage(format!("{} does not pass requests on to {endpoint}", kind.label()))
-}
-
 /// The address of a server behind as this kind writes it: host and port, or what `unix` makes of a path.
 fn written_address(
     endpoint: &Endpoint,
@@ -259,17 +243,7 @@ fn written_address(
     match endpoint {
         Endpoint::Unix(path) => unix(path.display().to_string()),
         Endpoint::Tcp { host, port } => Ok(host_and_port(host, *port)),
-        other => Err(unknown(other, kind)),
-    }
-}
-
-/// The hosts, for a server that speaks HTTP only to those behind it.
-fn http_only<'a>(layout: &Layout<'a>, kind: Kind) -> Result<&'a [Host<'a>], BenchError> {
-    match layout.spec.passes {
-        Passes::Http(hosts) => Ok(hosts),
-        Passes::FastCgi(_) | Passes::Sites(_) => {
-            Err(BenchError::Usage(format!("{} is measured in front of HTTP servers only", kind.label())))
-        }
+        other => BenchError::refuse(format!("{} does not pass requests on to {other}", kind.label())),
     }
 }
 
@@ -283,8 +257,7 @@ mod tests {
     use super::*;
     use crate::parameters::Word;
 
-    const ALL: [FrontKind; 5] =
-        [FrontKind::Nginx, FrontKind::Apache, FrontKind::Haproxy, FrontKind::Caddy, FrontKind::Envoy];
+    const ALL: [FrontKind; 3] = [FrontKind::Nginx, FrontKind::Apache, FrontKind::Haproxy];
 
     fn written(kind: FrontKind, passes: Passes<'_>) -> Result<String, BenchError> {
         let spec =
@@ -320,16 +293,6 @@ mod tests {
                 FrontKind::Haproxy,
                 &["unix@/run/a.sock", " 127.0.0.1:81 ", "pool-max-conn 48"],
                 "option http-server-close",
-            ),
-            (
-                FrontKind::Caddy,
-                &["to unix//run/a.sock 127.0.0.1:81", "keepalive_idle_conns_per_host 48"],
-                "keepalive off",
-            ),
-            (
-                FrontKind::Envoy,
-                &[r#""pipe":{"path":"/run/a.sock"}"#, r#"{"address":"127.0.0.1","port_value":81}"#],
-                "max_requests_per_connection",
             ),
         ] {
             let text = written(kind, Passes::Http(&[host(Some(48))])).unwrap();
@@ -376,10 +339,6 @@ mod tests {
                 FrontKind::Haproxy,
                 &["docroot \"/srv\"", "backend unix-5", "server php unix@/run/x/unix-5.sock proto fcgi"],
             ),
-            (
-                FrontKind::Caddy,
-                &["php_fastcgi unix//run/x/unix-5.sock {", "root \"/srv\"", "rewrite * \"/a.php\""],
-            ),
         ] {
             let text = text(kind, None);
             for line in lines {
@@ -407,10 +366,6 @@ mod tests {
             (
                 FrontKind::Apache,
                 "[Mon Nov 23 12:22:33.698465 2026] [proxy:error] [pid 1:tid 2] (11)Resource temporarily unavailable: AH02454: FCGI: attempt to connect to Unix domain socket /run/x/unix-16.sock (unix-16:8000) failed",
-            ),
-            (
-                FrontKind::Caddy,
-                r#"{"level":"error","ts":1.5,"logger":"http.log.error","msg":"dialing backend: dial unix /run/x/unix-16.sock: connect: resource temporarily unavailable","request":{}}"#,
             ),
         ] {
             let reason = (kind.descriptor().failed_connect)(log).unwrap();

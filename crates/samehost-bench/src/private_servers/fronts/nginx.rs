@@ -17,7 +17,6 @@ pub(crate) const NGINX: ServerKind = ServerKind { kind: Kind::Nginx, login: "" }
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     kind: Kind::Nginx,
     worker_is_one_cpu: true,
-    keeps_fastcgi: true,
     file: "nginx.conf",
     configuration: |layout| {
         let listens = layout.endpoints().iter().map(address).collect::<Result<Vec<_>, _>>()?;
@@ -33,7 +32,6 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     },
     // Before it reads its configuration it would write to the distribution's log.
     arguments: "-p {directory} -c {file} -e stderr",
-    variables: &[],
     failed_connect: |log| {
         let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed (")?;
         Some(reason.split_once(')')?.0.to_owned())

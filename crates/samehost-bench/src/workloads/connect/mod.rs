@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::scan::{Address, SocketState};
+use samehost_model::scan::Address;
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
 use samehost_transport::{ConnectOptions, TlsTrust, connect};
@@ -198,13 +198,10 @@ impl Instance for RunningConnect {
 
 /// Connections to or from this port in TIME_WAIT; 0 where the kernel cannot be asked.
 fn time_waits(port: u16) -> u64 {
-    let Ok(sockets) = Diag::open().and_then(|mut diag| diag.activity()) else { return 0 };
+    let Ok(sockets) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return 0 };
     let mut count = 0;
     for socket in &sockets {
-        let is_ours = has_port(&socket.local, port) || has_port(&socket.peer, port);
-        if socket.state == SocketState::TimeWait && is_ours {
-            count += 1;
-        }
+        count += u64::from(has_port(&socket.local, port) || has_port(&socket.peer, port));
     }
     count
 }
@@ -214,7 +211,7 @@ fn has_port(address: &Address, port: u16) -> bool {
 }
 
 /// Opens a new connection for each request. It is a caller with a thread of its own: in the engine's epoll loop a
-/// session would have to do each handshake without I/O as well (docs/decisions/0004).
+/// session would have to do each handshake without I/O as well.
 struct Cycle {
     endpoint: Endpoint,
     options: ConnectOptions,

@@ -1,11 +1,11 @@
 //! FastCGI: requests to PHP-FPM, with a new connection for each as in nginx's default, or over kept connections; also a
 //! burst that fills its backlog. A pool listens on one address only, so each transport has its own pool in one PHP-FPM;
 //! the children of all pools are forked from one master. Two masters would differ by more than the transports do: two
-//! identical server processes differed by 10 to 20 % (docs/decisions/0010). Children of two pools are still different
+//! identical server processes differed by 10 to 20 %. Children of two pools are still different
 //! processes, so PHP-FPM is restarted for every block.
 //!
 //! A burst has advice: whether the backlog was too short, and how long it should be. The backlog that would hold the
-//! burst is measured too, in the same blocks: advice by calculation alone would not be proved (docs/decisions/0030).
+//! burst is measured too, in the same blocks: advice by calculation alone would not be proved.
 
 mod record;
 mod running;
@@ -68,7 +68,7 @@ words! {
     enum Connect { PerRequest = "per-request", Keep = "keep" }
 }
 
-const VIA: &[&str] = &["none", "nginx", "apache", "haproxy", "caddy"];
+const VIA: &[&str] = &["none", "nginx", "apache", "haproxy"];
 const FRONTS: &[&str] = &["tcp", "unix"];
 
 impl Settings {
@@ -234,12 +234,6 @@ impl Configured for Settings {
         require_size("--size", point.size_bytes.unwrap_or(0), "fastcgi", MOST_SIZE)?;
         if let Some(via) = self.via {
             via.check_listens(self.front)?;
-            if self.kept && !via.descriptor().keeps_fastcgi {
-                return BenchError::refuse(format!(
-                    "{} makes a connection to PHP-FPM for each request: leave out --connect keep",
-                    via.title()
-                ));
-            }
         }
         let connections = point.connections;
         if self.kept && connections > self.children(connections) {

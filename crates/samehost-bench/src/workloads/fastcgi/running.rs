@@ -20,7 +20,7 @@ use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, Priva
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::http::{Body, Expected, Fetched, HttpSession, RequestParts, fetch, refusal};
-use crate::workloads::requests::{Opener, apart, link_to, listening};
+use crate::workloads::requests::{apart, link_to, listening, plain_job};
 
 /// Number of starts of PHP-FPM. With it alternates the transport whose children are forked first, so that neither is
 /// the first in every block.
@@ -348,7 +348,7 @@ impl Instance for RunningFastCgi {
             return Ok(self.burst(endpoint, arm, move || session.clone()));
         }
         if self.settings.kept {
-            return Ok(Opener::job(endpoint, true, move || session.clone()));
+            return Ok(plain_job(endpoint, true, move || session.clone()));
         }
         Job::callers(&endpoint, seen, arm.point.connections, |_| {
             Ok(PerRequest::new(&endpoint, session.clone()))

@@ -168,7 +168,7 @@ pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
 const BUFFER: usize = 64 * 1024;
 
 /// Opens a new connection for each request, as nginx does by default. As connecting is a part of what is measured, it has
-/// a thread of its own instead of a place in the engine's epoll loop (docs/decisions/0004).
+/// a thread of its own instead of a place in the engine's epoll loop.
 pub(super) struct PerRequest {
     endpoint: Endpoint,
     options: ConnectOptions,

@@ -13,7 +13,7 @@ use crate::engine::Job;
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
 use crate::parameters::{Word, words};
-use crate::workloads::requests::{Opener, SMALL, connect_failure};
+use crate::workloads::requests::{SMALL, connect_failure, open_plain, plain_job, plain_options};
 
 /// How long a reply may take outside of the measurement, from the connect to its last byte.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ impl Fetched {
 /// When the server does not answer in time, or not in HTTP.
 pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, BenchError> {
     let ends = Instant::now() + REPLY_TIMEOUT;
-    let mut stream = Opener::open(endpoint)?;
+    let mut stream = open_plain(endpoint)?;
     let (mut reader, mut body, mut pending) = (ReplyReader::new(), Body::default(), Vec::new());
     let outcome = exchange(&mut stream, request, Some(ends), &mut reader, &mut pending, |_, bytes| {
         body.length += bytes.len() as u64;
@@ -212,7 +212,7 @@ fn exchange(
 }
 
 /// Opens a new connection for each request. As connecting is a part of what is measured, it has a thread of its own
-/// instead of a place in the engine's epoll loop (docs/decisions/0004).
+/// instead of a place in the engine's epoll loop.
 pub(crate) struct OneShot {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -232,12 +232,12 @@ impl OneShot {
         request: &Arc<[u8]>,
         expected: &Expected,
     ) -> Result<Job, BenchError> {
-        let seen = Seen::of_socket(&Opener::open(endpoint)?);
+        let seen = Seen::of_socket(&open_plain(endpoint)?);
         Job::callers(endpoint, Some(seen), number, |_| {
             Ok(OneShot {
                 endpoint: endpoint.clone(),
                 // A time limit would cost each connection two more system calls.
-                options: ConnectOptions { timeout: None, ..Opener::options() },
+                options: ConnectOptions { timeout: None, ..plain_options() },
                 request: Arc::clone(request),
                 check: BodyCheck::new(expected.clone()),
                 pending: Vec::new(),
@@ -357,9 +357,7 @@ impl HttpSession {
 
     pub(crate) fn job(endpoint: Endpoint, request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Job {
         let small = request.len() * pipeline as usize <= SMALL;
-        Opener::job(endpoint, small, move || {
-            HttpSession::new(Arc::clone(&request), pipeline, expected.clone())
-        })
+        plain_job(endpoint, small, move || HttpSession::new(Arc::clone(&request), pipeline, expected.clone()))
     }
 }
 

@@ -185,7 +185,7 @@ pub(crate) struct Head {
     /// closed.
     body: Place,
     /// Whether the server keeps the connection open. One that announces that it closes is believed: the next request has
-    /// a new connection, and no failure is counted (docs/decisions/0033).
+    /// a new connection, and no failure is counted.
     pub(crate) keeps: bool,
 }
 

@@ -5,15 +5,13 @@
 mod dialogue;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport};
 use samehost_system::interrupt;
-use samehost_transport::Stream;
 
 use crate::engine::Job;
-use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
@@ -23,7 +21,9 @@ use crate::workload::{
     Workload, Written,
 };
 use crate::workloads::foreign::{Forms, Given};
-use crate::workloads::requests::{MOST_SLICED, apart, link_to, listening, require_size, size_of, value};
+use crate::workloads::requests::{
+    MOST_SLICED, View, apart, link_to, listening, opener, require_size, size_of, value,
+};
 use dialogue::{Exchange, MemcachedSession, Protocol};
 
 const MOST_SIZE: u64 = 1024 * 1024;
@@ -102,7 +102,7 @@ impl Configured for Settings {
             key: format!("samehost:{}", random_hex(8)?),
             touched: Vec::new(),
             current: None,
-            view: Arc::default(),
+            view: View::default(),
         };
         for transport in given.missing {
             let most = start.most_connections;
@@ -138,7 +138,7 @@ struct RunningMemcached {
     touched: Vec<Endpoint>,
     /// Transport of the current trial: only its process counts as the server then.
     current: Option<Transport>,
-    view: Arc<OnceLock<Option<String>>>,
+    view: View,
 }
 
 impl RunningMemcached {
@@ -194,10 +194,15 @@ impl Instance for RunningMemcached {
             Command::Set => set,
             Command::Get => Exchange::get(protocol, &self.key, &value),
         };
-        self.view = Arc::default();
         self.current = Some(arm.transport);
-        let connector = MemcachedConnector { endpoint, exchange, view: Arc::clone(&self.view) };
-        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
+        let view = View::default();
+        self.view = view.clone();
+        let connector = opener(&endpoint.clone(), move || {
+            let mut link = link_to(&endpoint)?;
+            view.of_first(|| dialogue::view(&mut link))?;
+            Ok((link.into_stream()?, Box::new(MemcachedSession::new(exchange.clone()))))
+        });
+        Ok(Job::Sessions { connector, small: true })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -213,28 +218,7 @@ impl Instance for RunningMemcached {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.view.get().cloned().flatten()
-    }
-}
-
-struct MemcachedConnector {
-    endpoint: Endpoint,
-    exchange: Exchange,
-    /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: Arc<OnceLock<Option<String>>>,
-}
-
-impl Connector for MemcachedConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut link = link_to(&self.endpoint)?;
-        if self.view.get().is_none() {
-            let _ = self.view.set(dialogue::view(&mut link)?);
-        }
-        Ok((link.into_stream()?, Box::new(MemcachedSession::new(self.exchange.clone()))))
-    }
-
-    fn endpoint(&self) -> String {
-        self.endpoint.to_string()
+        self.view.said()
     }
 }
 

@@ -3,20 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
 use samehost_system::interrupt;
-use samehost_transport::Stream;
 
 use super::dialogue::{Address, BinaryLog, Dialogue, begin, binary_log, prepare};
 use super::session::{DumpSession, MySqlCaller, MySqlSession};
 use super::statement::{Command, Ids, Known, Protocol, Statement, Table};
 use super::{Settings, login};
 use crate::engine::Job;
-use crate::engine::session::{Connector, Seen, Session};
+use crate::engine::session::{Seen, Session};
 use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
 use crate::parameters::Word;
@@ -24,7 +22,7 @@ use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb, random_hex};
 use crate::workload::{Instance, Look, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{apart, listening, says};
+use crate::workloads::requests::{View, apart, listening, opener, says};
 
 pub(super) struct RunningMySql {
     // Dropped first, so that our tables are dropped while the server is still running. One set for all transports where
@@ -34,7 +32,7 @@ pub(super) struct RunningMySql {
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
     info: ServerInfo,
-    view: Arc<OnceLock<String>>,
+    view: View,
 }
 
 impl RunningMySql {
@@ -83,7 +81,7 @@ impl RunningMySql {
             private: server,
             addresses,
             settings: settings.clone(),
-            view: Arc::default(),
+            view: View::default(),
         })
     }
 
@@ -147,22 +145,34 @@ impl Instance for RunningMySql {
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
         let (table, ids, rows) = (tables.table.clone(), tables.ids.clone(), tables.rows);
-        self.view = Arc::default();
-        let (next, view) = (AtomicU64::new(0), Arc::clone(&self.view));
-        let connector =
-            Arc::new(MySqlConnector { address, statement, protocol, table, ids, rows, next, view });
+        let endpoint = address.server.endpoint.clone();
+        let asked = Asked { endpoint: endpoint.to_string(), statement, protocol, table, ids, rows };
+        let view = View::default();
+        self.view = view.clone();
         if self.settings.per_query {
-            let address = &connector.address;
             let mut first = address.begin()?;
-            let _ = self.view.set(says(first.seen()?));
-            let session = connector.session(&mut first)?;
+            view.of_first(|| Ok(Some(says(first.seen()?))))?;
+            let session = asked.session(&mut first)?;
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
-            return Job::callers(&address.server.endpoint, Some(seen), arm.point.connections, |number| {
+            return Job::callers(&endpoint, Some(seen), arm.point.connections, |number| {
                 Ok(MySqlCaller { address: address.clone(), session: session.seeded(u64::from(number)) })
             });
         }
+        // Connections opened so far: the seed of each one's ids, the same in every trial.
+        let opened = AtomicU64::new(0);
+        let connector = opener(&endpoint, move || {
+            let mut dialogue = address.begin_again()?;
+            view.of_first(|| Ok(Some(says(dialogue.seen()?))))?;
+            let session: Box<dyn Session> = if asked.statement == Statement::Dump {
+                Box::new(DumpSession::new(&asked.table, asked.rows, asked.table.is_own()))
+            } else {
+                let number = opened.fetch_add(1, Ordering::Relaxed);
+                Box::new(asked.session(&mut dialogue)?.seeded(number))
+            };
+            Ok((dialogue.into_stream()?, session))
+        });
         Ok(match statement {
             Statement::Dump => Job::Whole { connector },
             _ => Job::Sessions { connector, small: true },
@@ -178,24 +188,21 @@ impl Instance for RunningMySql {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.view.get().cloned()
+        self.view.said()
     }
 }
 
-struct MySqlConnector {
-    address: Address,
+/// What the connections of a trial ask.
+struct Asked {
+    endpoint: String,
     statement: Statement,
     protocol: Protocol,
     table: Table,
     ids: Ids,
     rows: u64,
-    /// Connections opened so far: the seed of each one's ids, the same in every trial.
-    next: AtomicU64,
-    /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: Arc<OnceLock<String>>,
 }
 
-impl MySqlConnector {
+impl Asked {
     /// Sends a first statement, from whose reply a session learns.
     fn session(&self, dialogue: &mut Dialogue) -> Result<MySqlSession, BenchError> {
         let (mut first, command) = match self.protocol {
@@ -215,28 +222,7 @@ impl MySqlConnector {
         }
         let answer = dialogue.raw(first.payload())?;
         let session = MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone());
-        session
-            .map_err(|why| BenchError::refused(&self.endpoint(), "the first statement", why.to_string(), ""))
-    }
-}
-
-impl Connector for MySqlConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = self.address.begin_again()?;
-        if self.view.get().is_none() {
-            let _ = self.view.set(says(dialogue.seen()?));
-        }
-        if self.statement == Statement::Dump {
-            let session = DumpSession::new(&self.table, self.rows, self.table.is_own());
-            return Ok((dialogue.into_stream()?, Box::new(session)));
-        }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let session = self.session(&mut dialogue)?.seeded(number);
-        Ok((dialogue.into_stream()?, Box::new(session)))
-    }
-
-    fn endpoint(&self) -> String {
-        self.address.server.endpoint.to_string()
+        session.map_err(|why| BenchError::refused(&self.endpoint, "the first statement", why.to_string(), ""))
     }
 }
 

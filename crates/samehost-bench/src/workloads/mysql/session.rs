@@ -29,7 +29,7 @@ enum Judge {
 /// Repeats one statement on one connection. The first reply, which came before anything is measured, is the pattern of
 /// all others: for each id its digits are filled in, and a reply is then one comparison of memory. Parsing every
 /// reply would cost the client CPU time that is not the transport's; without a check errors would count as fast
-/// replies. Only a reply that differs is parsed and judged by its meaning (docs/decisions/0031).
+/// replies. Only a reply that differs is parsed and judged by its meaning.
 #[derive(Clone, Debug)]
 pub(super) struct MySqlSession {
     command: Command,
@@ -199,7 +199,7 @@ impl Session for MySqlSession {
 }
 
 /// Opens a new connection for each statement. As the handshake is a part of what is measured, it has a thread of its
-/// own instead of a place in the engine's epoll loop (docs/decisions/0004).
+/// own instead of a place in the engine's epoll loop.
 pub(super) struct MySqlCaller {
     pub(super) address: Address,
     pub(super) session: MySqlSession,

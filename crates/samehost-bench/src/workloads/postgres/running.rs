@@ -2,13 +2,12 @@
 //! trial, and a pooler between the client and the private server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_system::proc::status::{self, Stat};
-use samehost_transport::Stream;
 
 use super::Settings;
 use super::dialogue::{
@@ -25,7 +24,7 @@ use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{apart, listening, says};
+use crate::workloads::requests::{View, apart, listening, opener, says};
 
 /// Requests of each connection before it is measured, and statements on each connection that a pooler opens to the
 /// server. A backend fills its caches with the first request, which takes milliseconds, and plans a prepared statement
@@ -44,9 +43,9 @@ pub(super) struct RunningPostgres {
     table: String,
     /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
-    view: Arc<OnceLock<Option<String>>>,
+    view: View,
     /// Connectors of earlier jobs; gone when their connections are closed.
-    open: Vec<Weak<PostgresConnector>>,
+    open: Vec<Weak<dyn Connector>>,
 }
 
 impl RunningPostgres {
@@ -71,7 +70,7 @@ impl RunningPostgres {
             pids: Vec::new(),
             table: format!("samehost_{}", random_hex(8)?),
             tables: Vec::new(),
-            view: Arc::default(),
+            view: View::default(),
             open: Vec::new(),
         };
         running.look_around()?;
@@ -211,13 +210,13 @@ impl Instance for RunningPostgres {
             None => {}
         }
         let asked = self.asked(&mut dialogue)?;
-        let view = Arc::default();
-        self.view = Arc::clone(&view);
+        let view = View::default();
+        self.view = view.clone();
         if self.settings.per_query {
             let Asked::Rows { exchange, .. } = asked else {
                 return BenchError::refuse("--connect per-query is for statements of one row");
             };
-            let _ = view.set(dialogue.seen().ok().map(says));
+            view.of_first(|| Ok(dialogue.seen().ok().map(says)))?;
             let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&dialogue.link.into_stream()?).saying(&cipher);
             return Job::callers(&address.endpoint, Some(seen), arm.point.connections, |number| {
@@ -226,12 +225,12 @@ impl Instance for RunningPostgres {
             });
         }
         let whole = matches!(asked, Asked::Copy { .. });
-        let connector = Arc::new(PostgresConnector {
-            address,
-            asked,
-            read_only: self.read_only,
-            view,
-            opened: AtomicU64::new(0),
+        let (read_only, opened) = (self.read_only, AtomicU64::new(0));
+        let connector = opener(&address.endpoint.clone(), move || {
+            let mut dialogue = measured(&address, read_only)?;
+            view.of_first(|| Ok(dialogue.seen().ok().map(says)))?;
+            let session = asked.session(&mut dialogue, opened.fetch_add(1, Ordering::Relaxed))?;
+            Ok((dialogue.link.into_stream()?, session))
         });
         self.open.push(Arc::downgrade(&connector));
         Ok(if whole { Job::Whole { connector } } else { Job::Sessions { connector, small: true } })
@@ -263,7 +262,7 @@ impl Instance for RunningPostgres {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.view.get().cloned().flatten()
+        self.view.said()
     }
 }
 
@@ -305,46 +304,27 @@ enum Asked {
     },
 }
 
-struct PostgresConnector {
-    address: ServerAddress,
-    asked: Asked,
-    read_only: bool,
-    /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: Arc<OnceLock<Option<String>>>,
-    /// Connections opened so far; the seed of each one's rows, the same in every trial.
-    opened: AtomicU64,
-}
-
-impl Connector for PostgresConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = measured(&self.address, self.read_only)?;
-        if self.view.get().is_none() {
-            let _ = self.view.set(dialogue.seen().ok().map(says));
-        }
-        let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        let session: Box<dyn Session> = match &self.asked {
+impl Asked {
+    /// The session of the connection of this number, which is the seed of its rows, the same in every trial.
+    fn session(&self, dialogue: &mut Dialogue, number: u64) -> Result<Box<dyn Session>, BenchError> {
+        match self {
             Asked::Rows { exchange, prepared } => {
                 if let Some((sql, parameters)) = prepared {
-                    prepare(&mut dialogue, sql, *parameters)?;
+                    prepare(dialogue, sql, *parameters)?;
                 }
                 let mut session = RowSession::new(exchange.clone(), number);
                 for _ in 0..BEFOREHAND {
-                    exchange_once(&mut dialogue, &mut session)?
+                    exchange_once(dialogue, &mut session)?
                         .map_err(|bad| BenchError::lost(dialogue.link.endpoint(), bad.to_string()))?;
                 }
-                Box::new(session)
+                Ok(Box::new(session))
             }
             Asked::Copy { table, rows } => {
                 // Rows then come in the order of insertion even if others scan the table too; pg_dump does the same.
                 dialogue.must("a setting", "SET synchronize_seqscans = off")?;
-                Box::new(CopySession::new(table, *rows)?)
+                Ok(Box::new(CopySession::new(table, *rows)?))
             }
-        };
-        Ok((dialogue.link.into_stream()?, session))
-    }
-
-    fn endpoint(&self) -> String {
-        self.address.endpoint.to_string()
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn make_table(table: &str, rows: u32) -> Vec<String> {
 }
 
 /// A request and its reply. Another id changes only its digits in both, so that a request costs the client a copy and
-/// a reply one comparison of memory (docs/decisions/0031).
+/// a reply one comparison of memory.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) request: Vec<u8>,

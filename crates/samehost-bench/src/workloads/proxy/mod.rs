@@ -1,10 +1,11 @@
-//! nginx, Apache, HAProxy, Caddy or Envoy in front of application servers: one matrix of the transport between them, the
+//! nginx, Apache or HAProxy in front of application servers: one matrix of the transport between them, the
 //! number of backends, and HTTP/1.0 against HTTP/1.1 with persistent connections. The transport in front is the same for
 //! all, or a factor of its own. A condition of the matrix says what is in front and how it reaches its backends.
 //!
 //! All conditions exist at the same time, each as a virtual host of the server in front, so that its arms take turns
 //! without a reload. What serves a trial is asked of the server in front, before the trial.
 
+use samehost_system::threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ const PARAMETERS: &[Parameter] = &[
     ),
     Parameter {
         name: "http",
-        help: "HTTP version to the backends: 1.0 with a connection for each request (1.1 and closed after it by HAProxy, Caddy and Envoy), 1.1 with connections that are kept, or both (1.0,1.1)",
+        help: "HTTP version to the backends: 1.0 with a connection for each request (1.1 and closed after it by HAProxy), 1.1 with connections that are kept, or both (1.0,1.1)",
         default: "1.0,1.1",
         kind: ParameterKind::Choices(VERSIONS),
     },
@@ -56,7 +57,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::count(
         "workers",
         "1",
-        "Workers of that server: processes of nginx and Apache, threads of HAProxy and Envoy, CPUs of Caddy",
+        "Workers of that server: processes of nginx and Apache, threads of HAProxy",
     ),
 ];
 
@@ -306,23 +307,14 @@ fn start_backends(
     transports.dedup();
     let sets: Vec<&[Transport]> =
         if kind.listens_on_both { vec![&transports] } else { transports.chunks(1).collect() };
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for _ in 0..most {
-            for set in &sets {
-                threads.push((set[0], scope.spawn(|| start_backend(kind, account, start, set))));
-            }
-        }
-        let mut backends = Backends::new();
-        for (first, thread) in threads {
-            let Ok(started) = thread.join() else {
-                let panicked = std::io::Error::other("its thread panicked");
-                return Err(BenchError::io("starting a backend", panicked));
-            };
-            backends.entry(first).or_default().push(started?);
-        }
-        Ok(backends)
-    })
+    let sets = &sets;
+    let wanted = (0..most).flat_map(|_| sets.iter());
+    let started = threads::all(wanted.map(|set| move || (set[0], start_backend(kind, account, start, set))));
+    let mut backends = Backends::new();
+    for (first, started) in started {
+        backends.entry(first).or_default().push(started?);
+    }
+    Ok(backends)
 }
 
 fn start_backend(
@@ -430,8 +422,7 @@ impl Instance for RunningProxy {
                 server_said: self.stderr_tail(),
             });
         };
-        // Envoy gives the path alone.
-        let is_unix = asked.starts_with("unix") || asked.starts_with('/');
+        let is_unix = asked.starts_with("unix");
         let asked = format!("{title} says that it asks {asked}");
         if is_unix != (arm.transport == Transport::Unix) {
             return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });

@@ -2,24 +2,23 @@
 //! server or one that is already running. Keys have a prefix of our own, are set before the first trial and deleted
 //! after the last. A private server runs on this machine or in a container.
 //!
-//! To write a workload with a server, read this file after `noop`: `Redis` names its parameters, `Settings` says what a
-//! point may be, and `RunningRedis` makes the job of each trial, whose connections `RedisConnector` opens.
+//! To write a workload with a server, read this file: `Redis` names its parameters, `Settings` says what a point may be, and
+//! `RunningRedis` makes the job of each trial, with what opens its connections.
 
 mod dialogue;
 mod session;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
 use samehost_services::Kind;
 use samehost_system::interrupt;
-use samehost_transport::Stream;
 
 use crate::engine::Job;
-use crate::engine::session::{Connector, Session};
+use crate::engine::session::Connector;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::Network;
@@ -32,8 +31,8 @@ use crate::workload::{
     OpenOrClosed, Servers, StartOptions, Starts, Wanted, Workload, Written, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{MOST_SLICED, apart, listening, require_size, size_of, value};
-use dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
+use crate::workloads::requests::{MOST_SLICED, View, apart, listening, opener, require_size, size_of, value};
+use dialogue::{Dialogue, Identity, begin, is_ours, login, measured};
 use session::{Exchange, RedisSession};
 
 const MOST_PIPELINE: u32 = 64;
@@ -210,7 +209,7 @@ impl Configured for Settings {
             settings: self.clone(),
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
-            view: Arc::default(),
+            view: View::default(),
             counters: Arc::default(),
             most_counters: 0,
             open: Vec::new(),
@@ -246,12 +245,12 @@ struct RunningRedis {
     prefix: String,
     /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
-    view: Arc<OnceLock<Option<String>>>,
+    view: View,
     counters: Arc<AtomicU32>,
     /// The most counters that were in use at once, which all have to be deleted.
     most_counters: u32,
     /// Connectors of earlier jobs; gone when their connections are closed.
-    open: Vec<Weak<RedisConnector>>,
+    open: Vec<Weak<dyn Connector>>,
 }
 
 impl RunningRedis {
@@ -370,8 +369,14 @@ impl Instance for RunningRedis {
             self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
         }
         let asked = self.asked(arm, &mut dialogue)?;
-        self.view = Arc::default();
-        let connector = Arc::new(RedisConnector { address, asked, view: Arc::clone(&self.view) });
+        let view = View::default();
+        self.view = view.clone();
+        let connector = opener(&address.endpoint.clone(), move || {
+            let mut dialogue = measured(&address)?;
+            view.of_first(|| dialogue::view(&mut dialogue))?;
+            let exchange = asked.exchange(&mut dialogue)?;
+            Ok((dialogue.into_link().into_stream()?, Box::new(RedisSession::new(exchange))))
+        });
         self.open.push(Arc::downgrade(&connector));
         Ok(Job::Sessions { connector, small: true })
     }
@@ -386,7 +391,7 @@ impl Instance for RunningRedis {
     }
 
     fn server_view(&mut self) -> Option<String> {
-        self.view.get().cloned().flatten()
+        self.view.said()
     }
 }
 
@@ -443,32 +448,17 @@ enum Asked {
     },
 }
 
-struct RedisConnector {
-    address: ServerAddress,
-    asked: Asked,
-    /// The server's view of the first connection, which is also the one that the kernel is asked about.
-    view: Arc<OnceLock<Option<String>>>,
-}
-
-impl Connector for RedisConnector {
-    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = measured(&self.address)?;
-        if self.view.get().is_none() {
-            let _ = self.view.set(view(&mut dialogue)?);
-        }
-        let exchange = match &self.asked {
-            Asked::Same(exchange) => exchange.clone(),
+impl Asked {
+    /// What a new connection exchanges, once its counter is set.
+    fn exchange(&self, dialogue: &mut Dialogue) -> Result<Exchange, BenchError> {
+        match self {
+            Asked::Same(exchange) => Ok(exchange.clone()),
             Asked::Counters { prefix, pipeline, next } => {
                 let key = format!("{prefix}{}", next.fetch_add(1, Ordering::Relaxed));
                 dialogue.must("setting a counter", &[b"SET", key.as_bytes(), b"0"])?;
-                Exchange::counting(&[b"INCR", key.as_bytes()], *pipeline)
+                Ok(Exchange::counting(&[b"INCR", key.as_bytes()], *pipeline))
             }
-        };
-        Ok((dialogue.into_link().into_stream()?, Box::new(RedisSession::new(exchange))))
-    }
-
-    fn endpoint(&self) -> String {
-        self.address.endpoint.to_string()
+        }
     }
 }
 

@@ -1,26 +1,21 @@
-//! Remote procedure calls, one at a time on each connection: gRPC with tonic, against the built-in server or one that is
-//! already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP) or ours (JSON codec).
-//! The procedure returns the payload, repeated or cut to the size asked for.
+//! Remote procedure calls of Go's net/rpc, one at a time on each connection, against a small Go server, with a Go client
+//! (gob over HTTP) or ours (JSON codec). The procedure returns the payload, repeated or cut to the size asked for.
+//! gRPC was measured too, with tonic on both sides: thirty crates for a client whose cost is its own stack's, and nobody's server.
 
 mod clients;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, parse_size};
 
-use crate::builtin_servers::rpc::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
+use crate::private_servers::PrivateServer;
 use crate::private_servers::go::{self, GoCodec, GoProgram};
-use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
-use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::requests::{
-    MOST_SLICED, Opener, SMALL, listening, require_size, require_threads, size_of,
-};
+use crate::workloads::requests::{MOST_SLICED, SMALL, listening, plain_job, require_size, size_of};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 const ECHO: &str = "echo";
@@ -37,7 +32,6 @@ struct Settings {
 
 words! {
     enum Protocol {
-        Grpc = "grpc",
         GoGob = "go-gob",
         GoJson = "go-json",
     }
@@ -46,7 +40,7 @@ words! {
 const PARAMETERS: &[Parameter] = &[
     Parameter::word::<Protocol>(
         "protocol",
-        "grpc: tonic on both sides; go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. The latter two need Go (golang-go) and build a server of ours first",
+        "go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. Both need Go (golang-go) and build a server of ours first",
     ),
     Parameter {
         name: "reply",
@@ -60,7 +54,7 @@ impl Workload for Rpc {
     fn description(&self) -> Description {
         Description {
             name: "rpc",
-            about: "Remote procedure calls: gRPC (built in), or Go's net/rpc with a Go server of ours",
+            about: "Remote procedure calls: Go's net/rpc, with a Go server of ours",
             example: "rpc --connections 1,64 --size 128",
             parameters: PARAMETERS,
         }
@@ -73,14 +67,12 @@ impl Workload for Rpc {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        use Transport::{Abstract, Tcp, Tcp6, Unix};
-        let is_grpc = self.protocol == Protocol::Grpc;
         Capabilities {
-            transports: if is_grpc { &[Tcp, Unix, Tcp6, Abstract] } else { &[Tcp, Unix] },
+            transports: &[Transport::Tcp, Transport::Unix],
             sizes: Some("128"),
             // The Go client generates its own load, in a closed loop.
             rates: self.protocol != Protocol::GoGob,
-            foreign_servers: is_grpc,
+            foreign_servers: false,
             most_sliced: if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
             ..Capabilities::REQUESTS
         }
@@ -88,7 +80,6 @@ impl Configured for Settings {
 
     fn title(&self) -> String {
         let what = match self.protocol {
-            Protocol::Grpc => "gRPC unary calls",
             Protocol::GoGob => "Go net/rpc calls, gob over HTTP, Go client",
             Protocol::GoJson => "Go net/rpc calls, JSON codec",
         };
@@ -103,21 +94,11 @@ impl Configured for Settings {
         for (name, size) in sizes {
             require_size(name, size, "rpc", MOST_SIZE)?;
         }
-        match self.protocol {
-            Protocol::Grpc => require_threads("a gRPC client", point.connections),
-            Protocol::GoGob | Protocol::GoJson => Ok(()),
-        }
+        Ok(())
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let codec = match self.protocol {
-            Protocol::Grpc => {
-                needs_private(start)?;
-                let given = Given::of(start);
-                let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
-                let server = BuiltIn::start(spec, &given.missing)?;
-                return Ok(Box::new(Grpc { server, given, reply_size: self.reply_size }));
-            }
             Protocol::GoGob => GoCodec::Gob,
             Protocol::GoJson => GoCodec::Json,
         };
@@ -145,37 +126,17 @@ fn reply_size(text: &str) -> Result<u32, BenchError> {
     }
 }
 
-/// Text that JSON, gob and protobuf encode without escapes, the same as the Go client's.
+/// Text that JSON and gob encode without escapes, the same as the Go client's.
 fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
 }
 
-struct Grpc {
-    server: BuiltIn,
-    given: Given,
-    reply_size: u32,
-}
-
-impl Instance for Grpc {
-    fn server(&self) -> ServerInfo {
-        self.given.server("a gRPC server that already runs", "samehost serve rpc (tonic)", self.server.pids())
+/// The payload that comes back: the request's, or as many bytes of it, over and over.
+fn reply_to(payload: &[u8], reply_size: u32) -> Vec<u8> {
+    if reply_size == 0 {
+        return payload.to_vec();
     }
-
-    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
-        let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
-        Job::callers(&endpoint, None, arm.point.connections, |_| {
-            clients::GrpcCaller::connect(&endpoint, &asked)
-        })
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.given.endpoints.get(&transport).or_else(|| self.server.endpoint(transport)).cloned()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
-    }
+    payload.iter().copied().cycle().take(reply_size as usize).collect()
 }
 
 struct Go {
@@ -220,11 +181,11 @@ impl Instance for Go {
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
-        let payload = Bytes::from(payload(size_of(arm)));
-        let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
+        let payload = payload(size_of(arm));
+        let awaited = reply_to(&payload, self.reply_size);
         let small = payload.len().max(awaited.len()) <= SMALL;
         let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);
-        Ok(Opener::job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
+        Ok(plain_job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -253,31 +214,31 @@ mod tests {
             let configured = Rpc.configure(&parameters(protocol, reply));
             configured.is_ok_and(|rpc| rpc.check(point, Transport::Tcp).is_ok())
         }
-        assert!(check(&point(1024, 128), "grpc", "echo"));
-        assert!(!check(&point(1025, 128), "grpc", "echo"));
         assert!(check(&point(1025, 128), "go-json", "echo"));
-        assert!(check(&point(1, MOST_SIZE), "grpc", "64m"));
-        assert!(!check(&point(1, MOST_SIZE + 1), "grpc", "echo"));
-        assert!(!check(&point(1, 1), "grpc", "65m"));
-        assert!(!check(&point(1, 1), "grpc", "0"));
-        assert!(!check(&point(1, 1), "grpc", "much"));
+        assert!(check(&point(1, MOST_SIZE), "go-gob", "64m"));
+        assert!(!check(&point(1, MOST_SIZE + 1), "go-gob", "echo"));
+        assert!(!check(&point(1, 1), "go-json", "65m"));
+        assert!(!check(&point(1, 1), "go-gob", "0"));
+        assert!(!check(&point(1, 1), "go-gob", "much"));
     }
 
     #[test]
     fn a_reply_has_the_length_asked_for() {
         fn reply_size(reply: &str) -> u32 {
-            Settings::parse(&parameters("grpc", reply)).unwrap().reply_size
+            Settings::parse(&parameters("go-gob", reply)).unwrap().reply_size
         }
         assert_eq!((reply_size("echo"), reply_size("4k")), (0, 4096));
+        assert_eq!(
+            [reply_to(b"abc", 0), reply_to(b"abc", 2), reply_to(b"abc", 8)],
+            [&b"abc"[..], b"ab", b"abcabcab"]
+        );
     }
 
     #[test]
-    fn only_the_go_client_has_no_rate_and_only_grpc_other_servers() {
-        for (protocol, rates, foreign) in
-            [("grpc", true, true), ("go-gob", false, false), ("go-json", true, false)]
-        {
+    fn only_the_go_client_has_no_rate() {
+        for (protocol, rates) in [("go-gob", false), ("go-json", true)] {
             let axes = Rpc.configure(&parameters(protocol, "echo")).unwrap().axes();
-            assert_eq!((axes.rates, axes.foreign_servers), (rates, foreign), "{protocol}");
+            assert_eq!((axes.rates, axes.foreign_servers), (rates, false), "{protocol}");
         }
     }
 }

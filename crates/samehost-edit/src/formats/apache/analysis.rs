@@ -12,6 +12,7 @@ use samehost_model::Endpoint;
 use super::target;
 use super::target::{Shared, Use, Worker};
 use super::tree::{MAIN_NAMES, Tree};
+use crate::budget::{self, Metered};
 use crate::files::{Files, main_of};
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
@@ -29,13 +30,15 @@ pub(super) struct Group {
 pub(super) struct Analysis {
     pub(super) tree: Tree,
     pub(super) shared: Vec<Shared>,
+    /// The directive that sends requests to another proxy.
+    pub(super) proxy_remote: Option<usize>,
     pub(super) groups: Vec<Group>,
     pub(super) refused: Vec<Refusal>,
 }
 
 impl Analysis {
     /// Analyses a configuration, or a part of one, which is read in its surroundings if they are known.
-    pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis> {
+    pub(super) fn of(file: &Path, files: &Metered<'_>) -> Result<Analysis> {
         let around = main_of(file, MAIN_NAMES, files).and_then(|main| Tree::read(&main, files).ok());
         let Some(tree) = around else { return Ok(Analysis::of_tree(Tree::read(file, files)?)) };
         let mut own = HashSet::from([file.to_owned()]);
@@ -60,17 +63,26 @@ impl Analysis {
         let mut found = Vec::new();
         for node in 0..tree.nodes.len() {
             match target::of(&tree, node) {
+                // A use is held with its group, its texts and what is looked up by them.
+                Ok(Some(_)) if !budget::hold(3 * (size_of::<Use>() + size_of::<Group>())) => break,
                 Ok(one) => found.extend(one),
                 Err(refusal) => refused.push(refusal),
             }
         }
         let shared = Shared::all(&tree);
-        let mut analysis = Analysis { tree, shared, groups: Vec::new(), refused };
+        let proxy_remote = tree.nodes.iter().position(|node| node.name.starts_with("proxyremote"));
+        let mut analysis = Analysis { tree, shared, proxy_remote, groups: Vec::new(), refused };
         analysis.group(found);
         analysis.refuse_confused();
         analysis.refused.sort_by(|a, b| (&a.file, a.line, &a.reason).cmp(&(&b.file, b.line, &b.reason)));
         analysis.refused.dedup();
         analysis
+    }
+
+    /// The `<Proxy>` that makes the worker of a directive before it does.
+    pub(super) fn preceding(&self, one: &Use) -> Option<&Shared> {
+        budget::step(self.shared.len());
+        self.shared.iter().find(|shared| shared.precedes(one, &self.tree))
     }
 
     fn group(&mut self, found: Vec<Use>) {
@@ -121,7 +133,7 @@ impl Analysis {
             if one.target.endpoint.path().is_none() {
                 continue;
             }
-            if let Some(shared) = self.shared.iter().find(|shared| shared.precedes(one, &self.tree)) {
+            if let Some(shared) = self.preceding(one) {
                 let reason = format!(
                     "Apache connects to TCP here: the `<Proxy>` at {} stands above, and has no socket",
                     self.tree.place(shared.node)

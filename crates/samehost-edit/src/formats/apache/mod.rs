@@ -30,10 +30,10 @@ use samehost_model::Endpoint;
 use self::analysis::{Analysis, BELOW, Group};
 use self::target::Target;
 use self::tree::Tree;
+use crate::budget::{self, Metered};
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
-use crate::files::{Edit, Files};
+use crate::files::Edit;
 use crate::lines::starts_with_any_case;
-use crate::proposal::verify_edits;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use target::{Use, Worker};
@@ -70,19 +70,25 @@ impl Editor for Apache {
         is_configuration && text.split(|byte| *byte == b'\n').any(begins_as_its_own)
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let analysis = Analysis::of(file, files)?;
         let settings = analysis.groups.into_iter().map(|group| group.setting).collect();
         Ok(Reading { settings, refused: analysis.refused })
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let analysis = Analysis::of(file, files)?;
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
+        let analysis = &*files.once(file, || Analysis::of(file, files))?;
         let group = setting.find(&analysis.groups, |group| &group.setting)?;
         if group.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
-        let moved = Moved { analysis: &analysis, group, to: &goal.endpoint };
+        let moved = Moved { analysis, group, to: &goal.endpoint };
         let (mut edits, mut known): (Vec<Edit>, HashSet<Edit>) = Default::default();
         for one in &group.uses {
             for edit in moved.edits(one)? {
@@ -91,10 +97,10 @@ impl Editor for Apache {
                 }
             }
         }
-        verify_edits(self, file, files, setting, goal, edits)
+        Ok(edits)
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, files: &Metered<'_>) -> Option<Check> {
         let mut check = Check::new(&APACHE, vec!["-t".into()], vec![file.to_owned()]);
         match Tree::read(file, files) {
             Ok(tree) => {
@@ -105,6 +111,10 @@ impl Editor for Apache {
             Err(refusal) => check.unknown = Some(refusal.reason),
         }
         Some(check)
+    }
+
+    fn may_contradict_itself(&self) -> bool {
+        true
     }
 
     fn uptake(&self, _file: &Path) -> Uptake {
@@ -165,7 +175,7 @@ impl Moved<'_> {
 
     fn refuse_what_needs_tcp(&self, one: &Use) -> Result<()> {
         let tree = &self.analysis.tree;
-        if let Some(shared) = self.analysis.shared.iter().find(|shared| shared.precedes(one, tree)) {
+        if let Some(shared) = self.analysis.preceding(one) {
             let reason = format!(
                 "the `<Proxy>` at {} stands above and makes the worker, without a socket: Apache would go on with TCP",
                 tree.place(shared.node)
@@ -187,7 +197,7 @@ impl Moved<'_> {
             let reason = "mod_proxy_hcheck checks the member's health, which was not tried with a socket";
             return Err(self.refuse(one, reason, "remove `hcmethod`, and switch again"));
         }
-        if let Some(remote) = tree.nodes.iter().position(|node| node.name.starts_with("proxyremote")) {
+        if let Some(remote) = self.analysis.proxy_remote {
             let reason = format!("requests may go to another proxy first ({})", tree.place(remote));
             return Err(self.refuse(one, reason, "remove `ProxyRemote`, and switch again"));
         }
@@ -227,14 +237,17 @@ impl Moved<'_> {
             ));
         }
         let url = format!("{scheme}://{host}");
+        budget::step(tree.nodes.len());
         for (node, named) in tree.nodes.iter().enumerate() {
             let mut words = named.words.iter().map(|word| word.lossy().to_ascii_lowercase());
             let names = named.name == "<proxymatch" || words.any(|word| word.contains(&url));
-            let is_moved = self.group.uses.iter().any(|own| {
-                let own = &tree.nodes[own.node];
-                (own.source, own.start) == (named.source, named.start)
-            });
-            if names && !is_moved {
+            let is_moved = || {
+                self.group.uses.iter().any(|own| {
+                    let own = &tree.nodes[own.node];
+                    (own.source, own.start) == (named.source, named.start)
+                })
+            };
+            if names && !is_moved() {
                 let reason =
                     format!("{} names `{url}` as well, or may, and would no longer apply", tree.place(node));
                 return Err(self.refuse(one, reason, "change the URL there and here by hand"));

@@ -277,7 +277,7 @@ impl Spot {
     fn handler(words: &[Text]) -> Result<Option<Spot>, Reason> {
         let Some(first) = words.first() else { return Ok(None) };
         let spot = Spot { word: 0, offset: 6, worker: Worker::None, balancer: None };
-        match first.bytes.as_slice() {
+        match &first.bytes[..] {
             handler if starts_with_any_case(handler, "proxy:") => Ok(Some(spot)),
             _ if first.bytes.starts_with(b"${") => {
                 Err("the handler is a variable without a known value".into())
@@ -290,7 +290,7 @@ impl Spot {
         let words = &tree.nodes[node].words;
         let in_location =
             tree.around(node).any(|outer| ["<location", "<locationmatch"].contains(&outer.name.as_str()));
-        let tilde = words.first().is_some_and(|word| word.bytes == b"~");
+        let tilde = words.first().is_some_and(|word| *word.bytes == *b"~");
         let word = usize::from(!in_location) + usize::from(tilde);
         Spot { word, offset: 0, worker: Worker::Own, balancer: None }
     }
@@ -343,7 +343,7 @@ pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
 }
 
 fn names_address(words: &[Text]) -> bool {
-    words.iter().any(|word| word.bytes == b"-host" || word.bytes == b"-socket")
+    words.iter().any(|word| *word.bytes == *b"-host" || *word.bytes == *b"-socket")
 }
 
 impl Use {

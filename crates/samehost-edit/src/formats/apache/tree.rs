@@ -3,22 +3,31 @@
 //! `ap_getword_conf` of 2.4), each byte with its place in the file. A backslash at the end of a line joins it with the next
 //! one, also that of a comment; only then are variables replaced, and only then are words parted.
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use crate::files::{Files, MOST_FILES, included, main_of};
+use crate::budget::{self, Evaluated, Metered};
+use crate::files::{Files, included, main_of};
 use crate::lines::{has_only, unreadable};
 use crate::refusal::{At, Refusal, Result};
 
 /// What `Define` has set so far. `None` stands for a variable that is only set under a condition.
-pub(super) type Variables = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+pub(super) type Variables = BTreeMap<Vec<u8>, Option<Evaluated>>;
+
+/// The place of a byte in its file: where it begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    start: u32,
+    end: u32,
+}
 
 /// Bytes and their places; all bytes of a variable have the place of its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
-    pub(super) bytes: Vec<u8>,
-    places: Vec<Range<usize>>,
+    pub(super) bytes: Evaluated,
+    places: Evaluated<Place>,
 }
 
 #[derive(Debug)]
@@ -29,21 +38,24 @@ pub(super) struct Line {
 }
 
 impl Text {
-    fn push(&mut self, byte: u8, place: Range<usize>) {
-        self.bytes.push(byte);
-        self.places.push(place);
+    /// A byte always has its place: without room for both neither is there.
+    fn push(&mut self, byte: u8, place: Place) {
+        if self.bytes.push(byte) && !self.places.push(place) {
+            self.bytes.pop();
+        }
     }
 
     fn extend(&mut self, other: &Text, range: Range<usize>) {
-        self.bytes.extend_from_slice(&other.bytes[range.clone()]);
-        self.places.extend_from_slice(&other.places[range]);
+        for at in range {
+            self.push(other.bytes[at], other.places[at]);
+        }
     }
 
-    fn trim(&mut self) {
+    fn trimmed(&self) -> Text {
         let start = self.bytes.len() - self.bytes.trim_ascii_start().len();
-        let end = start + self.bytes.trim_ascii().len();
-        self.bytes = self.bytes[start..end].to_vec();
-        self.places = self.places[start..end].to_vec();
+        let mut text = Text::default();
+        text.extend(self, start..start + self.bytes.trim_ascii().len());
+        text
     }
 
     /// The bytes as text, with a sign in place of what is not UTF-8.
@@ -60,7 +72,7 @@ impl Text {
     }
 
     pub(super) fn start(&self) -> usize {
-        self.places.first().map_or(0, |place| place.start)
+        self.places.first().map_or(0, |place| place.start as usize)
     }
 
     /// The bytes of the file to replace so that `with` stands at these bytes. A variable of which only a part would
@@ -81,44 +93,40 @@ impl Text {
         }
         let [before, after] = around.map(String::from_utf8_lossy);
         let from = match (self.places.get(start), self.places.last()) {
-            (Some(place), _) => place.start,
-            (None, Some(last)) => last.end,
+            (Some(place), _) => place.start as usize,
+            (None, Some(last)) => last.end as usize,
             (None, None) => 0,
         };
-        let to = if end > start { self.places[end - 1].end } else { from };
+        let to = if end > start { self.places[end - 1].end as usize } else { from };
         Some((from..to, format!("{before}{with}{after}")))
     }
 
     /// The same with its variables replaced. A variable without a value stays as it is written, as with Apache.
     pub(super) fn resolved(&self, variables: &Variables) -> Text {
         let mut out = Text::default();
-        let mut at = 0;
+        let (mut at, mut close) = (0, 0);
         while at < self.bytes.len() {
-            let named = self.variable(at, variables);
-            match named {
-                Some((value, end)) => {
-                    let place = self.places[at].start..self.places[end - 1].end;
-                    for byte in value {
-                        out.push(*byte, place.clone());
-                    }
-                    at = end;
+            // Looked for once: a line may have as many `${` as bytes, and no end of any.
+            if close < at {
+                close = at;
+            }
+            while self.bytes.get(close).is_some_and(|byte| *byte != b'}') {
+                close += 1;
+            }
+            let name = self.bytes.get(at..close).and_then(|name| name.strip_prefix(b"${"));
+            let value = name.and_then(|name| variables.get(name)).filter(|_| close < self.bytes.len());
+            if let Some(Some(value)) = value {
+                let place = Place { start: self.places[at].start, end: self.places[close].end };
+                for byte in value.iter() {
+                    out.push(*byte, place);
                 }
-                None => {
-                    out.extend(self, at..at + 1);
-                    at += 1;
-                }
+                at = close + 1;
+            } else {
+                out.extend(self, at..at + 1);
+                at += 1;
             }
         }
         out
-    }
-
-    /// The value of the variable that begins at a byte, and where it ends; `None` if none begins there, or if it has no
-    /// value.
-    fn variable<'v>(&self, at: usize, variables: &'v Variables) -> Option<(&'v Vec<u8>, usize)> {
-        let rest = self.bytes[at..].strip_prefix(b"${")?;
-        let length = rest.iter().position(|byte| *byte == b'}')?;
-        let value = variables.get(&rest[..length])?.as_ref()?;
-        Some((value, at + 2 + length + 1))
     }
 
     /// Its words: quotes around a word are not part of it, and a backslash hides a quote or a backslash.
@@ -162,8 +170,9 @@ impl Text {
                     word.extend(self, at + dropped..at + 2);
                     if dropped > 0 {
                         // The byte and its backslash are replaced together.
-                        let last = word.places.len() - 1;
-                        word.places[last].start = self.places[at].start;
+                        if let Some(last) = word.places.last_mut() {
+                            last.start = self.places[at].start;
+                        }
                     }
                     at += 2;
                 } else {
@@ -177,40 +186,62 @@ impl Text {
     }
 }
 
-/// The lines of a file that are neither empty nor comments.
-pub(super) fn lines(file: &[u8]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let (mut number, mut at) = (1, 0);
-    while at < file.len() {
-        let first = number;
+/// The lines of a file that are neither empty nor comments, as they are asked for.
+pub(super) fn lines(file: &[u8]) -> Lines<'_> {
+    Lines { file, at: 0, number: 1 }
+}
+
+pub(super) struct Lines<'a> {
+    file: &'a [u8],
+    at: usize,
+    number: u32,
+}
+
+impl Lines<'_> {
+    /// The next line, with those that it is joined with.
+    fn joined(&mut self) -> Text {
         let mut text = Text::default();
         loop {
+            let (file, at) = (self.file, self.at);
             let newline = file[at..].iter().position(|byte| *byte == b'\n');
             let end = newline.map_or(file.len(), |found| at + found);
             let is_last = end == file.len();
             let content = if !is_last && file[at..end].last() == Some(&b'\r') { end - 1 } else { end };
             let joins = !is_last && file[at..content].last() == Some(&b'\\');
             for (offset, byte) in file[at..content - usize::from(joins)].iter().enumerate() {
-                text.push(*byte, at + offset..at + offset + 1);
+                let start = u32::try_from(at + offset).unwrap_or(u32::MAX);
+                text.push(*byte, Place { start, end: start.saturating_add(1) });
             }
-            at = (end + 1).min(file.len());
-            number += 1;
+            self.at = (end + 1).min(file.len());
+            self.number += 1;
             if !joins {
-                break;
+                return text.trimmed();
             }
-        }
-        text.trim();
-        if !text.bytes.is_empty() && text.bytes[0] != b'#' {
-            lines.push(Line { number: first, text });
         }
     }
-    lines
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        while self.at < self.file.len() {
+            let number = self.number;
+            budget::at(number);
+            let text = self.joined();
+            if budget::is_spent() {
+                return None;
+            }
+            if text.bytes.first().is_some_and(|byte| *byte != b'#') {
+                return Some(Line { number, text });
+            }
+        }
+        None
+    }
 }
 
 /// Maximum depth of includes; Apache's own limit is 20.
 const DEEPEST: usize = 20;
-/// Maximum number of directives; a file that is included again counts again.
-const MOST_NODES: usize = 500_000;
 /// Sections that Apache skips where they do not apply, so that what they define may not be defined.
 const CONDITIONS: &[&str] = &["ifmodule", "ifdefine", "ifversion", "iffile", "ifdirective", "ifsection"];
 pub(super) const MAIN_NAMES: &[&str] = &["apache2.conf", "httpd.conf", "conf/httpd.conf"];
@@ -218,7 +249,7 @@ pub(super) const MAIN_NAMES: &[&str] = &["apache2.conf", "httpd.conf", "conf/htt
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
-    text: Vec<u8>,
+    text: Rc<[u8]>,
 }
 
 #[derive(Debug)]
@@ -246,12 +277,12 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Reads a configuration with everything it includes; a refusal, when Apache would not read it.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
+    pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Tree> {
         let is_main = MAIN_NAMES.iter().any(|name| file.ends_with(name));
         let main = if is_main { Some(file.to_owned()) } else { main_of(file, MAIN_NAMES, files) };
         let root = main.as_deref().and_then(root_of).map(Path::to_owned);
         let tree = Tree { root, ..Tree::default() };
-        let mut reader = Reader { files, is_main, tree, included: 0 };
+        let mut reader = Reader { files, is_main, tree, places: HashMap::new() };
         let source = reader.source(file, None)?;
         reader.expand(source, None, 0)?;
         Ok(reader.tree)
@@ -259,7 +290,10 @@ impl Tree {
 
     pub(super) fn around(&self, node: usize) -> impl Iterator<Item = &Node> {
         let index = std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent);
-        index.map(|index| &self.nodes[index])
+        index.map(|index| {
+            budget::step(10);
+            &self.nodes[index]
+        })
     }
 
     pub(super) fn host(&self, node: usize) -> Option<usize> {
@@ -268,7 +302,7 @@ impl Tree {
     }
 
     /// Everything that Apache reads or loads because of it, the file that was asked for first: its sources, and libraries.
-    pub(super) fn files(&self, files: &dyn Files) -> Vec<PathBuf> {
+    pub(super) fn files(&self, files: &Metered<'_>) -> Vec<PathBuf> {
         let folder = self.root.as_deref().unwrap_or(Path::new("/"));
         let mut found: Vec<PathBuf> = self.sources.iter().map(|source| source.path.clone()).collect();
         for node in &self.nodes {
@@ -312,35 +346,35 @@ fn root_of(main: &Path) -> Option<&Path> {
 }
 
 struct Reader<'a> {
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
     is_main: bool,
     tree: Tree,
-    included: usize,
+    /// Where each file stands among the sources.
+    places: HashMap<PathBuf, usize>,
 }
 
 impl Reader<'_> {
     fn source(&mut self, path: &Path, from: Option<usize>) -> Result<usize> {
-        if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
-            return Ok(index);
+        if let Some(index) = self.places.get(path) {
+            return Ok(*index);
         }
         let from = from.map(|node| self.tree.at(node));
         let text = self.files.read(path).map_err(|error| unreadable(path, from, &error))?;
-        self.tree.sources.push(Source { path: path.to_owned(), text });
+        self.places.insert(path.to_owned(), self.tree.sources.len());
+        self.tree.sources.push(Source { path: path.to_owned(), text: text.into() });
         Ok(self.tree.sources.len() - 1)
     }
 
     fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<()> {
-        let text = self.tree.sources[source].text.clone();
+        let text = Rc::clone(&self.tree.sources[source].text);
         let path = self.tree.sources[source].path.clone();
         let wrong = |line: u32, reason: String| {
             Refusal::new(&path, line, reason, "apachectl configtest says the same: correct it first")
         };
         let mut open: Vec<usize> = Vec::new();
         for line in lines(&text) {
-            if self.tree.nodes.len() > MOST_NODES {
-                return Err(wrong(line.number, "the configuration has too many lines".into()));
-            }
             let in_perl = open.last().is_some_and(|open| self.tree.nodes[*open].name == "<perl");
+            let number = line.number;
             let mut text = line.text.resolved(&self.tree.variables);
             if text.bytes.first() == Some(&b'<') {
                 text.close();
@@ -354,7 +388,7 @@ impl Reader<'_> {
                         open.pop();
                     }
                     Some(_) if in_perl => {}
-                    _ => return Err(wrong(line.number, format!("`</{closed}>` closes no section"))),
+                    _ => return Err(wrong(number, format!("`</{closed}>` closes no section"))),
                 }
                 continue;
             }
@@ -369,7 +403,8 @@ impl Reader<'_> {
             let start = text.start();
             let parent = open.last().copied().or(below);
             words.remove(0);
-            self.tree.nodes.push(Node { name, words, source, line: line.number, start, parent });
+            budget::hold(size_of::<Node>() + words.len() * size_of::<Text>() + name.len());
+            self.tree.nodes.push(Node { name, words, source, line: number, start, parent });
             if is_section {
                 open.push(node);
             } else {
@@ -383,7 +418,7 @@ impl Reader<'_> {
 
     /// Takes account of a directive that changes what Apache reads below it: `Define`, `ServerRoot`, `Include`.
     fn at_once(&mut self, node: usize, depth: usize) -> Result<()> {
-        let first = self.tree.nodes[node].words.first().map(|word| word.bytes.clone());
+        let first = self.tree.nodes[node].words.first().map(|word| word.bytes.to_vec());
         let (mut is_conditional, mut in_macro) = (false, false);
         for section in self.tree.around(node).filter_map(|one| one.name.strip_prefix('<')) {
             is_conditional |= CONDITIONS.contains(&section);
@@ -395,7 +430,12 @@ impl Reader<'_> {
                 let value = if is_conditional || in_macro {
                     None
                 } else {
-                    Some(self.tree.nodes[node].words.get(1).map_or(Vec::new(), |word| word.bytes.clone()))
+                    Some(
+                        self.tree.nodes[node]
+                            .words
+                            .get(1)
+                            .map_or(Evaluated::default(), |word| word.bytes.clone()),
+                    )
                 };
                 self.tree.variables.insert(name, value);
             }
@@ -439,8 +479,7 @@ impl Reader<'_> {
 
     /// A directory stands for all files in it.
     fn file_or_directory(&mut self, node: usize, path: &Path, is_optional: bool, depth: usize) -> Result<()> {
-        self.included += 1;
-        if depth >= DEEPEST || self.included > MOST_FILES {
+        if depth >= DEEPEST || !budget::open() {
             let reason = "the files include each other without an end";
             return Err(self.tree.at(node).refusal(reason, "remove the include that goes round"));
         }
@@ -475,18 +514,15 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        let lines = lines(text.as_bytes());
-        let words = lines[0].text.words();
+        let words = lines(text.as_bytes()).next().unwrap().text.words();
         words.iter().map(|word| String::from_utf8_lossy(&word.bytes).into_owned()).collect()
     }
 
     #[test]
     fn lines_are_joined_before_comments_are_seen() {
         let found = lines(b"# a \\\nProxyPass / x\r\n a \\\r\n b\\\nc\n\n d");
-        let found: Vec<_> = found
-            .iter()
-            .map(|line| (line.number, String::from_utf8_lossy(&line.text.bytes).into_owned()))
-            .collect();
+        let found: Vec<_> =
+            found.map(|line| (line.number, String::from_utf8_lossy(&line.text.bytes).into_owned())).collect();
         assert_eq!(found, [(3, "a  bc".to_owned()), (7, "d".to_owned())]);
     }
 
@@ -497,17 +533,19 @@ mod tests {
             words(r#"SetHandler "proxy:unix:/a"|fcgi://b"#),
             ["SetHandler", "proxy:unix:/a", "|fcgi://b"]
         );
-        let rewrite = lines(br#"^a\ b$ "c\"d" e"#)[0].text.words_of_rewrite();
+        let rewrite = lines(br#"^a\ b$ "c\"d" e"#).next().unwrap().text.words_of_rewrite();
         let rewrite: Vec<_> = rewrite.iter().map(|word| String::from_utf8_lossy(&word.bytes)).collect();
         assert_eq!(rewrite, ["^a\\ b$", "c\\", "d\"", "e"]);
     }
 
     #[test]
     fn variables_are_written_out_where_a_part_of_them_changes() {
-        let variables = Variables::from([(b"V".to_vec(), Some(b"proxy:fcgi://a:1".to_vec()))]);
-        let line = &lines(b"x ${V}/${W}")[0];
+        let mut value = Evaluated::default();
+        value.extend(b"proxy:fcgi://a:1");
+        let variables = Variables::from([(b"V".to_vec(), Some(value))]);
+        let line = lines(b"x ${V}/${W}").next().unwrap();
         let word = &line.text.resolved(&variables).words()[1];
-        assert_eq!(word.bytes, b"proxy:fcgi://a:1/${W}");
+        assert_eq!(*word.bytes, *b"proxy:fcgi://a:1/${W}");
         assert_eq!(word.splice(6..6, "unix:/s|"), Some((2..6, "proxy:unix:/s|fcgi://a:1".to_owned())));
         assert_eq!(word.splice(0..0, "unix:/s|"), Some((2..2, "unix:/s|".to_owned())));
         assert_eq!(word.splice(16..17, "|"), Some((6..7, "|".to_owned())));

@@ -17,8 +17,9 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use self::tree::{Statement, Token};
+use crate::budget::Metered;
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
-use crate::files::{Bounded, Edit, Files};
+use crate::files::{Edit, Files};
 use crate::languages::url;
 use crate::lines::{host_and_port, insert_below, is_plain, line_end, lines};
 use crate::refusal::{Reason, Refusal, Result};
@@ -47,7 +48,7 @@ impl Editor for Caddy {
         is_part || is_whole || name == "caddy.json"
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let statements = tree::read(file, files)?;
         let mut reading = Reading::default();
         // A snippet may be imported several times.
@@ -68,7 +69,13 @@ impl Editor for Caddy {
         Ok(reading)
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let statements = tree::read(file, files)?;
         for proxy in proxies(&statements) {
             for upstream in proxy.upstreams(file) {
@@ -85,10 +92,9 @@ impl Editor for Caddy {
         Err(setting.gone())
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
-        let remembered = Bounded::new(files);
-        let read = tree::read(file, &remembered);
-        let mut check = Check::new(&CADDY, vec!["validate".into()], remembered.paths());
+    fn check_metered(&self, file: &Path, files: &Metered<'_>) -> Option<Check> {
+        let read = tree::read(file, files);
+        let mut check = Check::new(&CADDY, vec!["validate".into()], files.paths());
         check.unknown = read.err().map(|refusal| refusal.reason);
         // Caddy opens its logs while it validates.
         let logs: Vec<PathBuf> = check.reads.iter().flat_map(|path| log_files(path, files)).collect();
@@ -102,7 +108,7 @@ impl Editor for Caddy {
 }
 
 /// The files that logs are written to, or the directories that they will be made in.
-fn log_files(path: &Path, files: &dyn Files) -> Vec<PathBuf> {
+fn log_files(path: &Path, files: &Metered<'_>) -> Vec<PathBuf> {
     let text = files.read(path).unwrap_or_default();
     let tokens = tree::tokens(&String::from_utf8_lossy(&text)).unwrap_or_default();
     let mut found = Vec::new();
@@ -326,7 +332,7 @@ impl Upstream<'_> {
         Ok(setting.at(&self.statement.file, self.token.line))
     }
 
-    fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
+    fn write(&self, now: &Endpoint, to: &Endpoint, files: &Metered<'_>) -> Result<Vec<Edit>> {
         let (scheme, _) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
         let mut more = None;
         if now.path().is_some() != to.path().is_some() {
@@ -354,7 +360,7 @@ fn named_host(
     proxy: &Statement,
     is_alone: bool,
     now: &Endpoint,
-    files: &dyn Files,
+    files: &Metered<'_>,
 ) -> Result<Option<Edit>, (String, &'static str)> {
     let below = proxy.below();
     let check = below.iter().find(|one| ["health_uri", "health_path"].contains(&one.word(0)));
@@ -372,7 +378,7 @@ fn named_host(
         _ => return Ok(None),
     };
     let text = files.read(&check.file).unwrap_or_default();
-    let all = lines(&text);
+    let all: Vec<crate::lines::Line> = lines(&text).collect();
     // A snippet's line is not this proxy's alone, and stands elsewhere.
     let is_own = check.file == proxy.file && check.line > proxy.line;
     let last = check.words.last().map_or(check.line, |word| word.line);

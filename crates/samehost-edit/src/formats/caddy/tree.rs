@@ -9,11 +9,14 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-use crate::files::{Bounded, Files, glob, is_pattern};
+use crate::budget::{self, Metered};
+use crate::files::{Files, glob, is_pattern};
 use crate::lines;
 use crate::refusal::{At, Refusal, Result};
 
 const DEEPEST: usize = 20;
+/// Deepest block; what goes through them calls itself.
+const DEEPEST_BLOCK: usize = 100;
 
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
@@ -34,6 +37,14 @@ impl Statement {
         Refusal::new(&self.file, line, why, by_hand)
     }
 
+    /// Whether there is room for it once more, with all that is in it.
+    fn is_held(&self) -> bool {
+        let bytes: usize = self.words.iter().map(|word| word.value.len() + size_of::<Token>()).sum();
+        budget::step(20 + bytes / 8)
+            && budget::hold(bytes + size_of::<Statement>())
+            && self.block.iter().flatten().all(Statement::is_held)
+    }
+
     pub(super) fn below(&self) -> Vec<&Statement> {
         let mut found = Vec::new();
         for one in self.block.iter().flatten() {
@@ -45,9 +56,8 @@ impl Statement {
 }
 
 /// The directives of all sites, in the order of the text, as they are once everything is imported.
-pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<Statement>> {
-    let bounded = Bounded::new(files);
-    let mut reader = Reader { files: &bounded, snippets: BTreeMap::new(), is_braceless: false };
+pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Vec<Statement>> {
+    let mut reader = Reader { files, snippets: BTreeMap::new(), is_braceless: false };
     let statements = reader.file(file)?;
     let mut found = Vec::new();
     reader.top(statements, &mut found, 0)?;
@@ -55,7 +65,7 @@ pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<Statement>> {
 }
 
 struct Reader<'a> {
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
     snippets: BTreeMap<String, Vec<Statement>>,
     /// Whether a site has begun whose directives stand in no braces.
     is_braceless: bool,
@@ -144,7 +154,9 @@ impl Reader<'_> {
             return Err(refuse("imports are nested too deeply"));
         }
         if let Some(snippet) = self.snippets.get(&word.value) {
-            return Ok(snippet.clone());
+            budget::at(statement.line);
+            let has_room = snippet.iter().all(Statement::is_held);
+            return Ok(if has_room { snippet.clone() } else { Vec::new() });
         }
         if word.value.contains('{') {
             return Err(refuse("what it imports is put together from variables"));
@@ -196,6 +208,9 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
             if words.iter().any(is_brace) {
                 return Err(here.refusal("a brace stands in the middle of a line", by_hand));
             }
+            if opens && stack.len() >= DEEPEST_BLOCK {
+                return Err(here.refusal("blocks are nested too deeply", "write the blocks less deep"));
+            }
             if opens {
                 stack.push(Statement { file: Rc::clone(file), words, block: Some(Vec::new()), line });
                 continue;
@@ -232,6 +247,11 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, (u32, &'static str)> {
     let mut lexer = Lexer { text, at: 0, line: 1, is_new_line: true };
     let mut tokens = Vec::new();
     while let Some(token) = lexer.next()? {
+        budget::at(token.line);
+        if !budget::step(20 + token.value.len()) || !budget::hold(token.value.len() + 2 * size_of::<Token>())
+        {
+            break;
+        }
         tokens.push(token);
     }
     Ok(tokens)

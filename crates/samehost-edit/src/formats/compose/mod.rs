@@ -9,20 +9,22 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
+use crate::budget::Metered;
 use crate::editor::{Check, Editor, Program, written_lines};
 use crate::files::{Edit, Files, minimal};
-use crate::formats::image::{Server, leads};
 use crate::languages::yaml::Document;
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
+mod image;
 mod service;
 mod words;
 
+use image::{Server, leads};
 use service::{Service, Variable};
 use words::port;
-pub(in crate::formats) use words::{Client, Words, endpoint, host_of, with_login, words, written};
+use words::{Words, endpoint, host_of, with_login, words, written};
 
 #[derive(Debug)]
 pub struct Compose;
@@ -50,12 +52,18 @@ impl Editor for Compose {
         yaml && name.contains("compose") && services
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let project = Project::open(file, files)?;
         Ok(project.found().into_iter().map(|found| found.map(|found| found.setting)).collect())
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let project = Project::open(file, files)?;
         let found = setting.find(project.found().into_iter().flatten(), |found| &found.setting)?;
         if found.setting.endpoint == goal.endpoint {
@@ -68,7 +76,7 @@ impl Editor for Compose {
         })
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, files: &Metered<'_>) -> Option<Check> {
         let name = file.to_str()?;
         let project = Project::open(file, files).ok()?;
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -93,7 +101,7 @@ impl Editor for Compose {
         Some(Check { unknown, ..Check::new(&COMPOSE, arguments, reads) })
     }
 
-    fn in_container(&self, file: &Path, files: &dyn Files, setting: &Setting) -> Option<String> {
+    fn in_container_metered(&self, file: &Path, files: &Metered<'_>, setting: &Setting) -> Option<String> {
         let project = Project::open(file, files).ok()?;
         let found = setting.find(project.found().into_iter().flatten(), |found| &found.setting).ok()?;
         Some(by_hand(&found.client, &found.target, &found.server))
@@ -120,11 +128,11 @@ struct Project<'a> {
 }
 
 impl<'a> Project<'a> {
-    fn open(file: &'a Path, files: &dyn Files) -> Result<Self> {
+    fn open(file: &'a Path, files: &Metered<'_>) -> Result<Self> {
         Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
     }
 
-    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self> {
+    fn parse(file: &'a Path, files: &Metered<'_>) -> Result<Self> {
         let text = lines::read_text(file, files, "it is not UTF-8")?;
         let document = Document::parse(&text)?;
         for name in ["include", "services", "volumes"] {

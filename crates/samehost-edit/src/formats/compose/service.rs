@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::Project;
+use super::image::{Server, name_of};
 use super::words::Client;
 use crate::files::Edit;
-use crate::formats::image::{Server, name_of};
 use crate::languages::yaml::{Kind, Node, line_at, newline_at};
 use crate::refusal::Reason;
 

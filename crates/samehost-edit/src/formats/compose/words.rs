@@ -13,7 +13,7 @@ use crate::spelling::Spelling;
 
 /// What a container's program gets: its image without registry and tag, and its variables.
 #[derive(Debug, Default)]
-pub(in crate::formats) struct Client {
+pub(super) struct Client {
     image: Option<String>,
     /// No value where that is filled in elsewhere.
     values: Vec<Option<String>>,
@@ -21,7 +21,7 @@ pub(in crate::formats) struct Client {
 }
 
 impl Client {
-    pub(in crate::formats) fn new<'a>(
+    pub(super) fn new<'a>(
         image: Option<&str>,
         variables: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     ) -> Self {
@@ -34,7 +34,7 @@ impl Client {
     }
 
     /// The place of a variable that is set once.
-    pub(in crate::formats) fn place(&self, name: &str) -> Option<usize> {
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
         match self.named.get(name)?.as_slice() {
             [place] => Some(*place),
             _ => None,
@@ -57,7 +57,7 @@ impl Client {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::formats) enum Words {
+pub(super) enum Words {
     /// WordPress: `db:3306`, or `localhost:/path`.
     WordPress,
     /// A variable for the socket beside the host, which stays.
@@ -69,7 +69,7 @@ pub(in crate::formats) enum Words {
 
 /// Variables beside that of a host, of a program that takes the socket where both are set.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::formats) struct Beside {
+pub(super) struct Beside {
     port: &'static str,
     socket: &'static str,
     login: [&'static str; 3],
@@ -97,7 +97,7 @@ impl Words {
 }
 
 /// The host in a value: of a URL, of `host:port`, or the value itself; a path if it names a socket.
-pub(crate) fn host_of(value: &str) -> Option<String> {
+pub(super) fn host_of(value: &str) -> Option<String> {
     if let Some(url) = Url::parse(value) {
         let mut names = ["socket", "unix_socket", "host"].iter();
         let named = names.find_map(|name| url.parameter(name).ok().flatten());
@@ -118,7 +118,7 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
 }
 
 /// A connection with what its value, and the variables beside it, say of the login and of encryption.
-pub(in crate::formats) fn with_login(client: &Client, words: Words, setting: Setting) -> Setting {
+pub(super) fn with_login(client: &Client, words: Words, setting: Setting) -> Setting {
     let url = Url::parse(&setting.written).filter(|_| matches!(words, Words::Url(_)));
     let (user, password, database) = match &url {
         Some(url) => (url.user(), url.password(), url.database()),
@@ -146,12 +146,7 @@ pub(in crate::formats) fn with_login(client: &Client, words: Words, setting: Set
 }
 
 /// How a client reads a variable; `None` if that is not known.
-pub(in crate::formats) fn words(
-    client: &Client,
-    name: &str,
-    value: &str,
-    protocol: Protocol,
-) -> Option<Words> {
+pub(super) fn words(client: &Client, name: &str, value: &str, protocol: Protocol) -> Option<Words> {
     let mysql = protocol == Protocol::Mysql;
     let image = client.image.as_deref();
     match name {
@@ -180,7 +175,7 @@ pub(in crate::formats) fn words(
     }
 }
 
-pub(in crate::formats) fn endpoint(
+pub(super) fn endpoint(
     client: &Client,
     words: Words,
     value: &str,
@@ -219,7 +214,7 @@ pub(in crate::formats) fn endpoint(
 
 /// The variables that lead a client to an endpoint as it sees it, with their values; `name` and `value` are those of the
 /// variable that leads it there now.
-pub(in crate::formats) fn written<'a>(
+pub(super) fn written<'a>(
     client: &Client,
     words: Words,
     (name, value): (&'a str, &str),

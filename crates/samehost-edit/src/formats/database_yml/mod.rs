@@ -9,7 +9,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::asked::{LIBPQ_WORDS, Library, Word};
-use crate::editor::Editor;
+use crate::budget::Metered;
+use crate::editor::{Editor, asks_for};
 use crate::files::{Edit, Files};
 use crate::languages::url::{self, Url, is_plain_path, postgres_path};
 use crate::languages::yaml::{self, Document, Kind, Node};
@@ -40,7 +41,7 @@ impl Editor for DatabaseYml {
         path.file_name().is_some_and(|name| name == "database.yml" || name == "database.yaml")
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let yml = Yml::open(file, files)?;
         let mut found = Vec::new();
         for environment in yml.environments() {
@@ -49,7 +50,13 @@ impl Editor for DatabaseYml {
         Ok(found.into_iter().collect())
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let yml = Yml::open(file, files)?;
         let environments = yml.environments();
         let environment = environments.iter().find(|one| one.name == setting.name);
@@ -59,6 +66,11 @@ impl Editor for DatabaseYml {
             return Ok(Vec::new());
         }
         yml.write(environment, &now, &goal.endpoint)
+    }
+
+    /// Rails takes DATABASE_URL before the file for its first database, and NAME_DATABASE_URL for each other.
+    fn is_beaten_by(&self, text: &str, variable: &str) -> bool {
+        variable == "DATABASE_URL" || variable.ends_with("_DATABASE_URL") || asks_for(text, variable)
     }
 
     fn uptake(&self, _file: &Path) -> Uptake {
@@ -107,11 +119,11 @@ fn has_twice(map: &Node, key: &Node) -> bool {
 }
 
 impl<'a> Yml<'a> {
-    fn open(file: &'a Path, files: &dyn Files) -> Result<Self> {
+    fn open(file: &'a Path, files: &Metered<'_>) -> Result<Self> {
         Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
     }
 
-    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self> {
+    fn parse(file: &'a Path, files: &Metered<'_>) -> Result<Self> {
         let text = lines::read_text(file, files, "it is not UTF-8, which Ruby does not take either")?;
         let masked = Masked::new(&text)?;
         let document = Document::parse(&masked.text)?;
@@ -326,8 +338,7 @@ impl<'a> Yml<'a> {
             None => None,
             Some((_, from)) => self.inherited(from, name, depth)?,
         };
-        let [merge, own] =
-            ["<<", name].map(|key| map.pairs().iter().position(|(one, _)| one.text() == Some(key)));
+        let [merge, own] = ["<<", name].map(|key| map.place(key));
         match (map.get(name), inherited) {
             // In Ruby an inherited value wins if << is below the key.
             (Some(_), Some(_)) if merge > own => Err("<< stands below a key that it overrides".into()),
@@ -426,9 +437,9 @@ impl Masked {
     fn new(text: &str) -> Result<Masked> {
         let mut masked = text.as_bytes().to_owned();
         let mut code = Vec::new();
-        let mut from = 0;
+        let (mut from, mut line) = (0, 1);
         while let Some(start) = text[from..].find("<%").map(|at| from + at) {
-            let line = u32::try_from(text[..start].matches('\n').count() + 1).unwrap_or(u32::MAX);
+            line += u32::try_from(text[from..start].matches('\n').count()).unwrap_or(u32::MAX);
             let end = text[start..].find("%>").map(|at| start + at + 2);
             let end = end.ok_or_else(|| Refusal::at(line, "its <% is never closed"))?;
             let tag = &text[start..end];
@@ -448,7 +459,8 @@ impl Masked {
     }
 
     fn touches(&self, range: &Range<usize>) -> bool {
-        self.code.iter().any(|code| code.start < range.end && range.start < code.end)
+        let next = self.code.partition_point(|code| code.end <= range.start);
+        self.code.get(next).is_some_and(|code| code.start < range.end)
     }
 }
 
@@ -475,7 +487,8 @@ mod tests {
         let file = Path::new("/app/config/database.yml");
         let text = "production: &own\n  <<: *own\n  adapter: mysql2\n  host: 127.0.0.1\n";
         let files = Overlay::new(&TestDisk, BTreeMap::from([(file.to_owned(), text.into())]));
-        let reading = DatabaseYml.read(file, &files).unwrap();
+        let editor: &dyn Editor = &DatabaseYml;
+        let reading = editor.read(file, &files).unwrap();
         assert!(reading.settings.is_empty());
         assert!(reading.refused[0].reason.contains("it inherits too deep"), "{:?}", reading.refused);
     }

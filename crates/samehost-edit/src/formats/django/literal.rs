@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use tree_sitter::{Node, Parser, Tree};
+use tree_sitter::{Node, Tree};
 
 use super::Settings;
-use crate::languages::php::{children, walk};
+use crate::files::Files;
+use crate::languages::syntax::{self, children, walk};
 use crate::refusal::{Refusal, Result};
 
 pub(super) struct Source {
@@ -29,9 +30,7 @@ pub(super) enum Value<'a> {
 impl Source {
     /// Reads a text; fails with the line where Python would.
     pub(super) fn parse(text: Vec<u8>) -> Result<Source, u32> {
-        let mut parser = Parser::new();
-        parser.set_language(&tree_sitter_python::LANGUAGE.into()).map_err(|_| 0u32)?;
-        let tree = parser.parse(&text, None).ok_or(0u32)?;
+        let tree = syntax::tree(&tree_sitter_python::LANGUAGE.into(), &text).ok_or(0u32)?;
         let source = Source { text, tree };
         let error = walk(source.root()).find(|node| node.is_error() || node.is_missing()).map(line);
         error.map_or(Ok(source), Err)
@@ -49,7 +48,12 @@ impl Source {
         String::from_utf8_lossy(self.bytes(node)).into_owned()
     }
 
-    pub(super) fn value<'a>(&'a self, node: Node<'a>) -> Value<'a> {
+    pub(super) fn value<'a>(&'a self, mut node: Node<'a>) -> Value<'a> {
+        // There may be as many brackets as bytes.
+        while node.kind() == "parenthesized_expression" {
+            let Some(inner) = children(node).first().copied() else { return Value::Code };
+            node = inner;
+        }
         match node.kind() {
             "string" => self.string(node).map_or(Value::Code, |(text, range)| Value::Text(text, range)),
             "integer" if self.bytes(node).iter().all(u8::is_ascii_digit) => {
@@ -58,9 +62,6 @@ impl Source {
             "none" => Value::Nothing,
             "dictionary" => self.dictionary(node).map_or(Value::Code, Value::Dict),
             "list" | "tuple" => Value::List(children(node)),
-            "parenthesized_expression" => {
-                children(node).first().map_or(Value::Code, |inner| self.value(*inner))
-            }
             _ => Value::Code,
         }
     }

@@ -11,8 +11,9 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use tree_sitter::Node;
 
 use crate::asked::{LIBPQ_WORDS, Library, Word};
+use crate::budget::Metered;
 use crate::editor::Editor;
-use crate::files::{Edit, Files, minimal};
+use crate::files::{Edit, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path};
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
@@ -54,13 +55,19 @@ impl Editor for Django {
         is_python && names.any(|name| text.windows(name.len()).any(|window| window == name.as_bytes()))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let settings = Settings::open(file, files)?;
         let (found, refused) = settings.found();
         Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let settings = Settings::open(file, files)?;
         let found = setting.find(settings.found().0, |found| &found.setting)?;
         if found.setting.endpoint == goal.endpoint {
@@ -99,12 +106,12 @@ enum How {
 
 struct Settings<'a> {
     file: &'a Path,
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
     source: Source,
 }
 
 impl<'a> Settings<'a> {
-    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self> {
+    fn open(file: &'a Path, files: &'a Metered<'a>) -> Result<Self> {
         let text = lines::read(file, files).map_err(|refusal| refusal.by_hand(DATABASE_BY_HAND))?;
         let source = Source::parse(text)
             .map_err(|line| Refusal::new(file, line, "it is not understood as Python", DATABASE_BY_HAND))?;

@@ -10,6 +10,7 @@ use super::Reader;
 use super::group::{Form, Group, may_be_local};
 use super::lines::Lines;
 use crate::asked::{LIBPQ_WORDS, Library, Word};
+use crate::budget::Metered;
 use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 
@@ -37,7 +38,7 @@ impl Framework {
         }
     }
 
-    pub(super) fn of(directory: &Path, files: &dyn Files, lines: &Lines) -> Framework {
+    pub(super) fn of(directory: &Path, files: &Metered<'_>, lines: &Lines) -> Framework {
         let mut found = those(beside(directory, files));
         if found.is_empty() {
             found = those(inside(lines));
@@ -51,7 +52,7 @@ impl Framework {
     }
 }
 
-fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
+fn text(directory: &Path, name: &str, files: &Metered<'_>) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
 
@@ -67,7 +68,7 @@ fn those<const N: usize>(signs: [(Framework, bool); N]) -> Vec<Framework> {
     signs.into_iter().filter(|(_, is_there)| *is_there).map(|(framework, _)| framework).collect()
 }
 
-fn beside(directory: &Path, files: &dyn Files) -> [(Framework, bool); 6] {
+fn beside(directory: &Path, files: &Metered<'_>) -> [(Framework, bool); 6] {
     let [artisan, composer, symfony, gems, manage, package] =
         ["artisan", "composer.json", "symfony.lock", "Gemfile", "manage.py", "package.json"]
             .map(|name| text(directory, name, files));
@@ -171,7 +172,7 @@ impl Reader<'_> {
 /// Name of a file that overrides this one and sets the variable as well; in production, or in this file's environment.
 pub(super) fn later(
     file: &Path,
-    files: &dyn Files,
+    files: &Metered<'_>,
     framework: Framework,
     lines: &Lines,
     name: &str,
@@ -249,7 +250,7 @@ impl Databases {
     /// The usual file, else the one that some project has elsewhere (`app/Config/database.php`): what the framework reads is
     /// looked for, and not assumed. Directories that may hold a configuration are searched, and in them files that ask for
     /// DB_HOST. One application edited its `.env` for a DB_SOCKET that nothing read, and the switch was called done.
-    fn of(directory: &Path, files: &dyn Files) -> Option<Self> {
+    fn of(directory: &Path, files: &Metered<'_>) -> Option<Self> {
         if let Some(text) = text(directory, USUAL, files) {
             return Some(Databases { name: USUAL.to_owned(), text });
         }

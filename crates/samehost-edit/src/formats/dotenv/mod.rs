@@ -5,6 +5,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
+use crate::budget::Metered;
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::refusal::{Refusal, Result};
@@ -71,12 +72,18 @@ impl Editor for Dotenv {
         }
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let (found, refused) = Reader::open(file, files)?.found();
         Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let reader = Reader::open(file, files)?;
         let found = setting.find(reader.found().0, |found| &found.setting)?;
         if found.setting.endpoint == goal.endpoint {
@@ -108,14 +115,14 @@ pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
 
 struct Reader<'a> {
     file: &'a Path,
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
     directory: &'a Path,
     lines: Lines,
     framework: Framework,
 }
 
 impl<'a> Reader<'a> {
-    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self> {
+    fn open(file: &'a Path, files: &'a Metered<'a>) -> Result<Self> {
         let text = crate::lines::read(file, files)
             .map_err(|refusal| refusal.by_hand("see to its owner and mode"))?;
         let lines = Lines::parse(&text)

@@ -5,7 +5,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::framework::{Framework, Laravel};
 use super::lines::Entry;
 use super::{Found, How, Reader};
-use crate::files::{Edit, minimal};
+use crate::files::{Edit, Files, minimal};
 use crate::languages::url::{self, Url};
 use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};

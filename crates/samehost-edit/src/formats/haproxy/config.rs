@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::Files;
+use crate::budget::{self, Metered};
 use crate::lines::{self, lines};
 use crate::refusal::{At, Reason, Refusal, Result};
 
@@ -27,6 +27,10 @@ impl Line {
     /// A word's value; empty where the line is shorter.
     pub(super) fn word(&self, index: usize) -> &str {
         self.words.get(index).map_or("", |word| &word.value)
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        self.word(0) == "server"
     }
 
     pub(super) fn begins(&self, words: &[&str]) -> bool {
@@ -84,7 +88,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Self> {
+    pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Self> {
         let text = lines::read(file, files)?;
         Config::parse(file, &text)
     }
@@ -112,6 +116,7 @@ impl Config {
             if first.value.starts_with('.') {
                 continue;
             }
+            budget::hold(size_of::<Line>() + words.len() * 2 * size_of::<Word>());
             let found = Line { number: line.number, words, is_conditional: depth > 0 };
             if !SECTIONS.contains(&found.word(0)) {
                 if let Some(section) = sections.last_mut() {
@@ -137,7 +142,7 @@ impl Config {
             if !section.is_proxy() {
                 continue;
             }
-            for line in section.lines.iter().filter(|line| super::server::is_server(line)) {
+            for line in section.lines.iter().filter(|line| line.is_server()) {
                 let names = (section.head.word(1).to_owned(), line.word(1).to_owned());
                 *config.servers.entry(names).or_default() += 1;
             }
@@ -171,6 +176,7 @@ impl Config {
         let mut at = index;
         loop {
             let section = &self.sections[at];
+            budget::step(20 + section.for_servers.len());
             chain.push(section);
             if chain.len() > DEEPEST {
                 break;

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use samehost_services::Kind;
 
 use self::config::{Config, Line, words};
-use self::server::{Server, Shared, is_server};
+use self::server::{Server, Shared};
+use crate::budget::Metered;
 use crate::editor::{Arguments, Check, Editor, OfService, Program, is_all, written_lines};
-use crate::files::{Edit, Files, glob};
+use crate::files::{Edit, glob};
 use crate::lines::{self, is_plain, lines};
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
@@ -40,16 +41,22 @@ impl Editor for Haproxy {
         is_configuration && text.lines().any(|line| begins_section(line, is_named))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let config = Config::read(file, files)?;
         let chroot = Chroot::of(&config, files);
-        Ok(servers(&config, &chroot).map(|server| server?.setting()).collect())
+        Ok(servers(&config, &chroot, |_: &Line| true).map(|server| server?.setting()).collect())
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let config = Config::read(file, files)?;
-        let chroot = Chroot::of(&config, files);
-        let found = servers(&config, &chroot).flatten();
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
+        let config = &*files.once(file, || Config::read(file, files))?;
+        let chroot = Chroot::of(config, files);
+        let found = servers(config, &chroot, |line: &Line| line.number == setting.line).flatten();
         let found = found.filter_map(|server| Some((server.setting().ok()?, server)));
         let (now, server) = setting.find(found, |(setting, _)| setting)?;
         if now.endpoint == goal.endpoint {
@@ -58,7 +65,7 @@ impl Editor for Haproxy {
         server.write(&now.endpoint, &goal.endpoint)
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, files: &Metered<'_>) -> Option<Check> {
         let mut check = Check::new(&HAPROXY, vec!["-c".into()], vec![file.to_owned()]);
         match Config::read(file, files) {
             Ok(config) => {
@@ -98,13 +105,18 @@ fn begins_section(line: &str, is_named: bool) -> bool {
     }
 }
 
-/// The servers of every proxy, and what else leads somewhere and cannot be changed.
-fn servers<'a>(config: &'a Config, chroot: &'a Chroot) -> impl Iterator<Item = Result<Server<'a>>> {
+/// The servers of every proxy that stand in such lines, and what else leads somewhere and cannot be changed.
+fn servers<'a>(
+    config: &'a Config,
+    chroot: &'a Chroot,
+    is_asked: impl Fn(&Line) -> bool + Copy + 'a,
+) -> impl Iterator<Item = Result<Server<'a>>> {
     let proxies = config.sections.iter().enumerate().filter(|(_, section)| section.is_proxy());
     proxies.flat_map(move |(index, section)| {
         let shared = Shared::of(config, index);
-        section.lines.iter().filter_map(move |line| match line.word(0) {
-            _ if is_server(line) => Some(Server::of(config, chroot, index, &shared, line)),
+        let asked = section.lines.iter().filter(move |line| is_asked(line));
+        asked.filter_map(move |line| match line.word(0) {
+            _ if line.is_server() => Some(Server::of(config, chroot, index, &shared, line)),
             "server-template" | "dispatch" => Some(Err(unchangeable(config, line))),
             _ => None,
         })
@@ -174,7 +186,7 @@ enum Chroot {
 }
 
 impl Chroot {
-    fn of(config: &Config, files: &dyn Files) -> Self {
+    fn of(config: &Config, files: &Metered<'_>) -> Self {
         let globals: Vec<_> =
             config.sections.iter().filter(|section| section.keyword() == "global").collect();
         let lines = globals.iter().flat_map(|section| &section.lines);
@@ -253,7 +265,7 @@ impl Chroot {
 }
 
 /// A file that HAProxy may read together with this one, and that has a `chroot`.
-fn elsewhere(config: &Config, files: &dyn Files) -> Option<String> {
+fn elsewhere(config: &Config, files: &Metered<'_>) -> Option<String> {
     let folder = config.file.parent()?;
     // A directory of parts belongs to what is above it.
     let is_of_parts = folder.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".d"));
@@ -271,9 +283,9 @@ fn elsewhere(config: &Config, files: &dyn Files) -> Option<String> {
     None
 }
 
-fn has_chroot(path: &Path, files: &dyn Files) -> bool {
+fn has_chroot(path: &Path, files: &Metered<'_>) -> bool {
     let text = lines::read(path, files).unwrap_or_default();
-    lines(&text).into_iter().any(|line| {
+    lines(&text).any(|line| {
         let words = words(&text[line.range], 0).unwrap_or_default();
         words.first().is_some_and(|word| word.value == "chroot")
     })

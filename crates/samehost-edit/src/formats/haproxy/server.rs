@@ -297,10 +297,6 @@ fn strip_any<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
     prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))
 }
 
-pub(super) fn is_server(line: &Line) -> bool {
-    line.word(0) == "server"
-}
-
 // The words behind a server's address: which of them have a value. A word that is not here is refused, because what
 // follows it cannot be told from an option.
 

@@ -12,10 +12,11 @@ use samehost_services::Kind;
 
 use self::edit::Program;
 use self::options::{Block, Entry, Options};
+use crate::budget::Metered;
 use crate::editor::Editor;
-use crate::files::{Edit, Files};
+use crate::files::Edit;
 use crate::lines::{self, is_loopback, listening_host};
-use crate::proposal::{Editing, verify_edits};
+use crate::proposal::Editing;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -47,21 +48,30 @@ impl Editor for MyCnf {
             return false;
         }
         name.ends_with("my.cnf")
-            || lines::lines(text).iter().any(|line| begins_known_group(&text[line.range.clone()]))
+            || lines::lines(text).any(|line| begins_known_group(&text[line.range.clone()]))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         Ok(reading(&Options::read(file, files)?))
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let options = Options::read(file, files)?;
         let program = Program::of(&options, setting);
-        let edits = Editing::new(file, files, &program, setting, goal)?.edits()?;
-        verify_edits(self, file, files, setting, goal, edits)
+        Editing::new(file, files, &program, setting, goal)?.edits()
     }
 
     fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn may_contradict_itself(&self) -> bool {
         true
     }
 

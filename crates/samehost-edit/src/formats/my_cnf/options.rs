@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::{Bounded, Files};
+use crate::budget::Metered;
+use crate::files::Files;
 use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::{At, Refusal, Result};
 
@@ -45,9 +46,9 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Options> {
+    pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Options> {
         let mut options = Options::default();
-        options.collect(file, &Bounded::new(files), 0)?;
+        options.collect(file, files, 0)?;
         Ok(options)
     }
 
@@ -55,7 +56,7 @@ impl Options {
         self.entries.iter().rfind(|entry| entry.name == name && groups.contains(&entry.group.as_str()))
     }
 
-    fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<()> {
+    fn collect(&mut self, file: &Path, files: &Metered<'_>, depth: usize) -> Result<()> {
         let text = lines::read(file, files)?;
         let mut block = None;
         for line in lines(&text) {
@@ -115,7 +116,7 @@ impl Options {
         });
     }
 
-    fn include(&mut self, here: At<'_>, content: &[u8], files: &dyn Files, depth: usize) -> Result<()> {
+    fn include(&mut self, here: At<'_>, content: &[u8], files: &Metered<'_>, depth: usize) -> Result<()> {
         let Some(content) = utf8(content) else {
             return Err(here.refusal("the include is not UTF-8", "write the included options here"));
         };

@@ -8,7 +8,8 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT, Upstreams};
 use super::tree::{MAIN_NAMES, Tree};
-use crate::files::{Files, main_of};
+use crate::budget::Metered;
+use crate::files::main_of;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
@@ -46,7 +47,7 @@ type Uses = HashMap<String, Use>;
 
 impl Analysis {
     /// Analyses a configuration, or a part of one, which is read in its surroundings if they are known.
-    pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis> {
+    pub(super) fn of(file: &Path, files: &Metered<'_>) -> Result<Analysis> {
         let tree = Tree::read(file, files)?;
         if tree.is_whole {
             return Ok(Analysis::of_tree(tree));
@@ -97,9 +98,10 @@ impl Analysis {
         }
         self.refused.sort_by(|a, b| (&a.file, a.line, &a.reason).cmp(&(&b.file, b.line, &b.reason)));
         self.refused.dedup();
-        let order =
-            |refusal: &Refusal| self.tree.sources.iter().position(|source| source.path == refusal.file);
-        self.refused.sort_by_cached_key(order);
+        let sources = self.tree.sources.iter().enumerate().rev();
+        let order: HashMap<&Path, usize> =
+            sources.map(|(index, source)| (source.path.as_path(), index)).collect();
+        self.refused.sort_by_key(|refusal| order.get(refusal.file.as_path()).copied());
     }
 
     /// Whether a directive is in a server of `stream`, as far as that is visible.

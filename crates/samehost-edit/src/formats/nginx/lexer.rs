@@ -3,7 +3,9 @@
 //! comments. It understands nothing else of Lua.
 
 use std::ops::Range;
+use std::rc::Rc;
 
+use crate::budget;
 use crate::refusal::{Refusal, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +35,8 @@ pub(super) enum End {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    pub(super) words: Vec<Word>,
+    /// Shared by each place that the file is included in.
+    pub(super) words: Rc<[Word]>,
     pub(super) end: End,
     /// One past the byte that ends it.
     pub(super) after: usize,
@@ -83,7 +86,7 @@ impl Lexer<'_> {
     fn run(&mut self) -> Result<()> {
         let (mut state, mut start, mut first_line) = (State::Space, 0, 1);
         let (mut escaped, mut variable) = (false, false);
-        while let Some(&byte) = self.text.get(self.at) {
+        while let Some(&byte) = self.text.get(self.at).filter(|_| !budget::is_spent()) {
             self.at += 1;
             let here = self.line;
             self.line += u32::from(byte == b'\n');
@@ -146,11 +149,15 @@ impl Lexer<'_> {
 
     fn word(&mut self, range: Range<usize>, line: u32) {
         let value = value(&self.text[range.clone()]);
+        budget::step(value.len() + 10);
+        budget::hold(value.len() + 2 * size_of::<Word>());
         self.words.push(Word { value, range, line });
     }
 
     fn push(&mut self, end: End, line: u32) {
-        let words = std::mem::take(&mut self.words);
+        let words = std::mem::take(&mut self.words).into();
+        budget::hold(size_of::<Statement>());
+        budget::at(line);
         self.statements.push(Statement { words, end, after: self.at, line });
     }
 

@@ -13,6 +13,7 @@ use std::path::{Component, Path};
 
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
+use crate::budget::Metered;
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files, main_of};
 use crate::lines::{has_only, starts_with_any_case};
@@ -53,13 +54,18 @@ impl Editor for Nginx {
         is_below || (name.ends_with(b".conf") && has_blocks(text))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let analysis = Analysis::of(file, files)?;
         let settings = analysis.found.into_iter().map(|found| found.setting).collect();
         Ok(Reading { settings, refused: analysis.refused })
     }
 
-    fn same_site(&self, file: &Path, files: &dyn Files, setting: &Setting) -> Result<Vec<Endpoint>> {
+    fn same_site_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<Endpoint>> {
         let analysis = Analysis::of(file, files)?;
         let Some(own) = analysis.found.iter().find(|found| found.setting == *setting) else {
             return Ok(Vec::new());
@@ -75,17 +81,23 @@ impl Editor for Nginx {
         Ok(endpoints)
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let analysis = Analysis::of(file, files)?;
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
+        let analysis = &*files.once(file, || Analysis::of(file, files))?;
         let place = (&setting.name, &setting.file, setting.line);
         let mut all = analysis.found.iter();
         let found = all.find(|Found { setting, .. }| (&setting.name, &setting.file, setting.line) == place);
         let found = found.ok_or_else(|| setting.missing())?;
         let mut places = found.nodes.iter().map(|node| {
             if found.kind == Kind::Listen {
-                Listener { analysis: &analysis, found, node: *node, goal }.edits()
+                Listener { analysis, found, node: *node, goal }.edits()
             } else {
-                connection(&analysis, found, *node, goal)
+                connection(analysis, found, *node, goal)
             }
         });
         let first = places.next().unwrap_or_else(|| Ok(Vec::new()))?;
@@ -107,7 +119,7 @@ impl Editor for Nginx {
         setting.name.starts_with("upstream ")
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, files: &Metered<'_>) -> Option<Check> {
         // A part of a configuration can only be checked with the rest.
         let is_whole = files.read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
         let main = if is_whole { file.to_owned() } else { main_of(file, tree::MAIN_NAMES, files)? };

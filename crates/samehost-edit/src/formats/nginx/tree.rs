@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::lexer::{self, End, Statement, Word};
-use crate::files::{Files, MOST_FILES, included, main_of};
+use crate::budget::{self, Metered};
+use crate::files::{Files, included, main_of};
 use crate::lines::unreadable;
 use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth and number of includes, enough for every real configuration.
 const DEEPEST: usize = 16;
-/// Maximum number of directives; a file that is included again counts again.
-const MOST_NODES: usize = 1_000_000;
 
 /// The blocks with relevant directives. Lines in other blocks (`map`, `types`) are not directives.
 const BLOCKS: &[&[u8]] =
@@ -21,13 +21,13 @@ const BLOCKS: &[&[u8]] =
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) text: Vec<u8>,
-    statements: Vec<Statement>,
+    statements: Rc<[Statement]>,
 }
 
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its name and arguments; never empty.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Rc<[Word]>,
     /// Its file, as an index into [`Tree::sources`].
     pub(super) source: usize,
     pub(super) parent: Option<usize>,
@@ -91,8 +91,9 @@ impl Below {
 
 impl Tree {
     /// Reads a configuration with everything it includes; a refusal, when nginx would not read it.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
-        let mut reader = Reader { files, base: PathBuf::new(), tree: Tree::default(), included: 0 };
+    pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Tree> {
+        let mut reader =
+            Reader { files, base: PathBuf::new(), tree: Tree::default(), places: HashMap::new() };
         let source = reader.source(file, None)?;
         reader.tree.is_whole = reader.tree.sources[source].statements.iter().any(|statement| {
             statement.end == End::Opens
@@ -108,7 +109,7 @@ impl Tree {
     }
 
     /// Everything that nginx reads or loads because of it, the main file first: its sources, and files with code.
-    pub(super) fn files(&self, main: &Path, files: &dyn Files) -> Vec<PathBuf> {
+    pub(super) fn files(&self, main: &Path, files: &Metered<'_>) -> Vec<PathBuf> {
         let folder = main.parent().unwrap_or(Path::new("/"));
         let mut found: Vec<PathBuf> = self.sources.iter().map(|source| source.path.clone()).collect();
         for word in self.nodes.iter().filter(|node| loads_code(node.name())).flat_map(Node::arguments) {
@@ -133,7 +134,10 @@ impl Tree {
 
     /// The blocks around a directive, from the inside.
     pub(super) fn around(&self, node: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent)
+        std::iter::successors(self.nodes[node].parent, |outer| {
+            budget::step(10);
+            self.nodes[*outer].parent
+        })
     }
 
     /// The levels that hold for a directive, from the inside: the blocks around it, and `None` for the top level.
@@ -165,17 +169,18 @@ impl Tree {
 }
 
 struct Reader<'a> {
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
     base: PathBuf,
     tree: Tree,
-    included: usize,
+    /// Where each file stands among the sources.
+    places: HashMap<PathBuf, usize>,
 }
 
 impl Reader<'_> {
     /// Reads a file once. `from` is the include that names it.
     fn source(&mut self, path: &Path, from: Option<usize>) -> Result<usize> {
-        if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
-            return Ok(index);
+        if let Some(index) = self.places.get(path) {
+            return Ok(*index);
         }
         let from = from.map(|node| self.tree.at(node));
         let text = self.files.read(path).map_err(|error| unreadable(path, from, &error))?;
@@ -185,16 +190,17 @@ impl Reader<'_> {
         }
         let statements = lexer::statements(&text)
             .map_err(|refusal| refusal.in_file(path).by_hand("nginx -t says the same: correct it first"))?;
-        self.tree.sources.push(Source { path: path.to_owned(), text, statements });
+        self.places.insert(path.to_owned(), self.tree.sources.len());
+        self.tree.sources.push(Source { path: path.to_owned(), text, statements: statements.into() });
         Ok(self.tree.sources.len() - 1)
     }
 
     fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<()> {
-        let statements = self.tree.sources[source].statements.clone();
+        let statements = Rc::clone(&self.tree.sources[source].statements);
         let mut open: Vec<usize> = Vec::new();
         // Number of open braces in a block without directives.
         let mut opaque = 0;
-        for statement in statements {
+        for statement in statements.iter() {
             match statement.end {
                 End::Closes if opaque > 0 => opaque -= 1,
                 End::Closes => {
@@ -209,7 +215,10 @@ impl Reader<'_> {
                     let parent = open.last().copied().or(below);
                     let node = self.tree.nodes.len();
                     let is_block = end == End::Opens;
-                    let (words, after) = (statement.words, statement.after);
+                    if !budget::step(20) || !budget::hold(3 * size_of::<Node>()) {
+                        return Ok(());
+                    }
+                    let (words, after) = (Rc::clone(&statement.words), statement.after);
                     self.tree.nodes.push(Node { words, source, parent, is_block, after });
                     let name = self.tree.nodes[node].name();
                     if is_block && BLOCKS.contains(&name) {
@@ -246,8 +255,7 @@ impl Reader<'_> {
         for path in paths
             .map_err(|error| self.tree.at(node).refusal(error.to_string(), "make the directory readable"))?
         {
-            self.included += 1;
-            if depth >= DEEPEST || self.included > MOST_FILES || self.tree.nodes.len() > MOST_NODES {
+            if depth >= DEEPEST || !budget::open() {
                 let reason = "the files include each other without an end";
                 return Err(self.tree.at(node).refusal(reason, "remove the include that goes round"));
             }

@@ -10,10 +10,11 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use self::records::{Meets, Record, Records, records};
+use crate::budget::Metered;
 use crate::editor::Editor;
-use crate::files::{Edit, Files};
+use crate::files::Edit;
 use crate::lines::{self, insert_above, insert_below};
-use crate::proposal::{Editing, verify_edits};
+use crate::proposal::Editing;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -35,18 +36,27 @@ impl Editor for PgHba {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pg_hba"))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let text = lines::read(file, files)?;
         Ok(reading(file, files, &records(file, &text)?))
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let records = records(file, &lines::read(file, files)?)?;
-        let edits = Editing::new(file, files, &records, setting, goal)?.edits()?;
-        verify_edits(self, file, files, setting, goal, edits)
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
+        let records = files.once(file, || records(file, &lines::read(file, files)?))?;
+        Editing::new(file, files, &*records, setting, goal)?.edits()
     }
 
     fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn may_contradict_itself(&self) -> bool {
         true
     }
 
@@ -56,9 +66,10 @@ impl Editor for PgHba {
 }
 
 /// Port and socket of the server, from the postgresql.conf beside the file.
-fn places(file: &Path, files: &dyn Files) -> (u16, Endpoint) {
+fn places(file: &Path, files: &Metered<'_>) -> (u16, Endpoint) {
     let beside = file.with_file_name("postgresql.conf");
-    let found = super::postgresql::Postgresql.read(&beside, files).unwrap_or_default();
+    let postgresql: &dyn Editor = &super::postgresql::Postgresql;
+    let found = postgresql.read(&beside, files).unwrap_or_default();
     let (mut port, mut socket) = (None, None);
     for setting in found.settings {
         port = port.or(match &setting.endpoint {
@@ -98,7 +109,7 @@ fn passes(local: &Record, method: &str) -> bool {
 }
 
 /// The logins over TCP from this machine, and those of them that work on the socket.
-fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
+fn reading(file: &Path, files: &Metered<'_>, records: &Records) -> Reading {
     let (port, socket) = places(file, files);
     let (mut reading, mut names) = (Reading::default(), HashSet::new());
     for (index, record) in records.iter().enumerate() {
@@ -225,7 +236,7 @@ impl Editing<'_, Records> {
             let by_hand = "write a record for this login alone, and one for the other transport";
             return Err(self.refuse("the record is for several logins: others may use it", by_hand));
         }
-        let found = reading(self.file, self.files, records);
+        let found = self.files.once(self.file, || Ok(reading(self.file, self.files, records)))?;
         let there = found.settings.iter().any(|one| {
             let same = one.user == setting.user && one.database == setting.database;
             same && one.endpoint == goal.endpoint

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::budget;
 use crate::lines::{Line, lines, utf8};
 use crate::refusal::{At, Result};
 
@@ -311,6 +312,10 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
             return Err(here.refusal("the record has no method", CORRECT_IT));
         };
         let has_options = rest.next().is_some();
+        // With its texts and what it is found by.
+        if !budget::hold(3 * size_of::<Record>()) {
+            break;
+        }
         records.push(Record { line, kind, database, user, address, method, has_options });
     }
     Ok(Records::of(records))
@@ -364,7 +369,8 @@ fn fields(line: &str) -> Option<Vec<Field>> {
         let written = &line[start..at];
         match found.last_mut().filter(|_| listing) {
             Some(field) => {
-                field.written = format!("{},{written}", field.written);
+                field.written.push(',');
+                field.written.push_str(written);
                 field.words.push(word);
             }
             None => found.push(Field { words: vec![word], written: written.to_owned() }),

@@ -16,8 +16,9 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
 use crate::asked::Library;
+use crate::budget::Metered;
 use crate::editor::Editor;
-use crate::files::{Bounded, Edit, Files};
+use crate::files::{Edit, Files};
 use crate::languages::url::{self, postgres_path, postgres_socket};
 use crate::lines::{self, lines, listening_host, trim};
 use crate::refusal::{At, Reason, Refusal, Result};
@@ -52,7 +53,7 @@ impl Editor for PgBouncer {
         })
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let ini = Ini::read(file, files)?;
         let users = users_of(&ini, files);
         let databases =
@@ -60,7 +61,13 @@ impl Editor for PgBouncer {
         Ok(databases.chain(ini.listeners()).collect())
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let ini = Ini::read(file, files)?;
         if setting.role == Role::Listens {
             let now = setting.find(ini.listeners().into_iter().flatten(), |one| one)?;
@@ -283,7 +290,7 @@ struct User {
 }
 
 /// The users of a configuration; none where the list cannot be read.
-fn users_of(ini: &Ini, files: &dyn Files) -> Vec<User> {
+fn users_of(ini: &Ini, files: &Metered<'_>) -> Vec<User> {
     let Some(entry) = ini.setting("auth_file") else { return Vec::new() };
     let path = Path::new(&entry.value);
     // A relative path depends on where PgBouncer was started.
@@ -375,8 +382,8 @@ struct Ini {
 }
 
 impl Ini {
-    fn read(file: &Path, files: &dyn Files) -> Result<Self> {
-        let mut reader = Reader { ini: Ini::default(), section: String::new(), files: &Bounded::new(files) };
+    fn read(file: &Path, files: &Metered<'_>) -> Result<Self> {
+        let mut reader = Reader { ini: Ini::default(), section: String::new(), files };
         reader.file(file, 0)?;
         Ok(reader.ini)
     }
@@ -430,7 +437,7 @@ struct Reader<'a> {
     ini: Ini,
     /// The section of the next line: it goes on into an included file, and out of it.
     section: String,
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
 }
 
 impl Reader<'_> {

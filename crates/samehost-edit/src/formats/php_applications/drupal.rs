@@ -10,7 +10,7 @@ use super::{
     Application, Connection, Connections, Group, Spell, Words, mysql_host, path, port, postgres,
     used_elsewhere, word,
 };
-use crate::files::Files;
+use crate::budget::Metered;
 use crate::languages::php::{
     Item, Items, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, once, variable_used,
 };
@@ -98,7 +98,7 @@ fn by_hand(keys: &str) -> String {
 }
 
 /// Every connection to a server, or why one is not understood; SQLite has none.
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
     if outcome.state.over {
         return Err(refuse(&Trouble::new(file, 0, "this file ends the program"), FIRST));
     }

@@ -10,7 +10,7 @@ use super::{
     Application, Connection, Connections, Group, Spell, Words, mysql_endpoint, mysql_host, path, port,
     postgres, redis, refuse, variable, word,
 };
-use crate::files::Files;
+use crate::budget::Metered;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};
 use crate::refusal::{Reason, Result};
 
@@ -20,7 +20,7 @@ pub(super) const JOOMLA: Application =
 const DATABASE: &str = "public $host = 'localhost:/run/mysqld/mysqld.sock'; (for pgsql: '/run/postgresql')";
 const REDIS: &str = "public $redis_server_host = '/run/redis/redis-server.sock';";
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
     let Some(items) = variable(outcome, b"JConfig", "JConfig", DATABASE)? else { return Ok(Vec::new()) };
     let mut found = vec![database(file, items)];
     if word(items, "cache_handler").as_deref() == Some("redis") {

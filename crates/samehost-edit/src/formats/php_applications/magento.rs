@@ -10,7 +10,7 @@ use super::{
     Application, Connection, Connections, Group, Words, element, elements, mysql_endpoint, mysql_host, path,
     port, redis, refuse, variable, word,
 };
-use crate::files::Files;
+use crate::budget::Metered;
 use crate::languages::php::{Item, Outcome, RETURNED, Setup, Trouble, Value};
 use crate::refusal::{Reason, Result};
 
@@ -19,7 +19,7 @@ pub(super) const MAGENTO: Application = Application { setup: |_| Setup::default(
 const DATABASE: &str = "'host' => '/run/mysqld/mysqld.sock'";
 const REDIS: &str = "'host' => '/run/redis/redis-server.sock' (in backend_options: 'server')";
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
     if !outcome.state.variables.contains_key(RETURNED) {
         return Ok(Vec::new());
     }

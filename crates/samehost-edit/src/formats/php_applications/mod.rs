@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::asked::Library;
+use crate::budget::Metered;
 use crate::editor::{Check, Editor};
 use crate::files::{Edit, Files};
 use crate::languages::php::{
@@ -36,7 +37,7 @@ type Connections = Result<Vec<Result<Connection>>>;
 
 struct Application {
     setup: fn(&Path) -> Setup<'static>,
-    connections: fn(&Path, &dyn Files, &Outcome) -> Connections,
+    connections: fn(&Path, &Metered<'_>, &Outcome) -> Connections,
 }
 
 const AGAIN: &str = "look at the file, and switch again";
@@ -96,12 +97,18 @@ impl Editor for PhpApplications {
         (self.application)(path, text).is_some()
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let (_, found) = self.connections(file, files)?;
         Ok(found.into_iter().map(|found| Ok(found?.setting)).collect())
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let (outcome, found) = self.connections(file, files)?;
         let mut found = found.into_iter().flatten();
         let Some(connection) = found.find(|connection| connection.setting.name == setting.name) else {
@@ -115,7 +122,7 @@ impl Editor for PhpApplications {
         edits.map_err(|reason| connection.refusal(reason))
     }
 
-    fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, _: &Metered<'_>) -> Option<Check> {
         Check::php(file)
     }
 
@@ -125,7 +132,7 @@ impl Editor for PhpApplications {
 }
 
 impl PhpApplications {
-    fn connections(&self, file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Connection>>)> {
+    fn connections(&self, file: &Path, files: &Metered<'_>) -> Result<(Outcome, Vec<Result<Connection>>)> {
         let real = files.real(file);
         let refused = |reason: String| (self.refuse)(&Trouble::new(&real, 0, reason));
         let text = files.read(&real).map_err(|error| refused(error.to_string()))?;
@@ -435,7 +442,8 @@ mod tests {
 
     #[test]
     fn a_file_is_recognised_by_the_name_of_the_link_to_it() {
-        let reading = PHP_APPLICATIONS.read(Path::new("/srv/config/config.php"), &Linked).unwrap();
+        let editor: &dyn Editor = &PHP_APPLICATIONS;
+        let reading = editor.read(Path::new("/srv/config/config.php"), &Linked).unwrap();
         assert_eq!(reading.settings[0].endpoint, "tcp:127.0.0.1:3306".parse().unwrap());
         assert_eq!(reading.settings[0].file, Path::new("/data/nextcloud-main.php"));
     }

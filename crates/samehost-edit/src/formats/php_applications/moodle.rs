@@ -10,7 +10,7 @@ use super::{
     Application, Connection, Connections, Group, Spell, Words, element, elements, mysql_endpoint, mysql_host,
     path, port, postgres, refuse, variable, word,
 };
-use crate::files::Files;
+use crate::budget::Metered;
 use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
 use crate::refusal::{Reason, Result};
 
@@ -23,7 +23,7 @@ const BY_HAND: &str = "$CFG->dbhost = 'localhost'; and in $CFG->dboptions 'dbsoc
 /// The directory of PostgreSQL's sockets that Debian's libpq knows.
 const DEFAULT_DIRECTORY: &str = "/var/run/postgresql";
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
     let Some(items) = variable(outcome, b"CFG", "$CFG", BY_HAND)? else { return Ok(Vec::new()) };
     if let Some(trouble) = property_used(outcome, "CFG", &["dbhost", "dboptions"]) {
         return Err(refuse(&trouble, "dbhost", BY_HAND));

@@ -10,6 +10,7 @@ use super::{
     Application, Connection, Connections, Group, Spell, Words, element, elements, mysql_endpoint, mysql_host,
     path, port, postgres, redis, refuse, variable, word,
 };
+use crate::budget::Metered;
 use crate::files::Files;
 use crate::languages::php::{Item, Outcome, Setup, Trouble, variable_used};
 use crate::refusal::{Reason, Result};
@@ -19,7 +20,7 @@ pub(super) const NEXTCLOUD: Application = Application { setup: |_| Setup::defaul
 const DATABASE: &str = "'dbhost' => 'localhost:/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
 const REDIS: &str = "'redis' => ['host' => '/run/redis/redis-server.sock', 'port' => 0]";
 
-fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Connections {
+fn connections(file: &Path, files: &Metered<'_>, outcome: &Outcome) -> Connections {
     let Some(items) = variable(outcome, b"CONFIG", "$CONFIG", DATABASE)? else { return Ok(Vec::new()) };
     if let Some(trouble) = variable_used(outcome, "$CONFIG") {
         return Err(refuse(&trouble, "$CONFIG", DATABASE));
@@ -41,7 +42,7 @@ fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Connections
 }
 
 /// Nextcloud reads all `*.config.php` beside config.php after it, and what they set wins.
-fn not_set_later(file: &Path, files: &dyn Files, connection: Connection) -> Result<Connection> {
+fn not_set_later(file: &Path, files: &Metered<'_>, connection: Connection) -> Result<Connection> {
     let Some(folder) = file.parent() else { return Ok(connection) };
     for path in files.list(folder).unwrap_or_default() {
         if path.to_str().is_none_or(|path| !path.ends_with(".config.php")) {

@@ -8,7 +8,7 @@ use super::{
     Application, Connection, Connections, Group, Words, element, elements, mysql_endpoint, mysql_host, path,
     port, refuse, variable,
 };
-use crate::files::Files;
+use crate::budget::Metered;
 use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
 use crate::refusal::{Reason, Result};
 
@@ -22,7 +22,7 @@ fn setup(_: &Path) -> Setup<'static> {
     Setup { variables: vec![("cfg", Value::Array(Items::default()))], ..Setup::default() }
 }
 
-fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Connections {
+fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
     let config = variable(outcome, b"cfg", "$cfg", BY_HAND)?.unwrap_or_default();
     let Some(servers) = element(config, "Servers") else { return Ok(Vec::new()) };
     let Some(items) = elements(outcome, servers, "$cfg['Servers']", BY_HAND)? else { return Ok(Vec::new()) };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
 use samehost_services::{Kind, php_version};
 
+use crate::budget::Metered;
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
 use crate::formats::php_ini::{self as sessions, HANDLER, Handler, Ini, PATH, Saved, handler};
@@ -44,7 +45,7 @@ impl Editor for PhpFpm {
         name.ends_with(b".conf") && (is_pools || has_pool(text) || is_main(text))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let pools = Pools::read(file, files)?;
         let mut reading = Reading::default();
         for pool in pools.pools.iter().filter(|pool| pools.is_in(file, pool)) {
@@ -60,7 +61,13 @@ impl Editor for PhpFpm {
         Ok(reading)
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         let pools = Pools::read(file, files)?;
         if setting.role == Role::Connects {
             for pool in &pools.pools {
@@ -94,10 +101,10 @@ impl Editor for PhpFpm {
         }
     }
 
-    fn transition(
+    fn transition_metered(
         &self,
         file: &Path,
-        files: &dyn Files,
+        files: &Metered<'_>,
         setting: &Setting,
         goal: &Goal,
     ) -> Result<Option<Vec<Edit>>> {
@@ -105,7 +112,7 @@ impl Editor for PhpFpm {
         Ok(Some(vec![Edit::new(&path, 0..0, text)]))
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+    fn check_metered(&self, file: &Path, files: &Metered<'_>) -> Option<Check> {
         let pools = Pools::read(file, files).ok();
         let main = pools.as_ref().map_or(file, |pools| pools.main());
         let main = std::path::absolute(main).ok()?;
@@ -296,7 +303,7 @@ const PHP_INI: &[&str] = &["php.ini", "php/php.ini"];
 /// The line with a pool's path of sessions; `None` if it has none, or keeps them in files.
 /// It is `php_value[session.save_path]` or `php_admin_value[…]`, of which the latter wins, and counts before php.ini. The
 /// extension is the pool's, or that of the php.ini beside php-fpm.conf.
-fn sessions_of<'a>(pools: &'a Pools, pool: &'a Pool, files: &dyn Files) -> Result<Option<Saved<'a>>> {
+fn sessions_of<'a>(pools: &'a Pools, pool: &'a Pool, files: &Metered<'_>) -> Result<Option<Saved<'a>>> {
     let Some(placed) = sessions_value(pools, pool, PATH)? else { return Ok(None) };
     let file = pools.sources[placed.source].path.as_path();
     let handler = match sessions_value(pools, pool, HANDLER)? {
@@ -328,7 +335,7 @@ fn sessions_value<'a>(pools: &Pools, pool: &'a Pool, key: &str) -> Result<Option
     Ok(None)
 }
 
-fn of_php_ini(pools: &Pools, placed: &Placed, files: &dyn Files) -> Result<Option<Handler>> {
+fn of_php_ini(pools: &Pools, placed: &Placed, files: &Metered<'_>) -> Result<Option<Handler>> {
     let folder = pools.sources.first().and_then(|main| main.path.parent()).unwrap_or(Path::new("/"));
     let main = PHP_INI.iter().map(|name| folder.join(name)).find(|main| files.exists(main));
     match main {

@@ -2,12 +2,13 @@
 //! that there is during a switch. It is a file beside the pool's own, with a copy of it that listens elsewhere, so that its
 //! clients can move while both run. Writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{access_lines, spell};
-use crate::files::{Bounded, Edit, Files, glob, matches};
+use crate::budget::{self, Evaluated, Metered};
+use crate::files::{Edit, Files, glob, matches};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::lines::is_plain;
 use crate::refusal::{At, Refusal, Result};
@@ -35,7 +36,14 @@ impl Pool {
 
     /// A value with the pool's name filled in.
     pub(super) fn expanded(&self, value: &str) -> String {
-        value.replace("$pool", &self.name)
+        let mut text = Evaluated::default();
+        for (index, part) in value.split("$pool").enumerate() {
+            if index > 0 {
+                text.extend(self.name.as_bytes());
+            }
+            text.extend(part.as_bytes());
+        }
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 
@@ -54,17 +62,16 @@ pub(super) struct Pools {
 
 impl Pools {
     /// Reads a configuration; for a pool's file, the one that includes it, if that is known.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Pools> {
+    pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Pools> {
         match main_of(file, files) {
             Some(pools) => Ok(pools),
             None => Pools::read_alone(file, files),
         }
     }
 
-    fn read_alone(file: &Path, files: &dyn Files) -> Result<Pools> {
+    fn read_alone(file: &Path, files: &Metered<'_>) -> Result<Pools> {
         let pools = Pools { sources: Vec::new(), pools: Vec::new(), patterns: Vec::new() };
-        let files = &Bounded::new(files);
-        let mut reader = Reader { files, main: file, pools, current: None };
+        let mut reader = Reader { files, main: file, pools, places: HashMap::new(), current: None };
         reader.file(file, 0)?;
         Ok(reader.pools)
     }
@@ -114,7 +121,10 @@ pub struct RunsAs {
 /// Users that the pools of a configuration run as; empty if it is not understood, or a pool does not say.
 #[must_use]
 pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
-    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    budget::within(file, files, |files| Ok(users_of(&Pools::read(file, files)?))).unwrap_or_default()
+}
+
+fn users_of(pools: &Pools) -> Vec<RunsAs> {
     let mut found = Vec::new();
     for pool in &pools.pools {
         let [user, group, root] = ["user", "group", "chroot"].map(|key| {
@@ -149,7 +159,10 @@ pub enum HandedKind {
 /// What the pools of a configuration hand to PHP; empty if it is not understood.
 #[must_use]
 pub fn handed(file: &Path, files: &dyn Files) -> Vec<Handed> {
-    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    budget::within(file, files, |files| Ok(handed_by(&Pools::read(file, files)?))).unwrap_or_default()
+}
+
+fn handed_by(pools: &Pools) -> Vec<Handed> {
     let mut found = Vec::new();
     for pool in &pools.pools {
         for placed in &pool.entries {
@@ -182,7 +195,11 @@ pub fn handed_on(
     only: &[String],
     wanted: &BTreeMap<String, String>,
 ) -> Vec<Edit> {
-    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    budget::within(file, files, |files| Ok(given(&Pools::read(file, files)?, only, wanted)))
+        .unwrap_or_default()
+}
+
+fn given(pools: &Pools, only: &[String], wanted: &BTreeMap<String, String>) -> Vec<Edit> {
     let mut edits = Vec::new();
     for pool in pools.pools.iter().filter(|pool| only.is_empty() || only.contains(&pool.name)) {
         for placed in &pool.entries {
@@ -211,7 +228,11 @@ pub fn handed_on(
 /// ([`handed`]): an edit of the file alone would then change nothing, though a login at the new place works.
 #[must_use]
 pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
-    let Ok(pools) = Pools::read(file, files) else { return false };
+    budget::within(file, files, |files| Ok(any_keeps_environment(&Pools::read(file, files)?)))
+        .unwrap_or_default()
+}
+
+fn any_keeps_environment(pools: &Pools) -> bool {
     for placed in pools.pools.iter().filter_map(|pool| pool.last("clear_env")) {
         let value = placed.entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
         if ["no", "off", "0", "false"].contains(&value.as_str()) {
@@ -221,7 +242,7 @@ pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
     false
 }
 
-fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
+fn main_of(file: &Path, files: &Metered<'_>) -> Option<Pools> {
     for directory in file.ancestors().skip(1).take(3) {
         let main = directory.join("php-fpm.conf");
         if main == file {
@@ -236,9 +257,11 @@ fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
 }
 
 struct Reader<'a> {
-    files: &'a dyn Files,
+    files: &'a Metered<'a>,
     main: &'a Path,
     pools: Pools,
+    /// Where the pool of a name stands.
+    places: HashMap<String, usize>,
     /// The pool of the open section. It stays open after an include, as in FPM.
     current: Option<usize>,
 }
@@ -276,9 +299,10 @@ impl Reader<'_> {
     }
 
     fn pool(&mut self, name: &str) -> usize {
-        if let Some(index) = self.pools.pools.iter().position(|pool| pool.name == name) {
-            return index;
+        if let Some(index) = self.places.get(name) {
+            return *index;
         }
+        self.places.insert(name.to_owned(), self.pools.pools.len());
         self.pools.pools.push(Pool { name: name.to_owned(), entries: Vec::new() });
         self.pools.pools.len() - 1
     }
@@ -327,6 +351,10 @@ pub fn second_pool(
     setting: &Setting,
     goal: &Goal,
 ) -> Result<(PathBuf, Vec<u8>)> {
+    budget::within(file, files, |files| copied(file, files, setting, goal))
+}
+
+fn copied(file: &Path, files: &Metered<'_>, setting: &Setting, goal: &Goal) -> Result<(PathBuf, Vec<u8>)> {
     let pools = Pools::read(file, files)?;
     let here = At { file: &setting.file, line: setting.line };
     let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);
@@ -365,7 +393,7 @@ pub fn second_pool(
 }
 
 /// A new file in the directory of a pool's file that FPM would read.
-fn beside(pools: &Pools, file: &Path, files: &dyn Files) -> Option<PathBuf> {
+fn beside(pools: &Pools, file: &Path, files: &Metered<'_>) -> Option<PathBuf> {
     let stem = file.file_stem()?.to_str()?;
     let name = match file.extension() {
         Some(extension) => format!("{stem}{SUFFIX}.{}", extension.display()),

@@ -9,12 +9,13 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use self::parameters::{Parameter, Parameters, parse};
+use crate::budget::Metered;
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::lines::{
     self, Line, append, has_only, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
 };
-use crate::proposal::{Editing, verify_edits};
+use crate::proposal::Editing;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -51,19 +52,28 @@ impl Editor for Postgresql {
             return false;
         }
         name.starts_with("postgresql.")
-            || lines(text).iter().any(|line| sets_watched(text[line.range.clone()].trim_ascii()))
+            || lines(text).any(|line| sets_watched(text[line.range.clone()].trim_ascii()))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         Ok(reading(file, &listening(file, files)?))
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let edits = Editing::new(file, files, &listening(file, files)?, setting, goal)?.edits()?;
-        verify_edits(self, file, files, setting, goal, edits)
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
+        Editing::new(file, files, &listening(file, files)?, setting, goal)?.edits()
     }
 
     fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn may_contradict_itself(&self) -> bool {
         true
     }
 
@@ -88,7 +98,7 @@ fn items(value: &str) -> Vec<&str> {
     if value.trim().is_empty() { Vec::new() } else { value.split(',').map(str::trim).collect() }
 }
 
-fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
+fn listening(file: &Path, files: &Metered<'_>) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
     let mut found = Listening { parameters, port: PORT, hosts: vec!["127.0.0.1".into()], folders: None };
@@ -135,7 +145,7 @@ fn canonical(folder: &str) -> String {
 }
 
 /// Refuses if postgresql.auto.conf, which the server reads last, sets something about listening.
-fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result<()> {
+fn overridden(file: &Path, files: &Metered<'_>, parameters: &Parameters) -> Result<()> {
     let folder = match parameters.last("data_directory") {
         Some(parameter) => PathBuf::from(&parameter.value),
         None => file.parent().map(Path::to_owned).unwrap_or_default(),
@@ -381,7 +391,7 @@ impl Editing<'_, Listening> {
     /// Last line of the comment that continues below a parameter: `# (change requires restart)`, indented.
     fn explanation(&self, line: Line) -> Line {
         let mut last = line;
-        for next in lines(&self.text).into_iter().skip(last.number as usize) {
+        for next in lines(&self.text).skip(last.number as usize) {
             let content = &self.text[next.range.clone()];
             let indented = content.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
             if !indented || !content.trim_ascii_start().starts_with(b"#") {

@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::{Bounded, Files};
+use crate::budget::Metered;
+use crate::files::Files;
 use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::{At, Reason, Refusal, Result};
 
@@ -33,9 +34,9 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Parameters> {
+    pub(super) fn read(file: &Path, files: &Metered<'_>) -> Result<Parameters> {
         let mut parameters = Parameters::default();
-        parameters.collect(file, &Bounded::new(files), 0)?;
+        parameters.collect(file, files, 0)?;
         Ok(parameters)
     }
 
@@ -43,7 +44,7 @@ impl Parameters {
         self.list.iter().rfind(|parameter| parameter.name == name)
     }
 
-    fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<()> {
+    fn collect(&mut self, file: &Path, files: &Metered<'_>, depth: usize) -> Result<()> {
         let text = lines::read(file, files)?;
         for line in lines(&text) {
             let parsed = parse(&text, line.range.clone()).map_err(|reason| {
@@ -65,7 +66,7 @@ impl Parameters {
         here: At<'_>,
         name: &str,
         value: &str,
-        files: &dyn Files,
+        files: &Metered<'_>,
         depth: usize,
     ) -> Result<()> {
         let by_hand = "correct or remove the include";

@@ -217,7 +217,7 @@ impl Editing<'_, Configuration> {
 
     /// The last commented-out line that would set a name.
     fn comment(&self, name: &str) -> Option<Line> {
-        lines(&self.text).into_iter().rfind(|line| {
+        let commented = lines(&self.text).filter(|line| {
             let content = &self.text[line.range.clone()];
             let Some(hash) = content.iter().position(|byte| !byte.is_ascii_whitespace()) else {
                 return false;
@@ -233,6 +233,7 @@ impl Editing<'_, Configuration> {
                 _ => value.bytes.iter().all(u8::is_ascii_digit),
             };
             first.bytes.eq_ignore_ascii_case(name.as_bytes()) && fits
-        })
+        });
+        commented.last()
     }
 }

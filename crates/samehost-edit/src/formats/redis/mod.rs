@@ -14,10 +14,11 @@ use std::sync::LazyLock;
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
+use crate::budget::Metered;
 use crate::editor::Editor;
-use crate::files::{Bounded, Edit, Files, glob};
+use crate::files::{Edit, glob};
 use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
-use crate::proposal::{Editing, verify_edits};
+use crate::proposal::Editing;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -136,16 +137,25 @@ impl Editor for Redis {
         !foreign && (named || typical >= 2)
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         Ok(reading(file, &configuration(file, files)?))
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let edits = Editing::new(file, files, &configuration(file, files)?, setting, goal)?.edits()?;
-        verify_edits(self, file, files, setting, goal, edits)
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
+        Editing::new(file, files, &configuration(file, files)?, setting, goal)?.edits()
     }
 
     fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn may_contradict_itself(&self) -> bool {
         true
     }
 
@@ -206,16 +216,16 @@ fn port(value: &[u8]) -> Option<u16> {
     if has_only_digits && (text == "0" || !text.starts_with('0')) { text.parse().ok() } else { None }
 }
 
-fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
+fn configuration(file: &Path, files: &Metered<'_>) -> Result<Configuration> {
     let mut configuration = Configuration::default();
-    collect(file, &Bounded::new(files), 0, &mut configuration)?;
+    collect(file, files, 0, &mut configuration)?;
     Ok(configuration)
 }
 
 /// What to do about a line with which the server does not start.
 const CORRECT_IT: &str = "correct this line: the server does not start with it";
 
-fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuration) -> Result<()> {
+fn collect(file: &Path, files: &Metered<'_>, depth: usize, into: &mut Configuration) -> Result<()> {
     let text = lines::read(file, files)?;
     for line in lines(&text) {
         let content = &text[line.range.clone()];
@@ -307,7 +317,7 @@ fn understood(directive: &Directive) -> Result<()> {
 }
 
 /// The files of an include, in the order in which the server reads them.
-fn included(here: At<'_>, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
+fn included(here: At<'_>, pattern: &[u8], files: &Metered<'_>) -> Result<Vec<PathBuf>> {
     let Some(pattern) = utf8(pattern) else {
         return Err(here.refusal("the include is not UTF-8", "write the included lines here"));
     };

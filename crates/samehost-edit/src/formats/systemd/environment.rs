@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::unit::{Assignment, DIRECTORIES, Unit, add, in_place, quoted, under, words};
+use crate::budget::{self, Metered};
 use crate::editor::Editor;
 use crate::files::{Edit, Files, Overlay, apply};
 use crate::formats::dotenv::{self, Dotenv};
@@ -13,17 +14,19 @@ use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting};
 
-pub(in crate::formats) struct Variable<'a> {
-    pub(in crate::formats) name: String,
-    pub(in crate::formats) value: String,
-    pub(in crate::formats) assignment: &'a Assignment,
-    pub(in crate::formats) is_alone: bool,
+const DOTENV: &dyn Editor = &Dotenv;
+
+pub(super) struct Variable<'a> {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) assignment: &'a Assignment,
+    pub(super) is_alone: bool,
     /// Why its value is not certain.
-    pub(in crate::formats) odd: Option<String>,
+    pub(super) odd: Option<String>,
 }
 
 /// The variables that assignments of `Environment=` set. The last one of a name counts, and stands where it is.
-pub(in crate::formats) fn variables(assignments: Vec<&Assignment>) -> Vec<Variable<'_>> {
+pub(super) fn variables(assignments: Vec<&Assignment>) -> Vec<Variable<'_>> {
     let (mut all, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
     for assignment in assignments {
         let Some(words) = words(&assignment.value) else { continue };
@@ -84,7 +87,7 @@ impl<'a> Environment<'a> {
         self.all.iter().any(|one| one.name == name)
     }
 
-    fn files<'b>(&self, files: &'b dyn Files) -> Overlay<'b> {
+    fn files<'b>(&self, files: &'b Metered<'b>) -> Overlay<'b> {
         Overlay::new(files, BTreeMap::from([(self.imagined.clone(), self.text.clone().into_bytes())]))
     }
 
@@ -104,9 +107,9 @@ impl<'a> Environment<'a> {
         }
     }
 
-    pub(super) fn read(&self, files: &dyn Files) -> Reading {
+    pub(super) fn read(&self, files: &Metered<'_>) -> Reading {
         let mut reading = Reading::default();
-        match Dotenv.read(&self.imagined, &self.files(files)) {
+        match DOTENV.read(&self.imagined, &self.files(files)) {
             Ok(found) => {
                 reading.refused.extend(found.refused.iter().map(|refusal| self.refusal(refusal)));
                 for setting in found.settings {
@@ -137,7 +140,7 @@ impl<'a> Environment<'a> {
     }
 
     /// `EnvironmentFile=` overrides `Environment=`.
-    fn environment_files(&self, files: &dyn Files, reading: &mut Reading) {
+    fn environment_files(&self, files: &Metered<'_>, reading: &mut Reading) {
         const GROUPS: &[&str] = &["DB_", "DATABASE_", "REDIS_", "PG", "MEMCACHED_", "MYSQL_", "CELERY_"];
         for assignment in self.unit.list("Service", "EnvironmentFile") {
             let (is_optional, name) = match assignment.value.strip_prefix('-') {
@@ -165,10 +168,10 @@ impl<'a> Environment<'a> {
         }
     }
 
-    pub(super) fn edit(&self, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    pub(super) fn edit(&self, files: &Metered<'_>, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let there = self.files(files);
         let edits =
-            Dotenv.edit(&self.imagined, &there, setting, goal).map_err(|refusal| self.refusal(&refusal))?;
+            DOTENV.edit(&self.imagined, &there, setting, goal).map_err(|refusal| self.refusal(&refusal))?;
         let by_hand = format!("in a drop-in, Environment={} for {}", setting.name, goal.endpoint);
         let odd = Refusal::new(&setting.file, setting.line, "it cannot be written in a unit", by_hand);
         let after = apply(self.text.as_bytes(), &edits.iter().collect::<Vec<_>>());
@@ -237,13 +240,16 @@ pub fn environment_files(
     unit: &str,
     files: &dyn Files,
 ) -> Result<Vec<EnvironmentFile>> {
-    let read = Unit::open(path, files)?;
-    let mut named = Vec::new();
-    for one in read.list("Service", "EnvironmentFile") {
-        let Some(text) = filled(one.value.trim_start_matches('-').trim_matches('"'), unit) else { continue };
-        named.push(EnvironmentFile { pattern: under(root, &text), named_in: one.file.clone() });
-    }
-    Ok(named)
+    budget::within(path, files, |files| {
+        let read = Unit::open(path, files)?;
+        let mut named = Vec::new();
+        for one in read.list("Service", "EnvironmentFile") {
+            let text = filled(one.value.trim_start_matches('-').trim_matches('"'), unit);
+            let Some(text) = text else { continue };
+            named.push(EnvironmentFile { pattern: under(root, &text), named_in: one.file.clone() });
+        }
+        Ok(named)
+    })
 }
 
 /// `app@.service` of `app@shop.service`.

@@ -12,19 +12,23 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use self::environment::Environment;
-use self::unit::{OURS, Unit, Word, add, command, in_place, under, words};
+use self::unit::{Assignment, OURS, Unit, Word, add, command, counting, in_place, under, words};
+use crate::budget::Metered;
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
 use crate::languages::url::is_plain_path;
 use crate::lines::{host_and_port, is_loopback, listening_host, tcp};
-use crate::proposal::verify_edits;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 use listens::{Listens, Say, base, server};
 
-pub(super) use self::environment::variables;
 pub use self::environment::{EnvironmentFile, environment_files, places};
-pub(super) use self::unit::{Assignment, assignments, counting, quoted};
+
+/// The words of a value as systemd splits them, without their quotes; none of one whose quote is not closed, which it ignores.
+#[must_use]
+pub fn unquoted(value: &str) -> Vec<String> {
+    words(value).unwrap_or_default().into_iter().map(|word| word.text).collect()
+}
 
 pub(crate) struct Systemd;
 
@@ -48,7 +52,7 @@ impl Editor for Systemd {
         }
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+    fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let unit = Unit::open(file, files)?;
         let mut reading = Reading::default();
         if is_socket(file) {
@@ -65,7 +69,13 @@ impl Editor for Systemd {
         Ok(reading)
     }
 
-    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>> {
         if setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
@@ -85,10 +95,14 @@ impl Editor for Systemd {
                 environment.edit(files, setting, goal)?
             }
         };
-        verify_edits(self, file, files, setting, goal, edits)
+        Ok(edits)
     }
 
     // No check: systemd-analyze verify also reports problems of other units that this one needs.
+
+    fn may_contradict_itself(&self) -> bool {
+        true
+    }
 
     fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartUnit
@@ -155,7 +169,7 @@ struct Command<'a> {
 
 impl<'a> Command<'a> {
     /// The command of a unit; `None` if it does not listen, as far as one can see.
-    fn of(unit: &'a Unit, environment: &Environment, files: &dyn Files) -> Result<Option<Self>> {
+    fn of(unit: &'a Unit, environment: &Environment, files: &Metered<'_>) -> Result<Option<Self>> {
         let all = unit.list("Service", "ExecStart");
         let Some(assignment) = all.last().copied() else { return Ok(None) };
         let here = assignment;
@@ -206,7 +220,7 @@ impl<'a> Command<'a> {
         Setting { backlog: *backlog, ..setting.at(&self.assignment.file, self.assignment.line) }
     }
 
-    fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit(&self, files: &Metered<'_>, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
         let by_hand = by_hand(self.listens.server.by_hand);
         if self.unit.is_later(&one.file) {
@@ -256,7 +270,7 @@ struct Socket<'a> {
 }
 
 impl<'a> Socket<'a> {
-    fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>> {
+    fn of(unit: &'a Unit, file: &Path, files: &Metered<'_>) -> Result<Option<Self>> {
         // An empty assignment of any kind resets all of them.
         let all = unit.all.iter();
         let all = counting(all.filter(|one| one.section == "Socket" && one.key.starts_with("Listen")));
@@ -282,7 +296,7 @@ impl<'a> Socket<'a> {
         Ok(Some(Socket { unit, assignment, setting }))
     }
 
-    fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
+    fn edit(&self, files: &Metered<'_>, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
         let stop = |reason: String| one.refusal(reason, SOCKET_BY_HAND);
         if self.unit.is_later(&one.file) {
@@ -350,7 +364,7 @@ fn place(value: &str) -> Option<Endpoint> {
 }
 
 /// Protocol of the service that gets the socket; an error if that is not known to accept any socket.
-fn taker(unit: &Unit, file: &Path, files: &dyn Files) -> Result<Protocol, Reason> {
+fn taker(unit: &Unit, file: &Path, files: &Metered<'_>) -> Result<Protocol, Reason> {
     let unknown = |program: &str| {
         Reason::from(format!("whether {program} takes a Unix socket from systemd is not known"))
     };

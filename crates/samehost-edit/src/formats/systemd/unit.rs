@@ -8,6 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::budget::Metered;
 use crate::files::{Edit, Files};
 use crate::lines::{self, lines};
 use crate::refusal::{At, Refusal, Result};
@@ -26,14 +27,14 @@ pub(super) const DIRECTORIES: &[&str] = &[
 const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 #[derive(Clone, Debug)]
-pub(in crate::formats) struct Assignment {
+pub(super) struct Assignment {
     pub(super) file: PathBuf,
-    pub(in crate::formats) section: String,
-    pub(in crate::formats) key: String,
+    pub(super) section: String,
+    pub(super) key: String,
     /// The value in one line.
-    pub(in crate::formats) value: String,
-    pub(in crate::formats) line: u32,
-    pub(in crate::formats) range: Range<usize>,
+    pub(super) value: String,
+    pub(super) line: u32,
+    pub(super) range: Range<usize>,
 }
 
 impl Assignment {
@@ -59,7 +60,7 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    pub(super) fn open(file: &Path, files: &dyn Files) -> Result<Self> {
+    pub(super) fn open(file: &Path, files: &Metered<'_>) -> Result<Self> {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let root = root(file).ok_or_else(|| {
             let by_hand = format!("install it as /{ETC}/{name}, then switch that");
@@ -92,12 +93,12 @@ impl Unit {
         is_drop_in && file.file_name().is_some_and(|name| name.to_string_lossy().as_ref() > OURS)
     }
 
-    pub(super) fn find(&self, name: &str, files: &dyn Files) -> Option<PathBuf> {
+    pub(super) fn find(&self, name: &str, files: &Metered<'_>) -> Option<PathBuf> {
         let mut places = DIRECTORIES.iter().map(|directory| self.root.join(directory).join(name));
         places.find(|path| files.read(path).is_ok())
     }
 
-    pub(super) fn socket(&self, files: &dyn Files) -> Option<PathBuf> {
+    pub(super) fn socket(&self, files: &Metered<'_>) -> Option<PathBuf> {
         let name = match self.last("Service", "Sockets") {
             Some(named) => named.value.clone(),
             None => self.name.trim_end_matches("service").to_owned() + "socket",
@@ -106,7 +107,7 @@ impl Unit {
     }
 
     /// Whether this file is the effective one of its name.
-    fn counts(&self, file: &Path, files: &dyn Files) -> Result<()> {
+    fn counts(&self, file: &Path, files: &Metered<'_>) -> Result<()> {
         let real = files.real(file);
         if real.file_name() != file.file_name() {
             let by_hand = format!("switch {}", real.display());
@@ -122,7 +123,7 @@ impl Unit {
     }
 
     /// The drop-ins in the order of their names; of the same name, the first found.
-    fn drop_ins(&self, file: &Path, files: &dyn Files) -> Result<Vec<PathBuf>> {
+    fn drop_ins(&self, file: &Path, files: &Metered<'_>) -> Result<Vec<PathBuf>> {
         let mut directories: Vec<PathBuf> = Vec::new();
         let names = self.names();
         for place in DIRECTORIES {
@@ -177,7 +178,7 @@ impl Unit {
     }
 
     /// A template with drop-ins for its instances does not determine them.
-    fn instances(&self, file: &Path, files: &dyn Files) -> Result<()> {
+    fn instances(&self, file: &Path, files: &Metered<'_>) -> Result<()> {
         let Some((prefix, "")) = self.name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('@')) else {
             return Ok(());
         };
@@ -196,7 +197,7 @@ impl Unit {
 }
 
 /// Those of a key's assignments that count: all after the last empty one.
-pub(in crate::formats) fn counting<'a>(all: impl Iterator<Item = &'a Assignment>) -> Vec<&'a Assignment> {
+pub(super) fn counting<'a>(all: impl Iterator<Item = &'a Assignment>) -> Vec<&'a Assignment> {
     let all: Vec<&Assignment> = all.collect();
     let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
     all[start..].to_vec()
@@ -213,7 +214,7 @@ pub(super) fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-pub(in crate::formats) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
+pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     let stop =
         |line: u32, reason: &str| Refusal::new(file, line, reason, "put that in order, and switch again");
     let whole =
@@ -225,8 +226,7 @@ pub(in crate::formats) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<As
     let mut section = String::new();
     // The logical line being read: its text and range.
     let mut open: Option<(String, u32, Range<usize>)> = None;
-    let physical = lines(text);
-    for (index, line) in physical.iter().enumerate() {
+    for (index, line) in lines(text).enumerate() {
         let content = &whole[line.range.clone()];
         let content = if index == 0 { content.strip_prefix('\u{feff}').unwrap_or(content) } else { content };
         let trimmed = content.trim_start_matches(SPACE);
@@ -307,7 +307,7 @@ pub(super) fn in_place(unit: &Unit, counted: &Assignment, value: &str) -> Option
 }
 
 /// The edits that add lines to our drop-in, which may not exist yet.
-pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String]) -> Vec<Edit> {
+pub(super) fn add(unit: &Unit, files: &Metered<'_>, section: &str, new: &[String]) -> Vec<Edit> {
     let file = unit.ours();
     let text = lines::read(&file, files).unwrap_or_default();
     let at = text.len();
@@ -327,8 +327,7 @@ pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String])
 
 fn is_in(text: &[u8], section: &str) -> bool {
     let title = format!("[{section}]");
-    let last =
-        lines(text).into_iter().rev().find(|line| text[line.range.clone()].trim_ascii().starts_with(b"["));
+    let last = lines(text).filter(|line| text[line.range.clone()].trim_ascii().starts_with(b"[")).last();
     last.is_some_and(|line| text[line.range].trim_ascii() == title.as_bytes())
 }
 
@@ -336,15 +335,15 @@ fn is_in(text: &[u8], section: &str) -> bool {
 // variables and specifiers.
 
 #[derive(Clone, Debug)]
-pub(in crate::formats) struct Word {
+pub(super) struct Word {
     pub(super) raw: Range<usize>,
-    pub(in crate::formats) text: String,
+    pub(super) text: String,
     /// Only known at run time: `${PORT}`, `%i`, a numeric escape.
-    pub(in crate::formats) dynamic: Option<String>,
+    pub(super) dynamic: Option<String>,
 }
 
 /// The words of a value; `None` if a quote is not closed.
-pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
+pub(super) fn words(value: &str) -> Option<Vec<Word>> {
     let mut found = Vec::new();
     let mut chars = value.char_indices().peekable();
     loop {
@@ -425,7 +424,7 @@ pub(super) fn command(value: &str) -> Option<Vec<Word>> {
     Some(words)
 }
 
-pub(in crate::formats) fn quoted(name: &str, value: &str) -> String {
+pub(super) fn quoted(name: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{name}={value}\"")
 }

@@ -7,8 +7,10 @@ use tree_sitter::Node;
 
 use super::Run;
 use super::expressions::path_value;
-use super::source::{Source, children, walk};
+use super::source::Source;
 use super::value::{Value, Valued};
+use crate::files::Files;
+use crate::languages::syntax::{children, walk};
 
 /// Functions without effects on constants and variables.
 const CALM: &[&str] = &[
@@ -198,7 +200,7 @@ impl Run<'_> {
         if self.setup.last.is_some_and(|last| last.as_bytes() == name) {
             let state = self.state.clone();
             self.loaded = Some(match self.loaded.take() {
-                Some(loaded) => loaded.meet(state, &trouble, &mut self.budget.work),
+                Some(loaded) => loaded.meet(state, &trouble),
                 None => state,
             });
             self.state.over = true;

@@ -5,10 +5,13 @@ use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::source::{Source, children};
+use super::source::Source;
 use super::statements::place;
 use super::value::{Entry, Item, Items, TOO_LARGE, Trouble, Value, Valued};
-use super::{DEEPEST, LONGEST_TEXT, Run};
+use super::{DEEPEST, LONGEST_TEXT, Run, STEPS};
+use crate::budget::{self, Evaluated};
+use crate::files::Files;
+use crate::languages::syntax::children;
 
 impl Run<'_> {
     /// The value of an expression; what it does to constants and variables is done to the state.
@@ -16,8 +19,7 @@ impl Run<'_> {
         if self.depth > DEEPEST {
             return self.opaque(source, node, "this is nested too deep to be followed");
         }
-        self.budget.work += 1;
-        if self.budget.is_spent() {
+        if !budget::step(STEPS) {
             return Valued::unknown(source.trouble(node, TOO_LARGE));
         }
         self.depth += 1;
@@ -241,7 +243,7 @@ impl Run<'_> {
                 let mut valued = constant.alternatives[0].clone();
                 valued.place = None;
                 valued.via = Some(name.to_vec());
-                self.budget.hold(valued.own());
+                budget::hold(valued.own());
                 valued
             }
             Some(_) => source.unknown(node, format!("what {shown} is here depends on what cannot be known")),
@@ -255,7 +257,7 @@ impl Run<'_> {
         match self.state.variable(name).map(Cow::into_owned) {
             Some(mut valued) if !self.shared.contains(name) => {
                 valued.via = Some(written.to_vec());
-                self.budget.hold(valued.own());
+                budget::hold(valued.own());
                 valued
             }
             _ => {
@@ -281,7 +283,7 @@ impl Run<'_> {
         match (array.value, key) {
             (Value::Array(items), Some(key)) => match items.element(&key) {
                 Some(item) => {
-                    self.budget.hold(item.value.own());
+                    budget::hold(item.value.own());
                     Valued { via: Some(source.of(node).to_vec()), ..item.value.clone() }
                 }
                 None => Valued::unknown(source.trouble(node, "this element is not set above")),
@@ -345,9 +347,8 @@ impl Run<'_> {
         here(source, node, Value::Array(items))
     }
 
-    /// Counts a text that is put together, and says whether it has more than the longest.
-    pub(super) fn is_too_long(&mut self, length: usize) -> bool {
-        self.budget.hold(length);
+    /// Whether a text that is put together has more than the longest.
+    pub(super) fn is_too_long(length: usize) -> bool {
         length > LONGEST_TEXT
     }
 
@@ -355,10 +356,13 @@ impl Run<'_> {
         match (one.value.text(), two.value.text()) {
             (Some(one_text), Some(two_text)) => {
                 let length = one_text.len() + two_text.len();
-                if self.is_too_long(length) {
+                if Self::is_too_long(length) {
                     return Valued::unknown(source.trouble(node, TOO_LARGE));
                 }
-                let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));
+                let mut text = Evaluated::default();
+                text.extend(&one_text);
+                text.extend(&two_text);
+                let mut valued = here(source, node, Value::Text(text.into_bytes()));
                 valued.via = one.via.or(two.via);
                 if valued.via.is_some() || one.place.is_none() || two.place.is_none() {
                     valued.place = None;

@@ -6,8 +6,10 @@ use tree_sitter::Node;
 
 use super::Run;
 use super::expressions::{here, inherit};
-use super::source::{Source, children};
+use super::source::Source;
 use super::value::{Quoting, TOO_LARGE, Value, Valued};
+use crate::budget::Evaluated;
+use crate::languages::syntax::children;
 use crate::lines::{around, has_only};
 
 /// Range of a string literal's content; an expression has none.
@@ -176,7 +178,19 @@ impl Run<'_> {
                 None => source.unknown(node, "this string has an escape that PHP does not know"),
             };
         }
-        let mut text = Vec::new();
+        self.joined(source, node, quoting, range, parts)
+    }
+
+    /// The text of a string with these parts in it, which are evaluated.
+    fn joined(
+        &mut self,
+        source: &Source,
+        node: Node<'_>,
+        quoting: Quoting,
+        range: Range<usize>,
+        parts: Vec<Node<'_>>,
+    ) -> Valued {
+        let mut text = Evaluated::default();
         let mut at = range.start;
         for part in parts {
             let mut until = part.start_byte();
@@ -187,19 +201,24 @@ impl Run<'_> {
             }
             let valued = self.evaluate(source, part);
             match (valued.value.text(), decode(quoting, source.slice(at..until.max(at)))) {
-                (Some(value), Some(before)) => text.extend([before, value].concat()),
+                (Some(value), Some(before)) => {
+                    text.extend(&before);
+                    text.extend(&value);
+                }
                 _ => return inherit(valued, || source.trouble(node, "this string holds what is not known")),
             }
             at = after;
-            if self.is_too_long(text.len()) {
+            if Self::is_too_long(text.len()) {
                 return source.unknown(node, TOO_LARGE);
             }
         }
         match decode(quoting, source.slice(at..range.end.max(at))) {
-            Some(rest) => text.extend(rest),
+            Some(rest) => {
+                text.extend(&rest);
+            }
             None => return source.unknown(node, "this string has an escape that PHP does not know"),
         }
-        Valued { value: Value::Text(text), place: None, via: Some(source.of(node).to_vec()) }
+        Valued { value: Value::Text(text.into_bytes()), place: None, via: Some(source.of(node).to_vec()) }
     }
 }
 

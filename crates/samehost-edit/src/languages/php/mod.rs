@@ -4,8 +4,8 @@
 //! A file is followed in the order of execution, with the files that it includes. Where execution branches on something
 //! unknown, both branches are followed, and what they disagree about is unknown afterwards.
 //!
-//! The work that a file may cause, and what its values may take, are bounded in proportion to its length. A file that has more
-//! is a program, not a configuration.
+//! What a file may take is bounded in proportion to its length (`budget.rs`). A file that takes more is a program, not a
+//! configuration.
 
 mod calls;
 mod expressions;
@@ -24,10 +24,10 @@ use std::rc::Rc;
 
 use self::source::Source;
 use self::state::State;
+use crate::budget::{self, Metered};
 use crate::files::Files;
 
 pub(crate) use literal::encode;
-pub(crate) use source::{children, walk};
 pub(crate) use splice::{add, change, constant_used, once, property_used, remove, variable_used};
 pub(crate) use state::Constant;
 pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
@@ -67,9 +67,9 @@ pub(crate) struct Outcome {
 /// The same constant may be defined in several places of a `wp-config.php` and its includes. Searching
 /// for `define('DB_HOST'` was rejected, because the first match need not be the one that counts. So
 /// includes and conditions are followed by a partial evaluator, which runs no PHP. A condition that
-/// cannot be known has two branches, and what they disagree about is refused (docs/decisions/0059).
+/// cannot be known has two branches, and what they disagree about is refused.
 pub(super) struct Run<'a> {
-    pub(super) files: &'a dyn Files,
+    pub(super) files: &'a Metered<'a>,
     pub(super) setup: Setup<'a>,
     pub(super) sources: Vec<Rc<Source>>,
     pub(super) state: State,
@@ -82,14 +82,13 @@ pub(super) struct Run<'a> {
     pub(super) namespaced: bool,
     /// Present depth of expressions and statements.
     pub(super) depth: usize,
-    pub(super) budget: Budget,
 }
 
 /// Follows a file.
 ///
 /// # Errors
 /// When it cannot be read or is not understood as PHP.
-pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -> Result<Outcome, Trouble> {
+pub(crate) fn execute<'a>(file: &Path, files: &'a Metered<'a>, setup: Setup<'a>) -> Result<Outcome, Trouble> {
     let mut state = State::default();
     for (name, value) in &setup.constants {
         let constant = Constant { alternatives: vec![Valued::plain(value.clone())], undefined: false };
@@ -108,18 +107,14 @@ pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -
         shared: BTreeSet::new(),
         namespaced: false,
         depth: 0,
-        budget: Budget::default(),
     };
     let text = files.read(file).map_err(|error| Trouble::new(file, 0, error.to_string()))?;
     let source = Source::parse(file, text)?;
     run.follow(source);
-    if run.budget.is_spent() {
-        return Err(Trouble::new(file, 0, "following it takes more work than a configuration should"));
-    }
     let trouble = Trouble::new(file, 0, "where this file ends is not known");
     let mut state = match run.loaded {
         Some(loaded) if run.state.over => loaded,
-        Some(loaded) => loaded.meet(run.state, &trouble, &mut run.budget.work),
+        Some(loaded) => loaded.meet(run.state, &trouble),
         None => run.state,
     };
     state.settle();
@@ -129,7 +124,6 @@ pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -
 impl Run<'_> {
     fn follow(&mut self, source: Source) {
         let source = Rc::new(source);
-        self.budget.grow(source.text.len());
         self.sources.push(Rc::clone(&source));
         let namespaced = std::mem::replace(&mut self.namespaced, false);
         self.returns.push(Vec::new());
@@ -137,11 +131,11 @@ impl Run<'_> {
         self.block(&source, source.root());
         let trouble = source.trouble(source.root(), "this file may return early");
         for state in self.returns.pop().unwrap_or_default() {
-            if self.budget.is_spent() {
+            if budget::is_spent() {
                 break;
             }
             let here = std::mem::take(&mut self.state);
-            self.state = here.meet(state, &trouble, &mut self.budget.work);
+            self.state = here.meet(state, &trouble);
         }
         self.namespaced = namespaced;
     }
@@ -183,39 +177,8 @@ impl Run<'_> {
     }
 }
 
-/// Steps that any file may cause, and further ones for each byte. A step is an expression, or an entry that is compared or
-/// copied. The files of the corpus cause up to 3 for each byte.
-/// Without a limit a `wp-config.php` of 1.6 kB took 5 GB, and 2,000 ordinary lines took 29 s. A limit that does not
-/// grow with the length would refuse long files that are harmless; what passes this one is not understood.
-const WORK: u64 = 1_000_000;
-const WORK_PER_BYTE: u64 = 64;
-
-/// Bytes of values, likewise. A text of 1 kB that is doubled 40 times would take a terabyte.
-const MEMORY: u64 = 8 << 20;
-const MEMORY_PER_BYTE: u64 = 4;
+/// Steps of an expression, and of an entry that is compared.
+pub(super) const STEPS: usize = 100;
 
 /// Longest text that is put together from others.
 pub(super) const LONGEST_TEXT: usize = 64 * 1024;
-
-#[derive(Debug, Default)]
-pub(super) struct Budget {
-    pub(super) work: u64,
-    memory: u64,
-    /// Bytes of the files that were read.
-    length: u64,
-}
-
-impl Budget {
-    pub(super) fn grow(&mut self, bytes: usize) {
-        self.length += bytes as u64;
-    }
-
-    /// Bytes of a value that is made.
-    pub(super) fn hold(&mut self, bytes: usize) {
-        self.memory += bytes as u64;
-    }
-
-    pub(super) fn is_spent(&self) -> bool {
-        self.work > WORK + WORK_PER_BYTE * self.length || self.memory > MEMORY + MEMORY_PER_BYTE * self.length
-    }
-}

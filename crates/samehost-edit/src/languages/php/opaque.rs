@@ -2,9 +2,11 @@
 
 use tree_sitter::Node;
 
-use super::Run;
-use super::source::{Source, walk};
+use super::source::Source;
 use super::value::{Trouble, Valued};
+use super::{Run, STEPS};
+use crate::budget;
+use crate::languages::syntax::walk;
 
 /// How far the effects of code that is not followed reach.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,8 +64,7 @@ impl Run<'_> {
     fn scan(&mut self, source: &Source, top: Node<'_>, reach: Reach, reason: &str) {
         let mut passed = 0;
         for node in walk(top) {
-            self.budget.work += 1;
-            if self.budget.is_spent() {
+            if !budget::step(STEPS) {
                 return;
             }
             if node.start_byte() < passed {

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tree_sitter::{Node, Parser, Tree};
+use tree_sitter::{Node, Tree};
 
 use super::value::{Trouble, Valued};
+use crate::languages::syntax::{self, walk};
 
 /// Longer than any configuration; limits what the parser gets.
 const LONGEST: usize = 4 << 20;
@@ -127,9 +128,7 @@ pub(crate) fn is_in_word(byte: u8) -> bool {
 }
 
 fn tree(text: &[u8]) -> Option<Tree> {
-    let mut parser = Parser::new();
-    parser.set_language(&tree_sitter_php::LANGUAGE_PHP.into()).ok()?;
-    parser.parse(text, None)
+    syntax::tree(&tree_sitter_php::LANGUAGE_PHP.into(), text)
 }
 
 const HALT: &[u8] = b"__halt_compiler";
@@ -146,38 +145,4 @@ fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
     // In text between PHP it means nothing.
     let called = walk(tree.root_node()).any(|node| is_halt(&node, &shorter));
     if called { Some(tree) } else { None }
-}
-
-/// A node and all its descendants, in the order of the text. Not recursive: a file may nest to any depth.
-pub(crate) fn walk(top: Node<'_>) -> impl Iterator<Item = Node<'_>> {
-    let mut cursor = top.walk();
-    let (mut first, mut done) = (true, false);
-    std::iter::from_fn(move || {
-        if std::mem::take(&mut first) {
-            return Some(cursor.node());
-        }
-        if done {
-            return None;
-        }
-        if cursor.goto_first_child() {
-            return Some(cursor.node());
-        }
-        loop {
-            if cursor.goto_next_sibling() {
-                return Some(cursor.node());
-            }
-            if !cursor.goto_parent() {
-                done = true;
-                return None;
-            }
-        }
-    })
-}
-
-/// The children of a node, without comments and punctuation.
-pub(crate) fn children(node: Node<'_>) -> Vec<Node<'_>> {
-    let mut cursor = node.walk();
-    node.named_children(&mut cursor)
-        .filter(|child| !matches!(child.kind(), "comment" | "text_interpolation"))
-        .collect()
 }

@@ -4,9 +4,10 @@ use tree_sitter::Node;
 
 use super::Outcome;
 use super::literal::{content, encode};
-use super::source::{Source, children, is_in_word, walk};
+use super::source::{Source, is_in_word};
 use super::value::{Entry, Item, Place, Quoting, Trouble, Value};
 use crate::files::Edit;
+use crate::languages::syntax::{children, walk};
 use crate::lines::{around, has_only};
 use crate::refusal::Reason;
 
@@ -149,8 +150,7 @@ fn halves(node: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
 
 /// The first place that reads a constant, for which the file is refused, with this line.
 /// `define( 'STATS_HOST', DB_HOST )` takes its value from the setting that would change. Changing it all
-/// the same was rejected: the other constant would change as well, and nobody asked for that
-/// (docs/decisions/0060).
+/// the same was rejected: the other constant would change as well, and nobody asked for that.
 pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
     first(outcome, |source, node| {
         let defines =

@@ -6,7 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::rc::Rc;
 
+use super::STEPS;
 use super::value::{Entry, Item, Items, Place, TOO_LARGE, Trouble, Value, Valued};
+use crate::budget;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constant {
@@ -139,8 +141,8 @@ impl State {
         self.lost = Some(Lost { names, trouble: Rc::new(trouble.clone()) });
     }
 
-    /// What is known where two ways meet. Only what differs is looked at; `work` counts it.
-    pub(crate) fn meet(self, other: State, trouble: &Trouble, work: &mut u64) -> State {
+    /// What is known where two ways meet. Only what differs is looked at, and counted.
+    pub(crate) fn meet(self, other: State, trouble: &Trouble) -> State {
         if self.over {
             return other;
         }
@@ -149,7 +151,7 @@ impl State {
         }
         let mut met = State { over: false, ..self.clone() };
         let constants = self.constants.candidates(&other.constants);
-        *work += constants.len() as u64;
+        budget::step(STEPS * constants.len());
         for name in constants {
             match (self.constants.get(&name), other.constants.get(&name)) {
                 (None, Some(only)) | (Some(only), None) => {
@@ -182,10 +184,10 @@ impl State {
                 }
             }
         }
-        *work += names.len() as u64;
+        budget::step(STEPS * names.len());
         for name in names {
             let (mine, theirs) = (self.variable(&name), other.variable(&name));
-            *work += mine.as_deref().map_or(0, Valued::extent);
+            budget::step(STEPS * mine.as_deref().map_or(0, Valued::extent));
             if mine != theirs {
                 met.variables.insert(&name, Valued::unknown(trouble.clone()));
             }
@@ -212,8 +214,8 @@ pub(super) enum Key {
     Next,
 }
 
-/// Sets an element of an array, as `$slot[key]… = value` does. `work` counts the elements that are copied.
-pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place, work: &mut u64) {
+/// Sets an element of an array, as `$slot[key]… = value` does. The elements that are copied count.
+pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place) {
     let Some((key, rest)) = keys.split_first() else {
         *slot = valued;
         return;
@@ -228,17 +230,18 @@ pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place
                 Key::Next => items.next().to_string().into_bytes(),
             };
             let entry = Entry::Statement(place.clone());
-            *work += items.copied() as u64;
+            budget::step(items.copied());
+            budget::hold(items.copied());
             match items.position(&key) {
                 Some(at) => items.change(at, |item| {
-                    put(&mut item.value, rest, valued, place, work);
+                    put(&mut item.value, rest, valued, place);
                     if rest.is_empty() {
                         item.entry = entry;
                     }
                 }),
                 None => {
                     let mut value = Valued::plain(Value::Null);
-                    put(&mut value, rest, valued, place, work);
+                    put(&mut value, rest, valued, place);
                     items.add(Item { key, value, entry });
                 }
             }

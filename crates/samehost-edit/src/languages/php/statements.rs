@@ -2,10 +2,12 @@
 
 use tree_sitter::Node;
 
-use super::source::{Source, children, walk};
+use super::source::Source;
 use super::state::{Key, State};
 use super::value::{Entry, Item, Items, Place, Value, Valued};
 use super::{DEEPEST, RETURNED, Run};
+use crate::budget;
+use crate::languages::syntax::{children, walk};
 
 impl Run<'_> {
     pub(super) fn block(&mut self, source: &Source, node: Node<'_>) {
@@ -15,7 +17,7 @@ impl Run<'_> {
     }
 
     pub(super) fn statement(&mut self, source: &Source, node: Node<'_>) {
-        if self.state.over || self.budget.is_spent() {
+        if self.state.over || budget::is_spent() {
             return;
         }
         if self.depth > DEEPEST {
@@ -207,7 +209,7 @@ impl Run<'_> {
                 let other = std::mem::take(&mut self.state);
                 let trouble =
                     source.trouble(condition, "it depends on a condition that cannot be known here");
-                self.state = one.meet(other, &trouble, &mut self.budget.work);
+                self.state = one.meet(other, &trouble);
             }
         }
     }
@@ -289,8 +291,7 @@ impl Run<'_> {
             };
             self.state.variables.insert(&name, before);
         }
-        let work = &mut self.budget.work;
-        self.state.variables.update(&name, |slot| super::state::put(slot, &keys, valued, &place, work));
+        self.state.variables.update(&name, |slot| super::state::put(slot, &keys, valued, &place));
     }
 }
 

@@ -114,9 +114,9 @@ impl Valued {
     }
 
     /// How much there is to compare.
-    pub(super) fn extent(&self) -> u64 {
+    pub(super) fn extent(&self) -> usize {
         match &self.value {
-            Value::Array(items) => items.extent() as u64,
+            Value::Array(items) => items.extent(),
             _ => 1,
         }
     }

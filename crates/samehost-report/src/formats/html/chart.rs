@@ -1,19 +1,22 @@
-//! Building blocks of charts: views with plotly.js traces and layout, series that can be toggled, and the same
-//! values as a table; axes with their ticks. Colours are names such as `$series0`, which the page replaces by those of its theme.
+//! Building blocks of charts: SVG that needs no script, in the colours of the page's style, with the same values as a table; axes with
+//! their ticks. A picture is 400 units wide, which is a small screen; on a large one two or three stand side by side.
+//!
+//! Charts were plotly.js before: 355 kB in every page for lists and toggles, and nothing to see where scripts are off or a page is
+//! printed. What pointing at a mark shows is the mark's own title now.
+
+use std::fmt::Write;
 
 use samehost_model::human::format_value;
-use serde_json::{Value, json};
 
-use crate::layout::{Grid, Span, Tone, truncate};
+use crate::layout::{Grid, Span, Tone};
 use crate::measurement::view::{self, View};
 
-/// Symbols and dashes, so that series can be distinguished without colour.
-const SYMBOLS: [&str; 8] =
-    ["circle", "square", "diamond", "triangle-up", "star", "pentagon", "hexagon", "hourglass"];
-const DASHES: [&str; 4] = ["solid", "dash", "dot", "dashdot"];
-const COLOURS: usize = 8; // `$series0` to `$series7` in the style sheet
-/// Characters of a row's label at most; the hover text and the table have all.
-const LABEL: usize = 30;
+/// Colours of the style sheet: the classes `s0` to `s7`.
+const COLOURS: usize = 8;
+/// Marks around 0, so that series can be distinguished without colour: circle, square, diamond, triangle.
+const MARKS: [&str; 4] =
+    ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8z", "M0-5.5L5.5 0L0 5.5L-5.5 0z", "M0-5L5 4H-5z"];
+const CROSS: &str = "M-4-4L4 4M-4 4L4-4";
 
 pub(crate) struct Chart {
     /// Unique in a report.
@@ -21,38 +24,29 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) about: String,
     pub(crate) series: Vec<Series>,
-    /// With several the reader chooses from a list; a chart without any is left out.
-    pub(crate) views: Vec<ChartView>,
+    /// A chart without any is left out.
+    pub(crate) pictures: Vec<Picture>,
+    /// The same values; none where they stand in the results already.
     pub(crate) table: Grid,
 }
 
-/// One drawing of a chart, as plotly.js takes it.
-pub(crate) struct ChartView {
+/// One drawing of a chart, as HTML.
+pub(crate) struct Picture {
     pub(crate) label: String,
-    pub(crate) traces: Vec<Value>,
-    pub(crate) layout: Value,
+    pub(crate) html: String,
 }
 
 /// How an arm is drawn; the same in every chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
-    pub(crate) key: String,
     pub(crate) name: String,
-    pub(crate) colour: String,
-    pub(crate) symbol: &'static str,
-    pub(crate) dash: &'static str,
+    index: usize,
 }
 
 impl Series {
     pub(crate) fn of(view: &View<'_>, name: &str) -> Self {
         let index = view.arm_names().iter().position(|known| known == name).unwrap_or(0);
-        Series {
-            key: format!("series{index}"),
-            name: name.to_owned(),
-            colour: format!("$series{}", index % COLOURS),
-            symbol: SYMBOLS[index % SYMBOLS.len()],
-            dash: DASHES[(index / COLOURS) % DASHES.len()],
-        }
+        Series { name: name.to_owned(), index }
     }
 
     /// Series of all compared arms, the baseline first.
@@ -60,88 +54,204 @@ impl Series {
         view.arm_names().iter().map(|name| Series::of(view, name)).collect()
     }
 
-    pub(crate) fn other(key: &str, name: &str, colour: &str) -> Self {
-        Series {
-            key: key.to_owned(),
-            name: name.to_owned(),
-            colour: colour.to_owned(),
-            symbol: "square",
-            dash: "solid",
+    fn class(&self) -> String {
+        let dash = if self.index >= MARKS.len() { " dashed" } else { "" };
+        format!("s{}{dash}", self.index % COLOURS)
+    }
+
+    fn mark(&self) -> &'static str {
+        MARKS[self.index % MARKS.len()]
+    }
+}
+
+/// How a mark says what became of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Filled,
+    Open,
+    Cross,
+}
+
+pub(crate) struct Mark {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// What it says when it is pointed at.
+    pub(crate) about: String,
+    pub(crate) look: Look,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    pub(crate) title: String,
+    /// Ends, of the logarithms where it is logarithmic.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    is_log: bool,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// A logarithmic axis around these values, with round ticks.
+    pub(crate) fn log(title: &str, unit: &str, values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0)).unwrap_or((1.0, 1.0));
+        let ticks = log_ticks(low, high).into_iter().map(|value| (value, tick(value, unit))).collect();
+        let pad = ((high / low).log10() * 0.06).max(0.01);
+        Axis {
+            title: title.to_owned(),
+            low: low.log10() - pad,
+            high: high.log10() + pad,
+            is_log: true,
+            ticks,
         }
     }
-}
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Marks {
-    pub(crate) x: Vec<f64>,
-    pub(crate) y: Vec<f64>,
-    pub(crate) hover: Vec<String>,
-}
+    /// An axis of values that have names. Labels that would overlap the one before are left out.
+    pub(crate) fn named(title: &str, is_log: bool, all: &[(f64, String)]) -> Self {
+        let place = |value: f64| if is_log { value.log10() } else { value };
+        let (low, high) = ends(all.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
+        let mut last = f64::NEG_INFINITY;
+        let mut ticks = Vec::new();
+        for (value, text) in all {
+            if place(*value) - last >= NEAREST * (high - low) {
+                last = place(*value);
+                ticks.push((*value, text.clone()));
+            }
+        }
+        let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
+        Axis { title: title.to_owned(), low: low - pad, high: high + pad, is_log, ticks }
+    }
 
-impl Marks {
-    pub(crate) fn push(&mut self, x: f64, y: f64, hover: String) {
-        self.x.push(x);
-        self.y.push(y);
-        self.hover.push(hover);
+    /// Where a value is, from 0 to 1.
+    fn part(&self, value: f64) -> f64 {
+        let value = if self.is_log { value.log10() } else { value };
+        (value - self.low) / (self.high - self.low)
     }
 }
 
-/// Joins lines to a hover text and escapes them, because reports may come from others.
-pub(crate) fn hover(lines: &[String]) -> String {
-    let shown = lines.iter().filter(|line| !line.is_empty());
-    let escaped: Vec<String> = shown.map(|line| super::chart(line)).collect();
-    escaped.join("<br>")
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 236.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 40.0;
+
+/// A picture of lines under construction: axes first, then what is drawn on them.
+pub(crate) struct Plot {
+    x: Axis,
+    y: Axis,
+    svg: String,
 }
 
-/// A trace of points; `mode` is `lines+markers` or `markers`.
-pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
-    json!({
-        "type": "scatter", "mode": mode, "name": super::chart(&series.name), "legendgroup": series.key,
-        "x": marks.x, "y": marks.y, "hovertext": marks.hover, "hoverinfo": "text",
-        "line": { "color": series.colour, "dash": series.dash, "width": 2 },
-        "marker": { "color": series.colour, "symbol": series.symbol, "size": 8 },
-    })
-}
-
-pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Value {
-    let along: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
-    let around: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
-    json!({
-        "type": "scatter", "mode": "lines", "name": format!("{} interval", super::chart(&series.name)),
-        "legendgroup": series.key, "x": along, "y": around, "fill": "toself", "hoverinfo": "skip",
-        "fillcolor": format!("{}-soft", series.colour), "line": { "width": 0, "color": series.colour },
-    })
-}
-
-pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [f64; 2])]) -> Value {
-    let mut x = Vec::with_capacity(3 * ends.len());
-    let mut y = Vec::with_capacity(3 * ends.len());
-    for (xs, ys) in ends {
-        x.extend([json!(xs[0]), json!(xs[1]), Value::Null]);
-        y.extend([json!(ys[0]), json!(ys[1]), Value::Null]);
+impl Plot {
+    pub(crate) fn new(x: Axis, y: Axis) -> Self {
+        let mut plot = Plot { x, y, svg: String::new() };
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for (value, text) in plot.y.ticks.clone() {
+            let at = plot.up(value);
+            if (TOP..=bottom).contains(&at) {
+                plot.write(format_args!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>"));
+                plot.text(LEFT - 6.0, at + 4.0, "end", &text);
+            }
+        }
+        for (value, text) in plot.x.ticks.clone() {
+            let at = plot.across(value);
+            if (LEFT..=right).contains(&at) {
+                plot.write(format_args!("<path class=\"grid\" d=\"M{at:.1} {bottom}v4\"/>"));
+                plot.text(at, bottom + 17.0, "middle", &text);
+            }
+        }
+        let title = plot.x.title.clone();
+        plot.text((LEFT + right) / 2.0, HEIGHT - 6.0, "middle", &title);
+        plot.write(format_args!("<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>"));
+        plot
     }
-    json!({
-        "type": "scatter", "mode": "lines", "legendgroup": key, "x": x, "y": y, "hoverinfo": "skip",
-        "line": { "color": colour, "width": width },
-    })
+
+    fn across(&self, x: f64) -> f64 {
+        LEFT + self.x.part(x) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn up(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - self.y.part(y) * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn write(&mut self, what: std::fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = self.svg.write_fmt(what);
+    }
+
+    fn text(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
+        let text = super::html(text);
+        self.write(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"));
+    }
+
+    /// An interval around a line: each place with its two ends.
+    pub(crate) fn band(&mut self, series: &Series, ends: &[(f64, f64, f64)]) {
+        let high = ends.iter().map(|(x, _, high)| (*x, *high));
+        let low = ends.iter().rev().map(|(x, low, _)| (*x, *low));
+        let path = self.path(high.chain(low));
+        self.write(format_args!("<path class=\"band {}\" d=\"{path}z\"/>", series.class()));
+    }
+
+    fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let mut path = String::new();
+        for (x, y) in points {
+            let step = if path.is_empty() { 'M' } else { 'L' };
+            let _ = write!(path, "{step}{:.1} {:.1}", self.across(x), self.up(y));
+        }
+        path
+    }
+
+    pub(crate) fn line(&mut self, series: &Series, points: &[(f64, f64)]) {
+        let path = self.path(points.iter().copied());
+        self.write(format_args!("<path class=\"line {}\" d=\"{path}\"/>", series.class()));
+    }
+
+    pub(crate) fn marks(&mut self, series: &Series, marks: &[Mark]) {
+        for mark in marks {
+            let (x, y) = (self.across(mark.x), self.up(mark.y));
+            let (shape, look) = match mark.look {
+                Look::Filled => (series.mark(), "mark"),
+                Look::Open => (series.mark(), "mark open"),
+                Look::Cross => (CROSS, "mark open"),
+            };
+            let about = super::html(&mark.about);
+            self.write(format_args!(
+                "<path class=\"{look} {}\" transform=\"translate({x:.1} {y:.1})\" d=\"{shape}\"><title>{about}</title></path>",
+                series.class()
+            ));
+        }
+    }
+
+    /// An upright line with words at its top.
+    pub(crate) fn upright(&mut self, series: &Series, x: f64, words: &str) {
+        let at = self.across(x);
+        let bottom = HEIGHT - BOTTOM;
+        self.write(format_args!(
+            "<path class=\"line dashed {}\" d=\"M{at:.1} {TOP}V{bottom}\"/>",
+            series.class()
+        ));
+        self.text(at - 4.0, TOP + 8.0, "end", words);
+    }
+
+    /// The picture as HTML; `what` says what it shows to who does not see it.
+    pub(crate) fn picture(self, label: String, what: &str) -> Picture {
+        let html = format!(
+            "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}, a chart; its values stand in the table below\">{}</svg>",
+            super::html(what),
+            self.svg
+        );
+        Picture { label, html }
+    }
 }
 
-pub(crate) fn layout(x: &Value, y: &Value, height: usize) -> Value {
-    json!({ "height": height, "xaxis": x, "yaxis": y, "shapes": [], "annotations": [] })
-}
-
-/// The line of no difference, and the zone of the margin around it, for a logarithmic axis of ratios.
-pub(crate) fn no_difference(margin: f64) -> Value {
-    json!([
-        { "type": "rect", "xref": "x", "yref": "paper", "x0": 1.0 / (1.0 + margin), "x1": 1.0 + margin,
-          "y0": 0, "y1": 1, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
-        { "type": "line", "xref": "x", "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1,
-          "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
-    ])
+/// Lines of what a mark says when it is pointed at.
+pub(crate) fn lines(all: &[String]) -> String {
+    let shown: Vec<&str> = all.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+    shown.join(", ")
 }
 
 /// Minimum distance of two named ticks, as a fraction of the axis.
-const NEAREST: f64 = 0.07;
+const NEAREST: f64 = 0.09;
 /// A logarithmic axis whose ends have a ratio below this gets the ticks of a linear one.
 const NARROW: f64 = 6.0;
 /// From this ratio on only decades get ticks.
@@ -215,64 +325,6 @@ fn tick(value: f64, unit: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
-pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item = f64>) -> Value {
-    let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0)).unwrap_or((1.0, 1.0));
-    let ticks = log_ticks(low, high);
-    let texts: Vec<String> = ticks.iter().map(|value| tick(*value, unit)).collect();
-    let pad = ((high / low).log10() * 0.06).max(0.01);
-    json!({
-        "type": "log", "title": { "text": super::chart(title) }, "tickvals": ticks, "ticktext": texts,
-        "range": [low.log10() - pad, high.log10() + pad],
-    })
-}
-
-pub(crate) fn linear_axis(
-    title: &str,
-    unit: &str,
-    from_zero: bool,
-    values: impl IntoIterator<Item = f64>,
-) -> Value {
-    let (low, high) = ends(values).unwrap_or((0.0, 1.0));
-    let low = if from_zero { low.min(0.0) } else { low };
-    let ticks = linear_ticks(low, high);
-    let texts: Vec<String> = ticks.iter().map(|value| tick(*value, unit)).collect();
-    let pad = if high > low { 0.06 * (high - low) } else { 0.05 * high.abs().max(1e-9) };
-    let from = if from_zero && low >= 0.0 { 0.0 } else { low - pad };
-    json!({
-        "type": "linear", "title": { "text": super::chart(title) }, "tickvals": ticks, "ticktext": texts,
-        "range": [from, high + pad],
-    })
-}
-
-pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
-    let places: Vec<f64> = ticks.iter().map(|(value, _)| if log { value.log10() } else { *value }).collect();
-    let (low, high) = ends(places.iter().copied()).unwrap_or((0.0, 1.0));
-    // Omits labels that would overlap the previous one.
-    let mut last = f64::NEG_INFINITY;
-    let (mut values, mut texts) = (Vec::new(), Vec::new());
-    for ((value, text), place) in ticks.iter().zip(places) {
-        if place - last >= NEAREST * (high - low) {
-            last = place;
-            values.push(*value);
-            texts.push(super::chart(text));
-        }
-    }
-    let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
-    json!({
-        "type": if log { "log" } else { "linear" }, "title": { "text": super::chart(title) },
-        "tickvals": values, "ticktext": texts, "range": [low - pad, high + pad],
-    })
-}
-
-/// An axis of rows, from the top down, each with its label.
-pub(crate) fn rows_axis<'a>(labels: impl Iterator<Item = &'a str>) -> Value {
-    let texts: Vec<String> = labels.map(|label| super::chart(&truncate(label, LABEL))).collect();
-    json!({
-        "type": "linear", "range": [texts.len() as f64 - 0.5, -0.5], "ticktext": texts,
-        "tickvals": (0..texts.len()).collect::<Vec<_>>(), "showgrid": false,
-    })
-}
-
 pub(crate) fn value_or_dash(value: Option<f64>, unit: &str) -> String {
     match value {
         Some(value) => format_value(value, unit),
@@ -327,69 +379,46 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     html
 }
 
-fn sign(series: &Series) -> &'static str {
-    match series.symbol {
-        "square" => "■",
-        "diamond" => "◆",
-        "triangle-up" => "▲",
-        "star" => "★",
-        "pentagon" => "⬟",
-        "hexagon" => "⬢",
-        "hourglass" => "⧗",
-        _ => "●",
-    }
-}
-
-/// A chart as HTML: title, explanation, toggles of its series, the drawing, and the same values as a table, for those who cannot see
-/// or run the drawing. `prefix` makes its ids unique in the page. The drawing is JSON that the page's script gives to plotly.js.
+/// A chart as HTML: title, explanation, what each series looks like, the pictures, and the same values as a table.
+/// `prefix` makes its ids unique in the page.
 pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
     let id = format!("{prefix}-{}", chart.id);
     let title = super::html(&chart.title);
+    let wide = if chart.pictures.len() > 1 { " wide" } else { "" };
     let mut html = format!(
-        "<section class=\"chart\" aria-labelledby=\"{id}-title\"><h3 id=\"{id}-title\">{title}</h3>\
-         <p class=\"about\" id=\"{id}-about\">{}</p><div class=\"controls\">",
+        "<section class=\"chart{wide}\" aria-labelledby=\"{id}\"><h3 id=\"{id}\">{title}</h3><p class=\"about\">{}</p>",
         super::html(&chart.about)
     );
-    if chart.views.len() > 1 {
-        html.push_str(&format!("<label>Show <select data-chart=\"{id}\">"));
-        for (index, view) in chart.views.iter().enumerate() {
-            html.push_str(&format!("<option value=\"{index}\">{}</option>", super::html(&view.label)));
-        }
-        html.push_str("</select></label>");
-    }
     if !chart.series.is_empty() {
-        html.push_str(&format!("<div class=\"series\" role=\"group\" aria-label=\"Series of {title}\">"));
+        html.push_str("<p class=\"key\">");
         for series in &chart.series {
             html.push_str(&format!(
-                "<button type=\"button\" aria-pressed=\"true\" data-chart=\"{id}\" data-series=\"{}\">\
-                 <span class=\"sign {}\" aria-hidden=\"true\">{}</span> {}</button>",
-                super::html(&series.key),
-                series.colour.trim_start_matches('$'),
-                sign(series),
+                "<span><svg class=\"sign\" viewBox=\"-16 -7 32 14\" aria-hidden=\"true\"><path class=\"line {0}\" d=\"M-15 0H15\"/>\
+                 <path class=\"mark {0}\" d=\"{1}\"/></svg> {2}</span> ",
+                series.class(),
+                series.mark(),
                 super::html(&series.name)
             ));
         }
-        html.push_str("</div>");
+        html.push_str("</p>");
     }
-    let height = match chart.views.first() {
-        Some(view) => view.layout["height"].as_u64().unwrap_or(400),
-        None => 400,
-    };
-    html.push_str(&format!(
-        "</div><figure><div class=\"plot\" id=\"{id}\" role=\"img\" style=\"min-height:{height}px\" \
-         aria-label=\"{title}, a chart; its values stand in the table below\" \
-         aria-describedby=\"{id}-about\"></div></figure>"
-    ));
-    html.push_str(&format!(
-        "<details><summary>{title}: values as a table</summary>{}</details>",
-        table(&chart.table, &format!("{}: values", chart.title))
-    ));
-    let views: Vec<_> =
-        chart.views.iter().map(|view| json!({ "traces": view.traces, "layout": view.layout })).collect();
-    html.push_str(&format!(
-        "<script type=\"application/json\" class=\"spec\" data-chart=\"{id}\">{}</script></section>\n",
-        super::json(&json!({ "views": views }).to_string())
-    ));
+    html.push_str("<div class=\"pictures\">");
+    for picture in &chart.pictures {
+        html.push_str("<figure>");
+        if !picture.label.is_empty() {
+            html.push_str(&format!("<figcaption>{}</figcaption>", super::html(&picture.label)));
+        }
+        html.push_str(&picture.html);
+        html.push_str("</figure>");
+    }
+    html.push_str("</div>");
+    if !chart.table.rows.is_empty() {
+        html.push_str(&format!(
+            "<details><summary>{title}: values as a table</summary>{}</details>",
+            table(&chart.table, &format!("{}: values", chart.title))
+        ));
+    }
+    html.push_str("</section>\n");
     html
 }
 
@@ -418,6 +447,16 @@ mod tests {
         assert_eq!(tick(0.5, "us"), "500 ns");
         assert_eq!(tick(1.05, ""), "1.05");
         assert_eq!(tick(0.0, "us"), "0");
+    }
+
+    #[test]
+    fn what_is_drawn_stays_between_the_axes() {
+        let y = Axis::log("latency", "us", [10.0, 1000.0]);
+        let x = Axis::named("connections", true, &[(1.0, "1".into()), (64.0, "64".into())]);
+        let plot = Plot::new(x, y);
+        assert!(plot.across(1.0) > LEFT && plot.across(64.0) < WIDTH - RIGHT);
+        assert!(plot.up(1000.0) > TOP && plot.up(10.0) < HEIGHT - BOTTOM);
+        assert!(plot.up(100.0) < plot.up(10.0), "more is higher");
     }
 
     #[test]

@@ -1,28 +1,22 @@
-//! The page around the reports: head, style, plotly.js, and the script that connects them; the context of the measurement.
+//! The page around the reports: head and style; the context of the measurement.
 
 use std::io::{self, Write};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use samehost_model::human::{format_percent, format_seconds};
 use samehost_model::printable::clean;
 use samehost_model::{Report, Stopping};
 
 use super::chart;
-use crate::formats::html::{charts, flames};
-use crate::formats::json;
+use crate::formats::html::charts;
 use crate::layout::Span;
 use crate::measurement::question::question;
 use crate::measurement::view::View;
-use crate::measurement::{answer, conditions, effects, figures, head, notes, words};
+use crate::measurement::{answer, conditions, figures, head, notes, words};
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("page.js");
-/// plotly.js with the charts that pages have (scatter and bar), as npm has it, compressed; browsers decompress it.
-const PLOTLY: &[u8] = include_bytes!("plotly-basic.min.js.gz");
-/// The page makes no network requests, whatever a report contains.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
-                      img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
+/// The page has no script and makes no network requests, whatever a report contains.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// A report with its label; without one it is called by what was measured.
 type Labelled<'a> = (&'a str, &'a Report);
@@ -37,7 +31,7 @@ pub(crate) struct Front<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Articles {
     Whole,
-    /// Neither charts nor the report itself, for a page whose front answers.
+    /// For a page whose front answers.
     WithoutCharts,
 }
 
@@ -73,20 +67,10 @@ pub(crate) fn render_with(
         let heading = if many { None } else { Some(title.as_str()) };
         article(index, *labelled, heading, front.articles, out)?;
     }
-    let complete = "This file is complete: it loads nothing.";
-    if front.articles == Articles::WithoutCharts {
-        return writeln!(
-            out,
-            "</main>\n<footer><p>Made by samehost {version}. {complete}</p></footer>\n</body>\n</html>"
-        );
-    }
     writeln!(
         out,
-        "</main>\n<footer><p>Made by samehost {version}. Charts: plotly.js, MIT licence, © Plotly, Inc. \
-         {complete}</p></footer>\n\
-         <noscript><p class=\"note\">The charts need JavaScript; every value stands in the tables.</p></noscript>\n\
-         <script type=\"text/plain\" id=\"plotly\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>",
-        STANDARD.encode(PLOTLY)
+        "</main>\n<footer><p>Made by samehost {version}. This file is complete: it loads nothing, and runs no script.</p>\
+         </footer>\n</body>\n</html>"
     )
 }
 
@@ -139,12 +123,8 @@ fn article(
     tables(&view, out)?;
     if articles == Articles::Whole {
         drawings(&view, &prefix, out)?;
-        profile(&view, out)?;
     }
     basis(&view, out)?;
-    if articles == Articles::Whole {
-        raw(report, &prefix, out)?;
-    }
     writeln!(out, "</article>")
 }
 
@@ -185,20 +165,6 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</div>")?;
     if let Some(legend) = figures::legend(view, &figures) {
         writeln!(out, "<p class=\"how\">{}</p>", super::html(&legend))?;
-    }
-    Ok(())
-}
-
-fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(basis) = effects::basis(view) else { return Ok(()) };
-    writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", super::html(&basis))?;
-    for figure in effects::differences(view) {
-        let title = super::html(&figure.title);
-        writeln!(out, "<div><h3>{title}</h3>{}</div>", chart::table(&figure.grid, &figure.title))?;
-    }
-    writeln!(out, "</div>")?;
-    for flame in flames::flames(view) {
-        out.write_all(flame.as_bytes())?;
     }
     Ok(())
 }
@@ -245,19 +211,6 @@ fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "<h3>Command</h3>\n<pre tabindex=\"0\"><code>{command}</code></pre>")?;
     }
     Ok(())
-}
-
-fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
-    let bytes = json::compact(report)?;
-    let text = String::from_utf8_lossy(&bytes);
-    writeln!(
-        out,
-        "<h3>Raw data</h3>\n<p>Every trial with its histogram, as <code>{}</code>; <code>samehost report</code> \
-         reads it again. <button type=\"button\" class=\"download\" data-report=\"{prefix}\">Download JSON\
-         </button></p>\n<script type=\"application/json\" class=\"report\" data-report=\"{prefix}\">{}</script>",
-        super::html(&report.head.schema),
-        super::json(&text)
-    )
 }
 
 /// Environment as label and value; unknown values are omitted.

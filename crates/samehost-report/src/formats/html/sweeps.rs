@@ -1,19 +1,17 @@
 //! Charts of lines: each metric against connections, size or another swept parameter, with the interval of each arm's
 //! typical trial as a band; and ladders, the latency against the offered rate, with the rate at which it rises sharply.
 
-use samehost_analysis::{Knee, Ladder, Step, StepState, distinct, find_ladders};
-use samehost_model::human::{capitalised, format_percent, format_rate, format_value};
-use samehost_model::printable::clean;
-use samehost_model::{Arm, Family, MetricInfo, Point};
-use samehost_stats::Interval;
-use serde_json::json;
-
-use super::chart::{self, Chart, ChartView, Marks, Series};
+use super::chart::{self, Axis, Chart, Look, Mark, Picture, Plot, Series};
 use crate::layout::Align::{Left, Right, Value};
 use crate::layout::{Grid, Span};
 use crate::measurement::ladder::part;
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words;
+use samehost_analysis::{Knee, Ladder, Step, StepState, distinct, find_ladders};
+use samehost_model::human::{capitalised, format_percent, format_rate, format_value};
+use samehost_model::printable::clean;
+use samehost_model::{Arm, Family, MetricInfo, Point};
+use samehost_stats::Interval;
 
 /// Metrics that share a chart: its title where there are several, and whether a metric belongs to it.
 type Kind = (&'static str, fn(&MetricInfo) -> bool);
@@ -46,8 +44,13 @@ impl Along<'_> {
 
 pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
+    let has_ladder = !find_ladders(view.report).is_empty();
     for (number, along) in view.varying.iter().filter_map(|parameter| along(view, parameter)).enumerate() {
         for (kind, (title, belongs)) in KINDS.into_iter().enumerate() {
+            // The chart of the ladder has it.
+            if has_ladder && title == "Latency" && matches!(along.parameter, Parameter::Rate) {
+                continue;
+            }
             let metrics = view.metrics().iter().filter(|metric| belongs(metric));
             let id = format!("sweep-{number}-{kind}");
             charts.push(sweep(view, &along, id, title, &metrics.collect::<Vec<_>>()));
@@ -131,53 +134,62 @@ impl Panel<'_> {
     }
 
     /// Draws all series and adds their values to the table. `None` if no series has two points.
-    fn draw(&self, table: &mut Grid) -> Option<ChartView> {
-        let (mut bands, mut lines, mut values, mut longest) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    fn draw(&self, table: &mut Grid) -> Option<Picture> {
+        let mut all = Vec::new();
+        let mut values = Vec::new();
         for series in Series::all(self.view) {
             let spots = self.spots(&series);
-            longest = longest.max(spots.len());
-            let mut marks = Marks::default();
             for spot in &spots {
                 values.push(spot.value);
                 if let Some((low, high)) = spot.interval {
                     values.extend([low, high]);
                 }
-                let at = self.along.label(spot.x);
-                let hover = hover(&series, self.metric, self.level, self.swept, at, spot);
-                marks.push(spot.x, spot.value, hover);
-                table.push(cells(self.metric, self.level, at, &series, spot));
+                table.push(cells(self.metric, self.level, self.along.label(spot.x), &series, spot));
             }
-            bands.extend(band(&series, &spots));
-            if !spots.is_empty() {
-                lines.push(chart::points(&series, "lines+markers", &marks));
-            }
+            all.push((series, spots));
         }
-        if longest < 2 {
+        if all.iter().all(|(_, spots)| spots.len() < 2) {
             return None;
         }
-        // Lines are drawn on top of all bands.
-        bands.extend(lines);
         let title = words::title(&self.metric.name);
-        let x = chart::named_axis(self.swept, true, &self.along.places);
-        let y = chart::log_axis(&title, &self.metric.unit, values);
+        let x = Axis::named(self.swept, true, &self.along.places);
+        let mut plot = Plot::new(x, Axis::log(&title, &self.metric.unit, values));
+        // Lines are drawn on top of all bands.
+        for (series, spots) in &all {
+            let ends: Vec<_> = spots
+                .iter()
+                .filter_map(|spot| spot.interval.map(|(low, high)| (spot.x, low, high)))
+                .collect();
+            if ends.len() > 1 {
+                plot.band(series, &ends);
+            }
+        }
+        for (series, spots) in &all {
+            let line: Vec<_> = spots.iter().map(|spot| (spot.x, spot.value)).collect();
+            plot.line(series, &line);
+            let marks: Vec<Mark> = spots.iter().map(|spot| self.mark(series, spot)).collect();
+            plot.marks(series, &marks);
+        }
         let parts: Vec<&str> =
             [title.as_str(), self.level].into_iter().filter(|part| !part.is_empty()).collect();
-        Some(ChartView { label: parts.join(", "), traces: bands, layout: chart::layout(&x, &y, 400) })
+        let label = parts.join(", ");
+        let what = format!("{label} against {}", self.swept);
+        Some(plot.picture(label, &what))
     }
-}
 
-fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
-    let (mut x, mut lows, mut highs) = (Vec::new(), Vec::new(), Vec::new());
-    for spot in spots {
-        let Some((low, high)) = spot.interval else { continue };
-        x.push(spot.x);
-        lows.push(low);
-        highs.push(high);
+    fn mark(&self, series: &Series, spot: &Spot) -> Mark {
+        let unit = &self.metric.unit;
+        let mut lines = vec![
+            series.name.clone(),
+            format!("{}: {}", self.swept, self.along.label(spot.x)),
+            format_value(spot.value, unit),
+        ];
+        if let Some((low, high)) = spot.interval {
+            lines.push(format!("from {} to {}", format_value(low, unit), format_value(high, unit)));
+        }
+        lines.push(format!("{} trials", spot.trials));
+        Mark { x: spot.x, y: spot.value, about: chart::lines(&lines), look: Look::Filled }
     }
-    if x.len() < 2 {
-        return None;
-    }
-    Some(chart::band(series, &x, &lows, &highs))
 }
 
 /// Title of a chart: the metric if there is only one, else the common name.
@@ -196,10 +208,10 @@ fn sweep(view: &View<'_>, along: &Along<'_>, id: String, title: &str, metrics: &
         .with(Left, &["arm"])
         .with(Value, &["median", "from", "to"])
         .with(Right, &["trials"]);
-    let mut views = Vec::new();
+    let mut pictures = Vec::new();
     for metric in metrics {
         for level in &levels {
-            views.extend(Panel { view, along, metric, level, swept: &swept }.draw(&mut table));
+            pictures.extend(Panel { view, along, metric, level, swept: &swept }.draw(&mut table));
         }
     }
     let about = format!(
@@ -209,22 +221,7 @@ fn sweep(view: &View<'_>, along: &Along<'_>, id: String, title: &str, metrics: &
         samehost_stats::SIGNED_RANK_FROM
     );
     let title = format!("{} against {swept}", name(metrics, title));
-    Chart { id, title, about, series: Series::all(view), views, table }
-}
-
-fn hover(series: &Series, metric: &MetricInfo, level: &str, swept: &str, at: &str, spot: &Spot) -> String {
-    let unit = &metric.unit;
-    let mut lines = vec![
-        series.name.clone(),
-        level.to_owned(),
-        format!("{swept}: {at}"),
-        format!("{}: {}", words::title(&metric.name), format_value(spot.value, unit)),
-    ];
-    if let Some((low, high)) = spot.interval {
-        lines.push(format!("from {} to {}", format_value(low, unit), format_value(high, unit)));
-    }
-    lines.push(format!("{} trials", spot.trials));
-    chart::hover(&lines)
+    Chart { id, title, about, series: Series::all(view), pictures, table }
 }
 
 fn cells(metric: &MetricInfo, level: &str, at: &str, series: &Series, spot: &Spot) -> Vec<Span> {
@@ -249,11 +246,11 @@ const SHOWN: [Read; 3] = [
     ("achieved rate", "per_s", |step| step.achieved_per_s),
 ];
 
-fn state(state: StepState) -> (&'static str, &'static str) {
+fn state(state: StepState) -> (Look, &'static str) {
     match state {
-        StepState::Held => ("circle", "rate held"),
-        StepState::Saturated => ("triangle-up-open", "saturated: less was done than was due"),
-        StepState::Void => ("x", "void: the generator fell short"),
+        StepState::Held => (Look::Filled, "rate held"),
+        StepState::Saturated => (Look::Open, "saturated: less was done than was due"),
+        StepState::Void => (Look::Cross, "void: the generator fell short"),
     }
 }
 
@@ -265,7 +262,7 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Chart {
         .with(Right, &["of capacity"])
         .with(Value, &["achieved", "mean latency", "latency p99"])
         .with(Left, &[""]);
-    let mut views = Vec::new();
+    let mut pictures = Vec::new();
     for level in distinct(ladders.iter().map(|ladder| &ladder.level)) {
         let label = view.point_but(&Parameter::Rate, level);
         let these: Vec<&Ladder> = ladders.iter().filter(|ladder| ladder.level == *level).collect();
@@ -275,7 +272,7 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Chart {
             }
         }
         for read in SHOWN {
-            views.extend(picture(view, &these, &label, read));
+            pictures.extend(picture(view, &these, &label, read));
         }
     }
     Chart {
@@ -283,63 +280,56 @@ pub(crate) fn ladder_chart(view: &View<'_>) -> Chart {
         title: "Latency against offered rate".into(),
         about:
             "Latency counts from when a request was due, so that waiting is in it. An upright line is the \
-                knee: the rate from which on latency takes off. ● rate held, △ saturated, ✕ void."
+                knee: the rate from which on latency takes off. A filled mark held its rate, a hollow one is saturated, ✕ is void."
                 .into(),
         series: distinct(ladders.iter().map(|ladder| Series::of(view, &clean(&ladder.name)))),
-        views,
+        pictures,
         table,
     }
 }
 
-fn upright(series: &Series, rate: f64, heights: [f64; 2]) -> serde_json::Value {
-    let mut knee = chart::segments(&series.key, &series.colour, 2, &[([rate; 2], heights)]);
-    knee["line"]["dash"] = json!("dot");
-    knee["mode"] = json!("lines+text");
-    knee["text"] = json!(["", format!("{} takes off", super::chart(&series.name)), ""]);
-    knee["textposition"] = json!("top left");
-    knee["textfont"] = json!({ "color": "$ink", "size": 12 });
-    knee["cliponaxis"] = json!(false);
-    knee
-}
-
-fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Option<ChartView> {
+fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Option<Picture> {
     let (title, unit, read) = read;
     let (mut values, mut rates) = (Vec::new(), Vec::new());
     for step in ladders.iter().flat_map(|ladder| &ladder.steps) {
         rates.push(step.rate_per_s);
         values.extend(read(step).filter(|value| *value > 0.0));
     }
-    rates.sort_by(f64::total_cmp);
-    let (low, high) = chart::ends(values.iter().copied())?;
-    let mut traces = Vec::new();
+    chart::ends(values.iter().copied())?;
+    let mut plot = Plot::new(Axis::log("offered rate", "per_s", rates), Axis::log(title, unit, values));
     for ladder in ladders {
         let series = Series::of(view, &clean(&ladder.name));
         if let Knee::At { step, .. } = ladder.knee {
-            traces.push(upright(&series, ladder.steps[step].rate_per_s, [low, high]));
+            let words = format!("{} takes off", series.name);
+            plot.upright(&series, ladder.steps[step].rate_per_s, &words);
         }
-        let mut marks = Marks::default();
-        let mut symbols = Vec::new();
+    }
+    for ladder in ladders {
+        let series = Series::of(view, &clean(&ladder.name));
+        let (mut line, mut marks) = (Vec::new(), Vec::new());
         for step in &ladder.steps {
             let Some(value) = read(step).filter(|value| *value > 0.0) else { continue };
-            let (symbol, state) = state(step.state);
+            let (look, state) = state(step.state);
             let offered = match part(ladder, step.rate_per_s) {
                 Some(part) => format!("offered {} ({part} of capacity)", format_rate(step.rate_per_s)),
                 None => format!("offered {}", format_rate(step.rate_per_s)),
             };
-            let value_text = format!("{title}: {}", format_value(value, unit));
-            let hover = [series.name.clone(), label.to_owned(), offered, value_text, state.to_owned()];
-            symbols.push(symbol);
-            marks.push(step.rate_per_s, value, chart::hover(&hover));
+            let about = chart::lines(&[
+                series.name.clone(),
+                offered,
+                format!("{title}: {}", format_value(value, unit)),
+                state.to_owned(),
+            ]);
+            line.push((step.rate_per_s, value));
+            marks.push(Mark { x: step.rate_per_s, y: value, about, look });
         }
-        let mut trace = chart::points(&series, "lines+markers", &marks);
-        trace["marker"]["symbol"] = json!(symbols);
-        traces.push(trace);
+        plot.line(&series, &line);
+        plot.marks(&series, &marks);
     }
-    let mut x = chart::log_axis("offered rate", "per_s", rates);
-    x["showgrid"] = json!(true);
-    let y = chart::log_axis(title, unit, values);
     let parts: Vec<&str> = [title, label].into_iter().filter(|part| !part.is_empty()).collect();
-    Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 420) })
+    let label = parts.join(", ");
+    let what = format!("{label} against the offered rate");
+    Some(plot.picture(label, &what))
 }
 
 fn ladder_cells(label: &str, ladder: &Ladder, step: &Step) -> Vec<Span> {

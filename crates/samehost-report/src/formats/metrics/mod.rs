@@ -1,15 +1,12 @@
-//! Metrics for the systems that watch many hosts: one list of them, rendered as Prometheus' text format and as OTLP.
+//! Metrics for the systems that watch many hosts: one list of them, rendered as Prometheus' text format.
 //!
-//! Names and labels are OpenTelemetry's: words with dots, and the unit beside the name. Prometheus' own translation of them is
-//! what [`prometheus`] writes, so that both ways lead to the same names there: `samehost.scan.duration` with the unit `s` is
-//! `samehost_scan_duration_seconds`.
+//! Names and labels are OpenTelemetry's: words with dots, and the unit beside the name; what is written has Prometheus' own
+//! translation of them: `samehost.scan.duration` with the unit `s` is `samehost_scan_duration_seconds`.
 
 mod of_report;
 mod of_scan;
 
 use std::fmt::Write;
-
-use serde_json::{Value, json};
 
 pub use of_report::metrics_of_report;
 pub(crate) use of_report::render;
@@ -25,13 +22,12 @@ pub enum MetricKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricUnit {
-    /// Things, in braces: `{hop}`.
-    Of(&'static str),
     Seconds,
     PerSecond,
     BytesPerSecond,
     Ratio,
-    None,
+    /// Of things; nothing is said of it.
+    Number,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -54,8 +50,6 @@ pub struct Distribution {
     pub at_most: Vec<u64>,
     pub count: u64,
     pub sum: f64,
-    /// Seconds for which they were gathered until now: they begin anew with each scan.
-    pub seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,84 +83,6 @@ impl Sample {
     }
 }
 
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE`; the JSON mapping of OTLP has enumerations as numbers.
-const CUMULATIVE: u32 = 2;
-
-/// Renders metrics as the body of a request to an OTLP receiver: an `ExportMetricsServiceRequest` in the JSON mapping of protobuf.
-/// `resource` is what they are of: names and values; `unix_nanos` is the time of their values. Those without a value are left out.
-#[must_use]
-pub fn metrics_as_otlp(
-    metrics: &[Metric],
-    resource: &[(String, String)],
-    version: &str,
-    unix_nanos: i128,
-) -> Value {
-    let shown = metrics.iter().filter(|metric| !metric.is_empty());
-    let metrics: Vec<Value> = shown.map(|metric| as_json(metric, unix_nanos)).collect();
-    let attributes: Vec<Value> = resource.iter().map(|(name, value)| attribute(name, value)).collect();
-    json!({ "resourceMetrics": [{
-        "resource": { "attributes": attributes },
-        "scopeMetrics": [{ "scope": { "name": "samehost", "version": version }, "metrics": metrics }],
-    }] })
-}
-
-fn as_json(metric: &Metric, unix_nanos: i128) -> Value {
-    let points: Vec<Value> = metric.samples.iter().map(|sample| point(sample, unix_nanos)).collect();
-    let (name, data) = match metric.kind {
-        MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
-        MetricKind::Counter => (
-            "sum",
-            json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }),
-        ),
-        // Each scan's is cumulative since its own start time. Delta would say the same, and Prometheus refuses it.
-        MetricKind::Histogram => {
-            let spread = metric.distributions.iter().map(|one| distribution(one, unix_nanos));
-            let points: Vec<Value> = spread.collect();
-            ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE }))
-        }
-    };
-    let unit = match metric.unit {
-        MetricUnit::Of(thing) => format!("{{{thing}}}"),
-        MetricUnit::Seconds => "s".to_owned(),
-        MetricUnit::PerSecond => "{operation}/s".to_owned(),
-        MetricUnit::BytesPerSecond => "By/s".to_owned(),
-        MetricUnit::Ratio => "1".to_owned(),
-        MetricUnit::None => String::new(),
-    };
-    json!({ "name": metric.name, "description": metric.help, "unit": unit, name: data })
-}
-
-/// A histogram: how many values each bucket has for itself, one more than there are bounds.
-fn distribution(one: &Distribution, unix_nanos: i128) -> Value {
-    let attributes: Vec<Value> = one.labels.iter().map(|(name, value)| attribute(name, value)).collect();
-    let mut counts = Vec::new();
-    let mut below = 0;
-    for at_most in one.at_most.iter().chain([&one.count]) {
-        counts.push(at_most.saturating_sub(below).to_string());
-        below = *at_most;
-    }
-    let begun = unix_nanos - (1e9 * one.seconds) as i128;
-    json!({
-        "attributes": attributes,
-        "startTimeUnixNano": begun.to_string(),
-        "timeUnixNano": unix_nanos.to_string(),
-        "count": one.count.to_string(),
-        "sum": one.sum,
-        "bucketCounts": counts,
-        "explicitBounds": one.bounds,
-    })
-}
-
-fn point(sample: &Sample, unix_nanos: i128) -> Value {
-    let attributes: Vec<Value> = sample.labels.iter().map(|(name, value)| attribute(name, value)).collect();
-    // The mapping has 64-bit integers as strings.
-    json!({ "attributes": attributes, "timeUnixNano": unix_nanos.to_string(), "asDouble": sample.value })
-}
-
-fn attribute(name: &str, value: &str) -> Value {
-    json!({ "key": name, "value": { "stringValue": value } })
-}
-
 /// Renders metrics in Prometheus' text format, for a file that node_exporter's textfile collector reads: no timestamps, and a HELP and a
 /// TYPE line for each metric. Those without a value are left out.
 #[must_use]
@@ -192,13 +108,11 @@ pub fn metrics_as_prometheus(metrics: &[Metric]) -> String {
 }
 
 /// A name as Prometheus translates it from OpenTelemetry's.
-/// Hosts are watched by both, and a Prometheus that receives OTLP translates by fixed rules: dots become
-/// underscores, `s` becomes `_seconds`, `1` becomes `_ratio`, a counter ends in `_total`, and a unit in
-/// braces adds nothing. So a dashboard works whichever way the metrics came. Two lists, each by its own
-/// convention, were rejected: they would be two sets of rules and dashboards (docs/decisions/0101).
+/// Dots become underscores, `s` becomes `_seconds`, `1` becomes `_ratio`, and a counter ends in `_total`
+/// (docs/decisions/0101).
 fn name(metric: &Metric) -> String {
     let unit = match metric.unit {
-        MetricUnit::Of(_) | MetricUnit::None => "",
+        MetricUnit::Number => "",
         MetricUnit::Seconds => "_seconds",
         MetricUnit::PerSecond => "_per_second",
         MetricUnit::BytesPerSecond => "_bytes_per_second",
@@ -239,38 +153,6 @@ mod tests {
     use super::{Sample, *};
 
     #[test]
-    fn a_histogram_has_what_is_in_each_bucket_for_itself() {
-        let one = Distribution {
-            bounds: vec![0.1, 0.5],
-            at_most: vec![3, 7],
-            count: 8,
-            sum: 2.5,
-            seconds: 2.0,
-            ..Distribution::default()
-        };
-        let point = distribution(&one, 5_000_000_000);
-        assert_eq!(point["bucketCounts"], json!(["3", "4", "1"]));
-        assert_eq!((&point["startTimeUnixNano"], &point["count"]), (&json!("3000000000"), &json!("8")));
-    }
-
-    #[test]
-    fn a_request_has_the_resource_the_scope_and_each_point() {
-        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("Some.")];
-        let value = metrics_as_otlp(&metrics, &[("service.name".into(), "samehost".into())], "1", 7);
-        let expected = json!({ "resourceMetrics": [{
-            "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": "samehost" } }] },
-            "scopeMetrics": [{
-                "scope": { "name": "samehost", "version": "1" },
-                "metrics": [{
-                    "name": "a.b", "description": "Some.", "unit": "s",
-                    "gauge": { "dataPoints": [{ "attributes": [], "timeUnixNano": "7", "asDouble": 0.5 }] },
-                }],
-            }],
-        }] });
-        assert_eq!(value, expected);
-    }
-
-    #[test]
     fn a_histogram_has_all_below_each_bound() {
         let one = Distribution {
             labels: vec![("network.transport", "unix".to_owned())],
@@ -278,7 +160,6 @@ mod tests {
             at_most: vec![3, 7],
             count: 8,
             sum: 2.5,
-            seconds: 10.0,
         };
         let metric =
             Metric::of(MetricKind::Histogram, "a.time", MetricUnit::Seconds, Vec::new()).help("Some.");
@@ -296,14 +177,9 @@ mod tests {
         let labels = vec![("network.transport", "a\"b\\c\nd".to_owned())];
         let metrics = [
             Metric::gauge("a.b", MetricUnit::Seconds, Sample::alone(0.5)).help("One\nline."),
-            Metric::of(
-                MetricKind::Counter,
-                "lost",
-                MetricUnit::Of("thing"),
-                vec![Sample { labels, value: 3.0 }],
-            )
-            .help("Lost."),
-            Metric::gauge("empty", MetricUnit::None, Vec::new()).help("Nothing."),
+            Metric::of(MetricKind::Counter, "lost", MetricUnit::Number, vec![Sample { labels, value: 3.0 }])
+                .help("Lost."),
+            Metric::gauge("empty", MetricUnit::Number, Vec::new()).help("Nothing."),
         ];
         let expected = "# HELP a_b_seconds One\\nline.\n# TYPE a_b_seconds gauge\na_b_seconds 0.5\n\
             # HELP lost_total Lost.\n# TYPE lost_total counter\nlost_total{network_transport=\"a\\\"b\\\\c\\nd\"} 3\n";

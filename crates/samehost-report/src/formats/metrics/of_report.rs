@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Comparison, MetricInfo, Placement, Point, Report, Verdict};
 
-use super::MetricUnit::{self, BytesPerSecond, Of, PerSecond, Ratio, Seconds};
+use super::MetricUnit::{BytesPerSecond, Number, PerSecond, Ratio, Seconds};
 use super::{Metric, Sample, metrics_as_prometheus};
 use crate::measurement::view;
 
@@ -70,9 +70,9 @@ fn compared(report: &Report) -> [Metric; 5] {
             .help("The lower end of the 95 % interval of that."),
         Metric::gauge("samehost.bench.compared_high", Ratio, of_comparisons(report, |found| found.ci_high))
             .help("The upper end of that interval."),
-        Metric::gauge("samehost.bench.blocks", Of("block"), of_comparisons(report, blocks))
+        Metric::gauge("samehost.bench.blocks", Number, of_comparisons(report, blocks))
             .help("Blocks in which both were measured."),
-        Metric::gauge("samehost.bench.verdict", MetricUnit::None, verdicts)
+        Metric::gauge("samehost.bench.verdict", Number, verdicts)
             .help("1 for the verdict, 0 for the others."),
     ]
 }

@@ -9,7 +9,7 @@ use samehost_model::scan::{
 };
 use samehost_model::switch::SwitchHealth;
 
-use super::MetricUnit::{self, Of, PerSecond, Ratio, Seconds};
+use super::MetricUnit::{Number, PerSecond, Ratio, Seconds};
 use super::{Distribution, Metric, MetricKind, Sample};
 
 const SERVICE: &str = "samehost.service";
@@ -19,9 +19,6 @@ const TRANSPORT: &str = "network.transport";
 /// series as he likes (docs/decisions/0101).
 const OTHER: &str = "other";
 const SECONDS_PER_DAY: f64 = 86_400.0;
-
-/// A hop is a client program and the service that it uses; to operators it is called by the first.
-const HOP: MetricUnit = Of("client");
 
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
@@ -47,8 +44,8 @@ pub fn metrics_of_scan(
     let is_found = if found.is_some() { 1.0 } else { 0.0 };
     let build = Sample { labels: vec![("version", version.to_owned())], value: 1.0 };
     let mut metrics = vec![
-        Metric::gauge("samehost.build.info", MetricUnit::None, vec![build]).help("The version of samehost."),
-        Metric::gauge("samehost.scan.success", MetricUnit::None, Sample::alone(is_found))
+        Metric::gauge("samehost.build.info", Number, vec![build]).help("The version of samehost."),
+        Metric::gauge("samehost.scan.success", Number, Sample::alone(is_found))
             .help("Whether the last scan succeeded."),
         Metric::gauge("samehost.scan.timestamp", Seconds, Sample::alone(unix_seconds))
             .help("When the last scan began, since 1970."),
@@ -58,7 +55,7 @@ pub fn metrics_of_scan(
     if let Some(found) = found {
         let hidden = Sample::alone(found.scan.hidden.processes);
         metrics.push(
-            Metric::gauge("samehost.scan.hidden_processes", Of("process"), hidden)
+            Metric::gauge("samehost.scan.hidden_processes", Number, hidden)
                 .help("Processes whose sockets the scan could not see."),
         );
         metrics.extend(hops(found.inventory));
@@ -105,9 +102,9 @@ fn hops(inventory: &Inventory) -> [Metric; 2] {
         *hops.entry(key).or_default() += 1.0;
     }
     [
-        Metric::gauge("samehost.hops", HOP, by_service_and(TRANSPORT, hops))
+        Metric::gauge("samehost.hops", Number, by_service_and(TRANSPORT, hops))
             .help("Client programs connected to a service of the same host, by transport."),
-        Metric::gauge("samehost.connections", Of("connection"), by_service_and(TRANSPORT, connections))
+        Metric::gauge("samehost.connections", Number, by_service_and(TRANSPORT, connections))
             .help("Connections of those client programs."),
     ]
 }
@@ -156,23 +153,28 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
         *all.entry((service_of(scan, advice.service), possible)).or_default() += 1.0;
     }
     [
-        Metric::gauge("samehost.tcp.hops", HOP, by_service_and("samehost.possible", all)).help(
+        Metric::gauge("samehost.tcp.hops", Number, by_service_and("samehost.possible", all)).help(
             "Client programs that use a service of the same host over TCP, by whether they could use a Unix socket.",
         ),
-        Metric::gauge("samehost.hops.worth_switching", HOP, by_service(scan, worth)).help(
+        Metric::gauge("samehost.hops.worth_switching", Number, by_service(scan, worth)).help(
             "Those of them whose predicted saving is worth a switch; only of a scan with --observe.",
         ),
     ]
 }
 
 fn worth(advice: &Advice) -> Option<f64> {
-    Some(if advice.saving?.worth_it { 1.0 } else { 0.0 })
+    let saving = advice.saving?;
+    // Neither can be said of a pair that may have connections that nobody counted.
+    if saving.uncounted && !saving.worth_it {
+        return None;
+    }
+    Some(if saving.worth_it { 1.0 } else { 0.0 })
 }
 
 fn unexpected(found: &BTreeMap<String, u32>) -> Metric {
     Metric::gauge(
         "samehost.hops.unexpected",
-        HOP,
+        Number,
         summed(found.iter().map(|(service, number)| (service.clone(), f64::from(*number)))),
     )
     .help("Client programs that are connected over another transport than the file of --expect says.")
@@ -194,13 +196,12 @@ fn savings(scan: &Scan) -> [Metric; 6] {
     let middle = saved_cores(scan, |range| f64::midpoint(range.low, range.high));
     let low = saved_cores(scan, |range| range.low);
     let high = saved_cores(scan, |range| range.high);
-    let core = Of("cpu");
     [
-        Metric::gauge("samehost.predicted_saving.cpu_cores", core, middle.clone())
+        Metric::gauge("samehost.predicted_saving.cpu_cores", Number, middle.clone())
             .help("CPU cores that Unix sockets would save, predicted: the middle of the range."),
-        Metric::gauge("samehost.predicted_saving.cpu_cores_low", core, low.clone())
+        Metric::gauge("samehost.predicted_saving.cpu_cores_low", Number, low.clone())
             .help("The lower bound of that range."),
-        Metric::gauge("samehost.predicted_saving.cpu_cores_high", core, high.clone())
+        Metric::gauge("samehost.predicted_saving.cpu_cores_high", Number, high.clone())
             .help("The upper bound of that range."),
         Metric::gauge("samehost.predicted_saving.cpu", Ratio, middle)
             .help("CPU seconds per second that Unix sockets would save, predicted: the middle of the range."),
@@ -236,18 +237,17 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
         Metric::gauge(p99, Seconds, samples_of(&groups, longest_p99_s)).help("The longest p99 of a pair."),
         Metric::gauge("samehost.exchange.hop", Seconds, samples_of(&groups, hop_s))
             .help("Mean time of both ways, without waiting and work."),
-        Metric { distributions: distributions(&groups, exchanges.seconds), ..times },
+        Metric { distributions: distributions(&groups), ..times },
     ]
 }
 
-fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
+fn distributions(groups: &Groups<'_>) -> Vec<Distribution> {
     let mut found = Vec::new();
     for ((service, transport), pairs) in groups {
         let mut one = Distribution {
             labels: vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())],
             bounds: EXCHANGE_BOUNDS_US.map(|bound| bound / MICROSECONDS).to_vec(),
             at_most: vec![0; EXCHANGE_BOUNDS_US.len()],
-            seconds,
             ..Distribution::default()
         };
         for first in pairs.iter().filter_map(|pair| pair.first) {
@@ -309,13 +309,13 @@ fn findings(scan: &Scan) -> Metric {
         let number = scan.findings.iter().filter(|finding| finding.code == *code).count();
         numbers.push((code.to_string(), number as f64));
     }
-    Metric::gauge("samehost.findings", Of("finding"), by_label("samehost.finding", numbers))
+    Metric::gauge("samehost.findings", Number, by_label("samehost.finding", numbers))
         .help("What the scan found worth knowing, by kind.")
 }
 
 fn dropped(scan: &Scan) -> Metric {
     let dropped = scan.dropped.iter().map(|one| (service_of(scan, one.service), f64::from(one.datagrams)));
-    Metric::of(MetricKind::Counter, "samehost.datagrams.dropped", Of("datagram"), summed(dropped))
+    Metric::of(MetricKind::Counter, "samehost.datagrams.dropped", Number, summed(dropped))
         .help("Datagrams that a service dropped since it began, because its receive buffer was full.")
 }
 
@@ -326,17 +326,17 @@ fn switches(health: &SwitchHealth) -> [Metric; 5] {
     let states = health.states.iter().map(|(state, number)| (state.clone(), f64::from(*number)));
     let left = health.left_tcp.iter().map(|left| (named(left.service), f64::from(left.clients)));
     [
-        Metric::gauge("samehost.switches", Of("switch"), by_label("samehost.state", states))
+        Metric::gauge("samehost.switches", Number, by_label("samehost.state", states))
             .help("Switches in the journal, by state."),
-        Metric::gauge("samehost.switches.drifted", Of("switch"), Sample::alone(health.drifted))
+        Metric::gauge("samehost.switches.drifted", Number, Sample::alone(health.drifted))
             .help("Switches in force of which a file does not say any more what they wrote."),
-        Metric::gauge("samehost.switches.in_use", Of("switch"), Sample::alone(health.in_use)).help(
+        Metric::gauge("samehost.switches.in_use", Number, Sample::alone(health.in_use)).help(
             "Switches in force whose application had a connection at the new place and none at the old one during the scan.",
         ),
-        Metric::gauge("samehost.switches.not_followed", Of("switch"), Sample::alone(health.not_followed)).help(
+        Metric::gauge("samehost.switches.not_followed", Number, Sample::alone(health.not_followed)).help(
             "Switches in force whose application had a connection at the old place and none at the new one during the scan.",
         ),
-        Metric::gauge("samehost.switch.tcp_clients", HOP, summed(left)).help(
+        Metric::gauge("samehost.switch.tcp_clients", Number, summed(left)).help(
             "Client programs over TCP at services from which a switch in force moved clients to Unix sockets.",
         ),
     ]

@@ -13,12 +13,13 @@ use samehost_services::Kind;
 use samehost_system::identity::is_of_the_system;
 use samehost_system::identity::stat_field;
 use samehost_system::proc::status::{self, Status};
-use samehost_system::{Account, Executable, Identity as Present, as_user, open, ownership, start_time};
+use samehost_system::{Account, Executable, Identity as Present, open, start_time};
 
+use super::access::{may_anyone_read, may_read};
+use super::own::Home;
 use super::pools::{self, Worker};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
-use crate::place::real;
 use crate::reload::unit_of;
 
 /// A user that will connect, and a process of that user if one runs.
@@ -181,10 +182,7 @@ fn fitting(
             notes.push(format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid));
             continue;
         }
-        let Some(mut client) = ClientIdentity::of(scan, &candidate) else { continue };
-        if config.editor.mounts() {
-            (client.pid, client.parent) = (None, None);
-        }
+        let Some(client) = ClientIdentity::of(scan, &candidate) else { continue };
         let Account { uid, gid, groups } = client.identity.clone();
         if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
             found.push(client);
@@ -222,18 +220,20 @@ fn candidates<'a>(
             scan.processes.iter().filter(|process| process.unit.as_ref() == Some(&unit)).collect()
         }
         Uptake::RestartApplication => {
-            let folder = &real(server_files::folder(&config.file));
+            let folder = server_files::project(&config.file);
+            let has_php = folder.join("composer.json").exists();
+            let home = Home::of(folder, &config.file);
             let units = handing_over(scan, &config.file);
             let mut inside = Vec::new();
             for process in &scan.processes {
                 let is_handed = matches!(&process.unit, Some(unit) if units.contains(unit.as_str()));
                 // Not every shell in the directory: only processes that talk to the service, or serve themselves.
                 let is_client = holders.contains(&process.pid) || serves(scan, process);
-                if is_handed || (is_client && works_in(process.pid, folder)) {
+                if is_handed || (is_client && home.has(process.pid)) {
                     inside.push(process);
                 }
             }
-            if inside.is_empty() && folder.join("composer.json").exists() {
+            if inside.is_empty() && has_php {
                 return (php(scan, holders, notes), reader);
             }
             inside
@@ -354,14 +354,6 @@ fn is_program(name: &str, program: &str) -> bool {
     matches!(rest, "" | "d" | "-server") || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-/// Whether a process' working directory is this directory, by its real path, or below it.
-pub(super) fn works_in(pid: u32, folder: &Path) -> bool {
-    match std::fs::read_link(format!("/proc/{pid}/cwd")) {
-        Ok(directory) => directory.starts_with(folder),
-        Err(_) => false,
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Itself,
@@ -369,9 +361,6 @@ enum Reader {
     /// to its units.
     OrItsMaster,
 }
-
-/// An account without any group, for files that everyone may read.
-const ANYONE: u32 = 65_534;
 
 /// Reason not to take a process for a client; `None` if it may be one. With an account: for a process that it will
 /// start as that user.
@@ -429,27 +418,6 @@ fn is_handed(process: &Process, file: &Path, reader: Reader) -> bool {
         }
     }
     matches!(&process.unit, Some(unit) if hands_over(unit, file))
-}
-
-fn may_anyone_read(file: &Path) -> bool {
-    can_open(&Account { uid: ANYONE, gid: ANYONE, groups: Vec::new() }, file)
-}
-
-fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
-    let account = Account { uid: status.uid, gid: status.gid, groups: status.groups.clone() };
-    if can_open(&account, file) {
-        return true;
-    }
-    // With another root directory the path leads elsewhere, so the file's own permissions decide.
-    let has_own_root = ownership::root_of(Some(pid)) != Path::new("/");
-    match std::fs::metadata(file) {
-        Ok(found) if has_own_root => status.may(4, found.mode(), found.uid(), found.gid()),
-        _ => false,
-    }
-}
-
-fn can_open(account: &Account, file: &Path) -> bool {
-    as_user(account, || open::regular(file).is_ok()).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 //! restart. For PHP they are behind a master of PHP-FPM: what its pools hand to PHP, and how PHP takes a change of one
 //! of its files, is read here too.
 
+mod access;
 pub(crate) mod identity;
+pub(crate) mod own;
 pub(crate) mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,18 +22,16 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Protocol, Secret};
 use samehost_services::Kind;
-use samehost_system::identity::stat_field;
-use samehost_system::proc::pids;
 use samehost_system::{lookup, open, peer};
 
-use self::identity::{
-    A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs, works_in,
-};
-use self::pools::{fpm_config, pools_of};
+use crate::place::real;
+
+use self::identity::{A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs};
+use self::own::{AtHome, Home, Judged, runs_a_script};
+use self::pools::{fpm_config, pools_of, sites_of};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, process_of};
 use crate::findings::{bar, place};
-use crate::place::real;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientSide {
@@ -151,19 +151,27 @@ impl Around {
         clients: &[ClientIdentity],
         masters: &[Master],
     ) -> Self {
-        let open = connections(scan, service, application, clients);
+        let own = application.pids();
+        let open = connections(scan, service, &own);
         if setting.protocol != Protocol::Postgres {
             return Around { library: setting.library, given: Vec::new(), open };
         }
         let mut library = setting.library;
         let talking = open.iter().map(|connection| connection.pid);
-        for pid in clients.iter().filter_map(|client| client.pid).chain(talking) {
+        let its = clients.iter().filter_map(|client| client.pid).filter(|pid| own.contains(pid));
+        for pid in its.chain(talking) {
             if library != Library::Unknown {
                 break;
             }
             library = library_of(pid);
         }
         Around { library, given: given(masters, clients), open }
+    }
+
+    /// Whether a connection is open that shows what the program asks for: one of a process with the program's library. A
+    /// backup that works in the same directory has another.
+    pub(crate) fn shows_the_program(&self) -> bool {
+        self.open.iter().any(|open| library_of(open.pid) == self.library)
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&Given> {
@@ -200,16 +208,10 @@ fn given(masters: &[Master], clients: &[ClientIdentity]) -> Vec<Given> {
     given
 }
 
-/// The connections of the application's processes to the service. Where no process is known, those of the users who will
-/// connect, or of whoever connects.
-fn connections(
-    scan: &Scan,
-    service: Option<usize>,
-    application: &Application,
-    clients: &[ClientIdentity],
-) -> Vec<OpenConnection> {
-    let own = application.pids();
-    let users: Vec<u32> = clients.iter().map(|client| client.identity.uid).collect();
+/// The connections of the application's own processes to the service. Those of another program of the same user say
+/// nothing of this one: a `psql` beside it lifted the bar of a program that asks for TLS, and it failed at its next
+/// restart.
+fn connections(scan: &Scan, service: Option<usize>, own: &[u32]) -> Vec<OpenConnection> {
     let mut found = Vec::new();
     for connection in &scan.connections {
         if service.is_none() || connection.service != service || !connection.kind.is_tcp() {
@@ -217,15 +219,9 @@ fn connections(
         }
         let Some(socket) = scan.sockets.get(connection.client) else { continue };
         let Some(port) = socket.local.inet().map(|address| address.port()) else { continue };
-        for pid in &socket.pids {
+        for pid in socket.pids.iter().filter(|pid| own.contains(pid)) {
             let Some(process) = scan.process(*pid) else { continue };
-            let is_its = match own.is_empty() {
-                true => users.is_empty() || users.contains(&process.uid),
-                false => own.contains(pid),
-            };
-            if is_its {
-                found.push(OpenConnection { port, pid: *pid, name: process.name.clone() });
-            }
+            found.push(OpenConnection { port, pid: *pid, name: process.name.clone() });
         }
     }
     found
@@ -291,27 +287,31 @@ pub(crate) struct Application {
     pub(crate) families: Vec<u32>,
     /// Masters of PHP-FPM, each with the name of the pool whose workers count.
     pub(crate) pools: Vec<(u32, String)>,
-    /// The directory in which its processes work, where it takes its configuration by being started again.
-    pub(crate) folder: Option<PathBuf>,
+    /// Where it is, if it takes its configuration by being started again.
+    pub(crate) home: Option<Home>,
+    /// The configuration of a site whose processes may serve others too: PHP behind PHP-FPM.
+    pub(crate) site: Option<PathBuf>,
+    /// Directories of other sites that a web server passes to the same pools.
+    pub(crate) beside: Vec<PathBuf>,
 }
 
 impl Application {
     pub(crate) fn pids(&self) -> Vec<u32> {
-        let mut pids: Vec<u32> = self.families.iter().flat_map(|root| peer::family(*root)).collect();
-        if let Some(folder) = &self.folder {
-            // Our own logins are not the application's, in whatever directory this command was given.
-            let own = peer::family(std::process::id());
-            for at_work in at_work_in(folder) {
-                pids.extend(peer::family(at_work).into_iter().filter(|pid| !own.contains(pid)));
-            }
-        }
+        self.processes(&mut Judged::default()).own
+    }
+
+    /// Its own processes, and those that only work where it is.
+    pub(crate) fn processes(&self, judged: &mut Judged) -> AtHome {
+        let mut all = self.home.as_ref().map_or_else(AtHome::default, |home| home.processes(judged));
+        all.own.extend(self.families.iter().flat_map(|root| peer::family(*root)));
         for (master, name) in &self.pools {
             let title = format!("php-fpm: pool {name}");
-            pids.extend(peer::children(*master).into_iter().filter(|worker| title_of(*worker) == title));
+            all.own.extend(peer::children(*master).into_iter().filter(|worker| title_of(*worker) == title));
         }
-        pids.sort_unstable();
-        pids.dedup();
-        pids
+        all.own.sort_unstable();
+        all.own.dedup();
+        all.bystanders.retain(|pid| all.own.binary_search(pid).is_err());
+        all
     }
 }
 
@@ -334,15 +334,21 @@ pub(crate) fn application(
         return Application { families: vec![master], ..Application::default() };
     }
     if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
-        return php_behind_fpm(scan, server_files::folder(&config.file));
+        return Application {
+            site: Some(real(&config.file)),
+            ..php_behind_fpm(scan, server_files::folder(&config.file))
+        };
     }
     // A program that connects for a moment need not be connected when we look, and one that takes its file at its start
-    // has another number then: it is known by the directory in which it works, or by its unit. Whoever talks to the
-    // same service and may read the file can be logged in as, and is not therefore the application.
-    let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
-    let (mut folder, mut units) = (None, BTreeSet::new());
+    // has another number then: it is known by what it executes, or by its unit. Whoever talks to the same service and may
+    // read the file can be logged in as, and is not therefore the application.
+    let uptake = config.editor.uptake(&config.file);
+    let starts_again = uptake == Uptake::RestartApplication;
+    let (mut home, mut units) = (None, BTreeSet::new());
+    if starts_again || uptake == Uptake::AtOnce {
+        home = Some(Home::of(server_files::project(&config.file), &config.file));
+    }
     if starts_again {
-        folder = Some(real(server_files::folder(&config.file)));
         units = handing_over(scan, &config.file);
     }
     let mut families = Vec::new();
@@ -350,9 +356,11 @@ pub(crate) fn application(
         let process = client.pid.and_then(|pid| scan.process(pid));
         let unit = process.and_then(|process| process.unit.as_deref());
         let is_handed = matches!(unit, Some(unit) if units.contains(unit));
-        if let (Some(pid), Some(folder)) = (client.pid, &folder)
+        if let (Some(pid), Some(home)) = (client.pid, &home)
             && !is_handed
-            && !works_in(pid, folder)
+            // Servers of PHP run whatever lies where they are asked for it.
+            && (starts_again || runs_a_script(pid))
+            && !home.has(pid)
         {
             continue;
         }
@@ -365,20 +373,20 @@ pub(crate) fn application(
             }
         }
     }
-    Application { families, pools: Vec::new(), folder }
+    Application { families, home: home.filter(|_| starts_again), ..Application::default() }
 }
 
 /// The processes of PHP behind PHP-FPM that serve files of a directory, or of the one above it (`public/`). Nothing where
 /// several masters could: whose connection it is could not be told.
 fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
     for directory in directory.ancestors().take(2) {
-        let mut serving = Application::default();
-        for pool in pools_of(scan, directory) {
-            serving.pools.push((pool.master, pool.name));
+        let pools = pools_of(scan, directory);
+        if pools.is_empty() {
+            continue;
         }
-        if !serving.pools.is_empty() {
-            return serving;
-        }
+        let mut serving = Application { beside: sites_of(scan, &pools), ..Application::default() };
+        serving.pools = pools.into_iter().map(|pool| (pool.master, pool.name)).collect();
+        return serving;
     }
     let mut masters = BTreeSet::new();
     for worker in of_programs(scan, &[PHP_FPM]) {
@@ -390,13 +398,6 @@ fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
         return Application::default();
     }
     Application { families: masters.into_iter().collect(), ..Application::default() }
-}
-
-/// Processes that work in a directory or below it. Whoever does so at a terminal is a person.
-fn at_work_in(folder: &Path) -> Vec<u32> {
-    let mut found = pids();
-    found.retain(|pid| works_in(*pid, folder) && stat_field(*pid, 7).as_deref() == Some("0"));
-    found
 }
 
 /// After how many seconds PHP looks at a file again, where nothing says otherwise (opcache.revalidate_freq).

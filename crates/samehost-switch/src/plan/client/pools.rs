@@ -7,7 +7,7 @@
 //! A pool without a worker at this moment (`pm = ondemand`) runs PHP as the user of its configuration. The master itself
 //! belongs to root and runs no PHP.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_edit::Role;
 use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
@@ -19,7 +19,7 @@ use samehost_system::{Account, User, accounts, identity, lookup};
 
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
-use crate::place::same_port;
+use crate::place::{real, same_port};
 
 pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
     let mut services = scan.services.iter();
@@ -29,7 +29,7 @@ pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
 }
 
 /// A pool that serves a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pool {
     pub(crate) master: u32,
     pub(crate) name: String,
@@ -38,41 +38,85 @@ pub(crate) struct Pool {
 /// The pools that serve files below a directory; none where no web server of this machine says so.
 pub(crate) fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
     let mut found: Vec<Pool> = Vec::new();
-    for endpoint in passes_for(scan, directory) {
-        for at in services_at(scan, &endpoint) {
-            let Some(service) = scan.services.get(at) else { continue };
-            let (Some(Kind::PhpFpm), Some(master)) = (service.kind, service.pid) else { continue };
-            let Some(config) = fpm_config(scan, master) else { continue };
-            let Ok(reading) = config.editor.read(&config.file, &config.files()) else { continue };
-            for setting in reading.settings.iter().filter(|setting| setting.role == Role::Listens) {
-                let Some(name) = setting.name.strip_prefix("listen of pool ") else { continue };
-                let pool = Pool { master, name: name.to_owned() };
-                if same_port(&setting.endpoint, &endpoint) && !found.contains(&pool) {
-                    found.push(pool);
-                }
+    for passing in passing(scan) {
+        if names(&passing.block, directory) {
+            found.extend(passing.to.iter().flat_map(|endpoint| pools_at(scan, endpoint)));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The directories of sites that web servers of this machine pass to these pools.
+pub(crate) fn sites_of(scan: &Scan, pools: &[Pool]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for passing in passing(scan) {
+        let roots = roots(&passing.block);
+        let is_new = roots.iter().any(|root| !found.contains(root));
+        let to_them = |endpoint| pools_at(scan, endpoint).iter().any(|pool| pools.contains(pool));
+        if is_new && passing.to.iter().any(to_them) {
+            found.extend(roots);
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The pools that listen at an endpoint.
+fn pools_at(scan: &Scan, endpoint: &Endpoint) -> Vec<Pool> {
+    let mut found = Vec::new();
+    for at in services_at(scan, endpoint) {
+        let Some(service) = scan.services.get(at) else { continue };
+        let (Some(Kind::PhpFpm), Some(master)) = (service.kind, service.pid) else { continue };
+        let Some(config) = fpm_config(scan, master) else { continue };
+        let Ok(reading) = config.editor.read(&config.file, &config.files()) else { continue };
+        for setting in reading.settings.iter().filter(|setting| setting.role == Role::Listens) {
+            let Some(name) = setting.name.strip_prefix("listen of pool ") else { continue };
+            if same_port(&setting.endpoint, endpoint) {
+                found.push(Pool { master, name: name.to_owned() });
             }
         }
     }
     found
 }
 
-/// Where nginx passes requests of the server blocks that name a directory.
-fn passes_for(scan: &Scan, directory: &Path) -> Vec<Endpoint> {
+/// A server block of nginx, and where it passes requests.
+struct Passing {
+    block: String,
+    to: Vec<Endpoint>,
+}
+
+fn passing(scan: &Scan) -> Vec<Passing> {
     let mut found = Vec::new();
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for service in nginx {
         let texts: Vec<String> =
             texts_of(&server_files::of(scan, service)).into_iter().map(|(_, text)| text).collect();
-        for text in &texts {
-            for block in blocks(text, "server") {
-                if !names(block, directory) {
-                    continue;
-                }
-                for value in values(block, "fastcgi_pass") {
-                    found.extend(endpoints(value, &texts));
-                }
+        for block in texts.iter().flat_map(|text| blocks(text, "server")) {
+            let passes = values(block, "fastcgi_pass").into_iter();
+            let to: Vec<Endpoint> = passes.flat_map(|value| endpoints(value, &texts)).collect();
+            if !to.is_empty() {
+                found.push(Passing { block: block.to_owned(), to });
             }
         }
+    }
+    found
+}
+
+/// The directories whose files a block serves: its roots, and those of scripts that it names.
+fn roots(block: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let named = values(block, "root").into_iter().map(|root| (root, false));
+    let scripts = values(block, "SCRIPT_FILENAME").into_iter().map(|script| (script, true));
+    for (value, is_script) in named.chain(scripts) {
+        let path = Path::new(value.trim_matches(['"', '\'']));
+        if !path.is_absolute() || value.contains('$') {
+            continue;
+        }
+        let directory = if is_script { path.parent() } else { Some(path) };
+        found.extend(directory.map(real));
     }
     found
 }

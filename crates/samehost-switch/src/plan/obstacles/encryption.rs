@@ -16,7 +16,7 @@ use samehost_model::{ObstacleCode, Protocol};
 use samehost_system::diag::Diag;
 use samehost_system::peer::holder_among;
 
-use crate::configuration::server_files::folder;
+use crate::configuration::server_files::project;
 use crate::findings::{Findings, bar, place, shown};
 use crate::plan::hop::Hop;
 use crate::plan::login::service_of;
@@ -209,11 +209,11 @@ pub(super) fn unseen(hops: &[Hop]) -> Findings {
         let library = hop.client.around.library;
         let is_over_socket = hop.to.path().is_some() && hop.setting.protocol == Protocol::Postgres;
         let Some(sentence) = library.without_tls() else { continue };
-        if !is_over_socket || !hop.client.around.open.is_empty() {
+        if !is_over_socket || hop.client.around.shows_the_program() {
             continue;
         }
         let name = &hop.setting.name;
-        match line_with_tls(folder(&hop.config.file), &hop.config.files()) {
+        match line_with_tls(&project(&hop.config.file), &hop.config.files()) {
             Some((file, line)) => findings.add([bar(
                 ENCRYPTION,
                 format!(

@@ -13,6 +13,7 @@ use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::services_at;
 use samehost_services::UnixSocket;
 
+use crate::changed_lines;
 use crate::configuration::leads::{Left, by_hand, of_text};
 use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
@@ -92,7 +93,7 @@ fn values(
     for parsed in read {
         let files = parsed.config.files();
         let known = Told::of(scan, parsed, &files);
-        for path in paths(parsed, &files) {
+        for path in parsed.paths(&files) {
             if !seen.insert(files.real(&path)) {
                 continue;
             }
@@ -108,17 +109,6 @@ fn values(
         found.extend(of_file(request, scan, config, &config.file, &config.files()));
     }
     found
-}
-
-/// The files of a configuration: itself, those with its settings, and those that its program reads.
-fn paths(parsed: &ParsedConfig, files: &dyn Files) -> BTreeSet<PathBuf> {
-    let mut paths = BTreeSet::from([parsed.config.file.clone()]);
-    paths.extend(parsed.reading.settings.iter().map(|setting| setting.file.clone()));
-    paths.extend(parsed.reading.refused.iter().map(|refusal| refusal.file.clone()));
-    if let Some(check) = parsed.config.editor.check(&parsed.config.file, files) {
-        paths.extend(check.reads);
-    }
-    paths
 }
 
 /// The values of a file that lead to a service here, other than the one whose file this is.
@@ -150,6 +140,7 @@ fn is_of(scan: &Scan, service: &Service, own: Option<u32>) -> bool {
     }
 }
 
+/// The lines of a file that these stages change or take away.
 fn changed_lines(path: &Path, stages: &[PlannedStage]) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
     for change in stages.iter().flat_map(|stage| &stage.changes) {
@@ -158,11 +149,8 @@ fn changed_lines(path: &Path, stages: &[PlannedStage]) -> BTreeSet<u32> {
         }
         let (before, after) =
             (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
-        for one in similar::TextDiff::from_lines(before, after).iter_all_changes() {
-            if let (similar::ChangeTag::Delete, Some(index)) = (one.tag(), one.old_index()) {
-                lines.insert(index as u32 + 1);
-            }
-        }
+        let changed = changed_lines::changed_lines(before, after);
+        lines.extend(changed.iter().filter(|one| one.sign == '-').map(|one| one.line));
     }
     lines
 }

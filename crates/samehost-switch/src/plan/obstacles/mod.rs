@@ -4,7 +4,7 @@
 
 pub(crate) mod encryption;
 pub(crate) mod host;
-mod left;
+pub(crate) mod left;
 pub(crate) mod login;
 mod overrides;
 mod second_reader;

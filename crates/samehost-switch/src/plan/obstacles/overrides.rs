@@ -6,21 +6,24 @@
 //! application that runs on this machine is not concerned (its container's processes are asked for their environment), so
 //! these are notes: many projects have a compose.yaml for their developers alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use samehost_edit::formats::php_fpm::HandedKind;
 use samehost_edit::formats::systemd::places;
 use samehost_edit::{Files, Role, editor, leads};
-use samehost_model::ObstacleCode;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_services::Kind;
 
 use super::super::client::environment;
 use crate::configuration::server_files::{self, environment_files_of, hands_over, texts_of};
+use crate::configuration::units::{self, GivenVariable, WrittenUnit};
 use crate::disk::{Disk, Reads};
 use crate::findings::{bar, place, shown};
+use crate::old_place::left::is_there;
 use crate::plan::client::Variables;
 use crate::plan::client::pools::fpm_config;
 use crate::plan::hop::Hop;
@@ -28,16 +31,55 @@ use crate::plan::stages::PlannedStage;
 use crate::plan::stages::follow::{moved_by, texts};
 use crate::reload::unit_of;
 
+/// What goes before a file that moves, whatever format it has. A variable goes before `.env` by its name; before another
+/// file where the file or its framework asks for it (`Editor::is_beaten_by`), and where libpq does; and only a value
+/// that another name leads to the old place counts then, as what it says instead is not known.
+struct Beats<'a> {
+    scan: &'a Scan,
+    hop: &'a Hop,
+    /// The variables of a `.env` that get another value.
+    moved: Variables,
+    text: String,
+}
+
+impl Beats<'_> {
+    /// What a variable would have to say, where its value goes before the file and is another one.
+    fn instead_of(&self, name: &str, value: &str) -> Option<String> {
+        if let Some(new) = self.moved.get(name) {
+            return if new == value { None } else { Some(new.clone()) };
+        }
+        let Hop { config, setting, to, .. } = self.hop;
+        if setting.protocol == Protocol::Postgres && to.path().is_some() && name == "PGHOSTADDR" {
+            return if value.is_empty() { None } else { Some("none at all".to_owned()) };
+        }
+        if !config.editor.is_beaten_by(&self.text, name) {
+            return None;
+        }
+        let is_old = leads_from(self.scan, name, value, &setting.endpoint);
+        if is_old { Some(format!("one that leads to {to}")) } else { None }
+    }
+}
+
+/// Whether a variable leads to a place.
+fn leads_from(scan: &Scan, name: &str, value: &str, place: &Endpoint) -> bool {
+    let found = leads(&format!("{name}={value}"));
+    found.iter().flat_map(|lead| &lead.endpoints).any(|endpoint| is_there(scan, endpoint, place))
+}
+
 /// Values that go before those which these stages write.
 pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
+    let units = LazyCell::new(units::written);
     let mut found = Vec::new();
     for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
-        let moved = moved_by(hop, stages);
-        if moved.is_empty() {
+        let is_written = stages.iter().any(|stage| stage.changes_file(&hop.setting.file));
+        if !is_written {
             continue;
         }
+        let text = hop.config.files().read(&hop.setting.file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let beats = Beats { scan, hop, moved: moved_by(hop, stages), text };
         let (before, _) = texts(hop, stages);
-        for obstacle in of_hop(scan, hop, &before, &moved, stages) {
+        for obstacle in of_hop(&beats, &before, stages, &units) {
             if !found.contains(&obstacle) {
                 found.push(obstacle);
             }
@@ -48,37 +90,47 @@ pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> V
 
 /// The values that go before those of one move's file, wherever they are set.
 fn of_hop(
-    scan: &Scan,
-    hop: &Hop,
+    beats: &Beats<'_>,
     file: &Variables,
-    moved: &Variables,
     stages: &[PlannedStage],
+    units: &[WrittenUnit],
 ) -> Vec<SwitchObstacle> {
+    let Beats { scan, hop, .. } = beats;
     let mut found = Vec::new();
     let mut add = |name: &str, value: &str, who: &str, place: &str| {
+        let Some(new) = beats.instead_of(name, value) else { return };
         found.push(bar(
             ObstacleCode::EffectiveValue,
             format!(
                 "{who} sets {name} to {value} ({place}), and that goes before {}: the application would go on as it is",
                 shown(&hop.setting.file)
             ),
-            format!("Take {name} out there, or give it the new value ({}); then switch again", moved[name]),
+            format!("Take {name} out there, or give it the new value ({new}); then switch again"),
         ));
     };
     for master in &hop.client.masters {
         for one in master.handed_with(&written(stages)) {
             let HandedKind::Variable(name) = &one.what else { continue };
             let value = one.value.as_deref().unwrap_or("a value that is computed");
-            if differs(moved, name, value) {
-                let who = format!("pool {} of PHP-FPM {}", one.pool, master.pid);
-                add(name, value, &who, &place(&one.file, one.line));
-            }
+            let who = format!("pool {} of PHP-FPM {}", one.pool, master.pid);
+            add(name, value, &who, &place(&one.file, one.line));
         }
     }
-    for (name, value, place) in of_web_servers(scan, moved) {
+    for (name, value, place) in of_web_servers(scan) {
         add(&name, &value, "a web server", &place);
     }
-    for process in processes(scan, hop) {
+    let processes = processes(scan, hop);
+    for unit in not_running(units, hop, &processes) {
+        // As with a process: what hands the file over, or changes with it, brings the new values.
+        if hands_over(&unit.name, &hop.setting.file) || changes_unit(stages, &unit.name) {
+            continue;
+        }
+        let who = format!("unit {}", unit.name);
+        for GivenVariable { name, value, place } in unit.variables() {
+            add(&name, &value, &who, &place);
+        }
+    }
+    for process in processes {
         let environment = environment(process.pid);
         if is_loaded_from(file, &environment) {
             continue;
@@ -88,16 +140,20 @@ fn of_hop(
         {
             continue;
         }
-        for (name, new) in moved {
-            let Some(value) = environment.get(name) else { continue };
-            if value == new {
-                continue;
-            }
-            let who = format!("the environment of {} {}", process.name, process.pid);
+        let who = format!("the environment of {} {}", process.name, process.pid);
+        for (name, value) in &environment {
             add(name, value, &who, &place_of(process, name));
         }
     }
     found
+}
+
+/// The units of the application that do not run: its next start is by one of them. Those that run are told by their
+/// processes.
+fn not_running<'a>(units: &'a [WrittenUnit], hop: &Hop, running: &[&Process]) -> Vec<&'a WrittenUnit> {
+    let folder = server_files::project(&hop.setting.file);
+    let runs = |unit: &WrittenUnit| running.iter().any(|process| process.unit.as_ref() == Some(&unit.name));
+    units.iter().filter(|unit| unit.is_of(&folder) && !runs(unit)).collect()
 }
 
 fn written(stages: &[PlannedStage]) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -122,15 +178,16 @@ fn differs(moved: &Variables, name: &str, value: &str) -> bool {
 /// another name (`REDIS_URL` beside a file's `REDIS_HOST`): which of the two its program asks for first is not known.
 pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
     let mut notes = Vec::new();
-    for hop in hops.iter().filter(|hop| hop.config.editor.name() == "dotenv") {
-        let ((file, _), moved) = (texts(hop, stages), moved_by(hop, stages));
+    for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
+        let (file, _) = texts(hop, stages);
+        let text = hop.config.files().read(&hop.setting.file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         for process in processes(scan, hop) {
             for (name, value) in environment(process.pid) {
-                if file.contains_key(&name) || moved.contains_key(&name) {
+                if file.contains_key(&name) || hop.config.editor.is_beaten_by(&text, &name) {
                     continue;
                 }
-                let found = leads(&format!("{name}={value}"));
-                if found.iter().any(|lead| lead.endpoints.contains(&hop.setting.endpoint)) {
+                if leads_from(scan, &name, &value, &hop.setting.endpoint) {
                     notes.push(format!(
                         "the environment of {} {} has {name}, which leads to {} as well ({}): whether it goes before {} is not known",
                         process.name,
@@ -164,12 +221,12 @@ pub(super) fn unseen_environments(hops: &[Hop]) -> Vec<String> {
     notes
 }
 
-/// The processes of a move's clients whose environment can be read. PHP-FPM writes its title over the one that it was
-/// started with: what is read there is none. A shell that started an application has an environment of its own.
+/// The processes of a move's application whose environment can be read: its own, and nobody's who only speaks to the same
+/// server. PHP-FPM writes its title over the one that it was started with: what is read there is none. A shell that
+/// started an application has an environment of its own, and no socket, so that the scan has it not.
 fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
-    let pids: BTreeSet<u32> = hop.client.identities.iter().filter_map(|client| client.pid).collect();
     let mut readable = Vec::new();
-    for pid in pids {
+    for pid in hop.client.application.pids() {
         let Some(process) = scan.process(pid) else { continue };
         if fpm_config(scan, process.pid).is_none() && fpm_config(scan, process.parent).is_none() {
             readable.push(process);
@@ -212,7 +269,7 @@ fn place_of(process: &Process, name: &str) -> String {
 }
 
 /// Lines of running web servers that hand a variable on: `fastcgi_param` of nginx, `SetEnv` of Apache.
-fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String)> {
+fn of_web_servers(scan: &Scan) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for service in &scan.services {
         let directive = match service.kind {
@@ -228,9 +285,7 @@ fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String
                 }
                 let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
                 let value = value.trim_end_matches(';').trim_matches(['"', '\'']);
-                if differs(moved, name, value) {
-                    found.push((name.to_owned(), value.to_owned(), place(&path, number as u32 + 1)));
-                }
+                found.push((name.to_owned(), value.to_owned(), place(&path, number as u32 + 1)));
             }
         }
     }

@@ -19,7 +19,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
 use samehost_transaction::FileChange;
 
-use super::PlannedStage;
+use super::{Part, PlannedStage};
 use crate::findings::{Findings, shown};
 use crate::place::real;
 use crate::plan::client::{Master, Revalidation, Variables};
@@ -79,6 +79,7 @@ fn pools(
     findings.add(as_obstacles(hop, master, moved));
     for (path, Changed { before, after }) in texts {
         stage.of.push((path.clone(), "php-fpm"));
+        stage.parts.push(Part { configuration: path.clone(), file: path.clone() });
         stage.changes.push(FileChange {
             path: real(&path),
             before: Some(before),

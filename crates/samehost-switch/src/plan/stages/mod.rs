@@ -48,11 +48,20 @@ pub(crate) struct PlannedStage {
     pub(crate) leaves: Vec<Leaving>,
     /// The configurations that change in it, by file and editor.
     pub(crate) of: Vec<(PathBuf, &'static str)>,
+    /// Each file that changes, with its configuration: a pool's file is a part of php-fpm.conf.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A file that changes, as a part of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) configuration: PathBuf,
+    pub(crate) file: PathBuf,
 }
 
 impl PlannedStage {
     /// Whether this file changes in it, under whatever name.
-    fn changes_file(&self, file: &Path) -> bool {
+    pub(crate) fn changes_file(&self, file: &Path) -> bool {
         let file = real(file);
         self.changes.iter().any(|change| real(&change.path) == file)
     }
@@ -75,8 +84,9 @@ impl PlannedStage {
         match action {
             ReloadAction::Nothing(note) => findings.note(note),
             ReloadAction::Command(reload) => {
-                if !self.reloads.iter().any(|other| other.command == reload.command) {
-                    self.reloads.push(reload);
+                match self.reloads.iter_mut().find(|other| other.command == reload.command) {
+                    Some(other) => other.of.extend(reload.of),
+                    None => self.reloads.push(reload),
                 }
             }
             ReloadAction::Missing { found, remedy } => {
@@ -279,6 +289,10 @@ fn stage(
         let after = configuration(config, sides, index).map_err(|error| refused(config, error))?;
         let changes = advance(&config.files(), texts, after, most_private(sides).as_deref());
         if !changes.is_empty() {
+            for change in &changes {
+                let part = Part { configuration: config.file.clone(), file: change.path.clone() };
+                stage.parts.push(part);
+            }
             stage.changes.extend(changes);
             stage.leaves.extend(leaving(index, sides, hops, restarts));
             findings.merge(changing.finish(index, &mut stage));
@@ -431,7 +445,7 @@ fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, 
 ///
 /// The text after a stage is computed from the original text and not from that of the stage before,
 /// although several stages change the same file. So every version is known before the first one is
-/// written, and each can be prepared, shown and hashed beforehand (docs/decisions/0036).
+/// written, and each can be prepared, shown and hashed beforehand.
 fn configuration(config: &ConfigFile, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
     let mut moves = Vec::new();
     let mut texts = Texts::new();

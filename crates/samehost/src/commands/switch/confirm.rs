@@ -10,23 +10,31 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::PageLook;
 use samehost_model::switch::SwitchReport;
-use samehost_switch::{Page, PageError, left_undone, reload};
-use samehost_transaction::{Entry, State, Store, TransactionError, confirm as keep, take_back};
+use samehost_switch::{Page, PageError, left_undone, not_back, reload};
+use samehost_transaction::{
+    Entry, RolledBack, Settled, State, Store, TransactionError, Version, confirm as keep, may_be_confirmed,
+    settled, take_back,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::cli::SwitchOptions;
+use super::Doing;
+use super::ending::{Act, Told, refusal, tell};
+use crate::cli::{ApplyOptions, ConfirmOptions, Consent};
 use crate::exit::Ending;
 use crate::output;
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
 
 /// Default time limit for a confirmation where nobody is at the terminal.
-/// Errors may come after the proof, when nobody watches. Without `--confirm`, or a `--page` that stayed
+/// Errors may come after the proof, when nobody watches. Without `switch confirm`, or a `--page` that stayed
 /// as it was, such a switch is taken back after this time; `--confirm-within 0` turns that off. The
 /// deadline is in the journal, written together with the proof. One in memory was rejected: a killed
-/// watcher or a reboot would lose it (docs/decisions/0070).
+/// watcher or a reboot would lose it.
 const UNATTENDED: Duration = Duration::from_secs(30 * 60);
 const UNITS: &str = "/etc/systemd/system";
+/// Name of the note with what a person was told once.
+const TOLD: &str = "told";
 
 /// Data for the watcher, stored with the switch. Private to its user, because a URL may contain a password.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -72,8 +80,23 @@ impl Page for Site {
     }
 }
 
+/// The switch of this name; without one the newest that is in one of these states, after naming it.
+pub(super) fn named(id: Option<&str>, states: &[State]) -> anyhow::Result<String> {
+    if let Some(id) = id {
+        return Ok(id.to_owned());
+    }
+    let entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
+    let Some(newest) = entries.rev().find(|entry| states.contains(&entry.state)) else {
+        let what =
+            if states.contains(&State::Committed) { "in force" } else { "waiting for its confirmation" };
+        return Err(WrongUse(format!("no switch is {what}; samehost switch list has all")).into());
+    };
+    output::complain(&format!("the newest is {}: {}", newest.id, newest.summary));
+    Ok(newest.id)
+}
+
 /// Time until a switch takes itself back; `None` if it stays without a confirmation.
-pub(super) fn within(options: &SwitchOptions) -> Option<Duration> {
+pub(super) fn within(options: &ApplyOptions) -> Option<Duration> {
     let usual = if is_attended() { Duration::ZERO } else { UNATTENDED };
     let within = if options.no_confirm { Duration::ZERO } else { options.confirm_within.unwrap_or(usual) };
     (within > Duration::ZERO).then_some(within)
@@ -83,8 +106,8 @@ pub(super) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
-    if is_attended() && !options.json {
+pub(super) fn may_ask(consent: Consent) -> anyhow::Result<()> {
+    if is_attended() && !consent.json {
         return Ok(());
     }
     Err(WrongUse(
@@ -112,18 +135,45 @@ pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
     serde_json::to_vec(&watched).unwrap_or_default()
 }
 
-pub(super) fn confirm(id: &str) -> anyhow::Result<Ending> {
+pub(super) fn confirm(options: &ConfirmOptions) -> anyhow::Result<Ending> {
+    let doing = Doing::of(options.dry_run);
+    take_back_overdue(doing)?;
+    let id = named(options.id.as_deref(), &[State::Awaiting])?;
+    let store = switches::store_of(&id)?;
+    may_be_confirmed(&store, &id).map_err(refusal)?;
+    if doing == Doing::Looks {
+        let would = "it would be confirmed, and stay in force";
+        if options.json {
+            output::print_json(&[json!({ "id": id, "would": would })])?;
+        } else {
+            writeln!(output::Stdout, "{id}: {would}\n\nNothing was touched.")?;
+        }
+        return Ok(Ending::Done);
+    }
     let user = rustix::process::getuid().as_raw();
-    keep(&switches::store_of(id)?, id, &format!("confirmed by user {user}"))
-        .map_err(|error| WrongUse(error.to_string()))?;
-    output::complain(&format!("switch {id} is confirmed: it stays in force"));
-    Ok(Ending::Done)
+    let done = keep(&store, &id, &format!("confirmed by user {user}"));
+    let told = Told::after(Act::Confirm, &store, &id);
+    let told = match done {
+        Ok(()) => told,
+        Err(error) => told.with_error(error).or_refused()?,
+    };
+    tell(&[told], options.json)
 }
 
-/// Rolls back switches whose confirmation is overdue and that have no watcher.
-pub(super) fn take_back_overdue() -> anyhow::Result<()> {
+/// Rolls back switches whose confirmation is overdue and that have no watcher; who only looks is told of them. Every act begins
+/// with it: a deadline holds also where the watcher is gone.
+pub(super) fn take_back_overdue(doing: Doing) -> anyhow::Result<()> {
     for (store, entry) in switches::entries()? {
         if entry.state != State::Awaiting || !entry.is_overdue() {
+            continue;
+        }
+        if doing == Doing::Looks {
+            if told_before(&store, &entry.id).is_none() {
+                output::complain(&format!(
+                    "switch {} was not confirmed in time: without --dry-run it is put back first",
+                    entry.id
+                ));
+            }
             continue;
         }
         // A running watcher decides itself, because only it knows its observations.
@@ -135,15 +185,28 @@ pub(super) fn take_back_overdue() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rolls back a switch that awaits confirmation, and reports it.
+/// What a person was told of a switch that could not be put back.
+pub(super) fn told_before(store: &Store, id: &str) -> Option<String> {
+    String::from_utf8(store.noted(id, TOLD)?).ok()
+}
+
+/// Rolls back a switch that awaits confirmation, and says how it stands then. What prevents it is told once: every command looks at it
+/// again, and the list has it.
 pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
-    let id = &entry.id;
-    let mut lines = vec![format!("switch {id} ({}) is put back: {why}", entry.summary)];
-    match take_back(store, id, why, &mut |step| reload(&step.command)) {
-        Ok(back) => lines.extend(left_undone(&back)),
-        // Another process is rolling it back, or it is finished.
-        Err(TransactionError::State { .. }) => return,
-        Err(error) => lines.push(format!("switch {id} could not be put back: {error}")),
+    let done = take_back(store, &entry.id, why, &mut |step| reload(&step.command));
+    // Another process is rolling it back, or it is finished.
+    if let Err(TransactionError::State { .. }) = done {
+        return;
+    }
+    let now = settled(store, &entry.id);
+    let is_back = matches!(&now, Ok(now) if now.state() == Some(State::Undone));
+    let mut lines = taken_back(entry, why, &now, done);
+    if is_back {
+        lines.extend(not_back(store, &entry.id));
+    }
+    let text = lines.join("\n    ");
+    if !is_back && told_before(store, &entry.id).as_ref() == Some(&text) {
+        return;
     }
     for line in &lines {
         output::complain(line);
@@ -155,6 +218,46 @@ pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
             .stderr(Stdio::null())
             .status();
     }
+    if !is_back {
+        // Where this fails, it is told again.
+        let _ = store.note(&entry.id, TOLD, text.as_bytes());
+    }
+}
+
+/// How a switch stands that was to be taken back, and what to do where it is not.
+fn taken_back(
+    entry: &Entry,
+    why: &str,
+    now: &Result<Settled, TransactionError>,
+    done: Result<RolledBack, TransactionError>,
+) -> Vec<String> {
+    let Entry { id, summary, .. } = entry;
+    let state = now.as_ref().ok().and_then(Settled::state);
+    let (mut left, error) = match done {
+        Ok(back) => (left_undone(&back), None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+    let mut lines = vec![match state {
+        Some(State::Undone) => format!("switch {id} ({summary}) is put back: {why}"),
+        Some(State::Awaiting) => format!(
+            "switch {id} ({summary}) was to be put back ({why}), and stays in force{error}. To keep it: samehost switch confirm {id}; else mend that, and: samehost switch undo {id}"
+        ),
+        _ => format!(
+            "switch {id} ({summary}) was to be put back ({why}), and that is unfinished{error}. To end it: samehost switch recover"
+        ),
+    }];
+    for file in now.iter().flat_map(Settled::files) {
+        if let (Some(State::Undone), Version::TextBefore(words)) = (state, file.version()) {
+            left.push(format!(
+                "{} has its text as it was; {}: that stays",
+                file.path().display(),
+                words.join("; ")
+            ));
+        }
+    }
+    lines.append(&mut left);
+    lines
 }
 
 /// Starts the watcher of a switch. As root, systemd runs it if possible and restarts it after a kill or a

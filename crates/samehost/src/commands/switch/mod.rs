@@ -2,6 +2,7 @@
 //! apply.
 
 mod confirm;
+mod ending;
 mod stored;
 mod watch;
 
@@ -18,123 +19,73 @@ use samehost_model::{Endpoint, ObstacleCode, Redactor};
 use samehost_report::saving_in_words;
 use samehost_scan::{Stamps, Timed};
 use samehost_switch::{
-    Confirm, Direction, Environment, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
+    Confirm, Decider, Direction, Environment, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
 use samehost_system::interrupt;
-use samehost_transaction::State;
 
 use self::confirm::{Site, agrees, may_ask};
-use crate::cli::{SwitchOptions, UnixOrTcp};
+use crate::cli::{ApplyOptions, Consent, FinishOptions, MoveOptions, StoredVerb, SwitchOptions, UnixOrTcp};
 use crate::commands::scan;
 use crate::exit::Ending;
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, signals};
+use crate::{output, signals, storage};
 
 pub use watch::watch_switch;
 
 pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    match &options.stored {
+        None => move_targets(&options.moving),
+        Some(StoredVerb::List(options)) => stored::list(options),
+        Some(StoredVerb::Check(options)) => stored::check(options),
+        Some(StoredVerb::Undo(options)) => stored::undo(options),
+        Some(StoredVerb::Confirm(options)) => confirm::confirm(options),
+        Some(StoredVerb::Recover(options)) => stored::recover(options),
+        Some(StoredVerb::Finish(options)) => finish(options),
+        Some(StoredVerb::Prune(options)) => stored::prune(options),
+    }
+}
+
+/// Whether an act only shows what it would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Looks,
+    Acts,
+}
+
+impl Doing {
+    fn of(is_dry_run: bool) -> Self {
+        if is_dry_run { Doing::Looks } else { Doing::Acts }
+    }
+}
+
+fn move_targets(options: &MoveOptions) -> anyhow::Result<Ending> {
     check(options)?;
-    if !options.dry_run {
-        confirm::take_back_overdue()?;
+    if !options.apply.consent.dry_run {
+        samehost_transaction::files_may_be(0)?;
     }
-    if let Some(id) = &options.confirm {
-        return confirm::confirm(&stored::named(id, &[State::Awaiting])?);
-    }
-    if options.list {
-        return stored::list(options.json);
-    }
-    if options.check {
-        return stored::check(options);
-    }
-    if options.prune {
-        return stored::prune(options);
-    }
-    if let Some(id) = &options.forget {
-        return stored::forget(id, options);
-    }
-    if options.recover {
-        return stored::recover(options);
-    }
-    if let Some(id) = &options.undo {
-        return stored::undo(&stored::named(id, &[State::Committed, State::Awaiting])?, options);
-    }
-    if let Some(id) = &options.finish {
-        return finish(options, id);
-    }
-    if options.all {
-        return all(options);
-    }
-    one(options, &options.targets)
+    confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
+    if options.all { all(options) } else { one(options, &options.targets) }
 }
 
 /// Refuses options that do nothing beside others. In a plan that has no use for them they are named ([`notes`]): silence lets people
 /// believe that what they asked for was done.
-fn check(options: &SwitchOptions) -> Result<(), WrongUse> {
+fn check(options: &MoveOptions) -> Result<(), WrongUse> {
     if options.address.is_some() && options.to == UnixOrTcp::Unix {
-        return refuse(
-            "--address is the TCP address for --to tcp; to a Unix socket it does nothing".to_owned(),
-        );
+        return refuse("--address is the TCP address for --to tcp; to a Unix socket it does nothing");
     }
     if options.socket.is_some() && options.to == UnixOrTcp::Tcp {
         return refuse("--socket is the socket to move to; with --to tcp it does nothing");
     }
     if options.close_tcp && options.to == UnixOrTcp::Tcp {
         return refuse(
-            "--close-tcp is for a move to a Unix socket; with --to tcp it would close what is moved to"
-                .to_owned(),
+            "--close-tcp is for a move to a Unix socket; with --to tcp it would close what is moved to",
         );
     }
     if options.keep_tcp && options.to == UnixOrTcp::Tcp {
         return refuse("--keep-tcp is for a move to a Unix socket; with --to tcp it does nothing");
     }
-    let Some(operation) = operation(options) else { return Ok(()) };
-    match given(options).into_iter().find(|name| !takes(operation, name)) {
-        Some(name) => refuse(format!("{name} does nothing with {operation}: leave it away")),
-        None => Ok(()),
-    }
-}
-
-/// The operation on stored switches, by its option; `None` for a switch that is to be made.
-fn operation(options: &SwitchOptions) -> Option<&'static str> {
-    let all = [
-        (options.undo.is_some(), "--undo"),
-        (options.finish.is_some(), "--finish"),
-        (options.confirm.is_some(), "--confirm"),
-        (options.forget.is_some(), "--forget"),
-        (options.list, "--list"),
-        (options.recover, "--recover"),
-        (options.check, "--check"),
-        (options.prune, "--prune"),
-    ];
-    all.iter().find(|(is_asked, _)| *is_asked).map(|(_, name)| *name)
-}
-
-fn given(options: &SwitchOptions) -> Vec<&'static str> {
-    let all = [
-        (options.to == UnixOrTcp::Tcp, "--to"),
-        (options.socket.is_some(), "--socket"),
-        (options.address.is_some(), "--address"),
-        (options.close_tcp, "--close-tcp"),
-        (options.keep_tcp, "--keep-tcp"),
-        (options.user.is_some(), "--user"),
-        (options.server_user.is_some(), "--server-user"),
-        (!options.reload.is_empty(), "--reload"),
-        (options.page.is_some(), "--page"),
-        (options.confirm_within.is_some(), "--confirm-within"),
-        (!options.accept.is_empty(), "--accept"),
-        (options.observe.is_some(), "--observe"),
-        (options.exact, "--exact"),
-    ];
-    all.iter().filter(|(is_given, _)| *is_given).map(|(_, name)| *name).collect()
-}
-
-fn takes(operation: &str, name: &str) -> bool {
-    match operation {
-        "--finish" => ["--reload", "--page", "--confirm-within", "--accept", "--observe"].contains(&name),
-        "--check" => name == "--observe",
-        _ => false,
-    }
+    Ok(())
 }
 
 fn unused_reloads(report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
@@ -144,10 +95,9 @@ fn unused_reloads(report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String>
     }
     let mut notes = Vec::new();
     for words in unused {
-        notes.push(match words.kind {
-            Some(kind) => format!(
-                "--reload {}=… is used for nothing: no program of that name has to be told of this change",
-                kind.name()
+        notes.push(match words.whose.name() {
+            Some(name) => format!(
+                "--reload {name}=… is used for nothing: no program of that name has to be told of this change"
             ),
             None => "--reload is used for nothing: what has to be told of this change has another command"
                 .to_owned(),
@@ -156,13 +106,10 @@ fn unused_reloads(report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String>
     notes
 }
 
-/// Notes on options of which a plan makes no use; `unused` are commands of `--reload` that it does not run.
-fn notes(options: &SwitchOptions, report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
+/// Notes on options of which a plan makes no use.
+fn notes(options: &MoveOptions, report: &SwitchReport) -> Vec<String> {
     let mut notes = Vec::new();
     let hops = &report.hops;
-    if report.outcome == SwitchOutcome::Refused {
-        return notes;
-    }
     if let Some(socket) = &options.socket {
         let endpoint = format!("unix:{}", socket.display());
         if !hops.iter().any(|hop| hop.to == endpoint) {
@@ -185,20 +132,22 @@ fn notes(options: &SwitchOptions, report: &SwitchReport, unused: &[&ReloadWords]
     if options.user.is_some() && hops.iter().all(|hop| hop.clients.is_empty()) {
         notes.push("--user is used for nothing: no connection of an application moves".to_owned());
     }
-    notes.extend(unused_reloads(report, unused));
     if options.keep_tcp && report.later.is_empty() {
         notes.push("--keep-tcp keeps nothing: no step of this would close a port".to_owned());
     }
-    if !options.accept.is_empty() && !options.yes {
-        notes.push("--accept is used for nothing without --yes: you are asked".to_owned());
-    }
-    if options.dry_run && options.page.is_some() {
-        notes.push("--page is not asked for by a dry run".to_owned());
-    }
-    if options.dry_run && options.exact {
+    if options.apply.consent.dry_run && options.exact {
         notes.push("--exact is for a switch that is made: a dry run looks at no requests".to_owned());
     }
-    if options.dry_run && options.confirm_within.is_some() {
+    notes
+}
+
+/// The same of the options that are those of every plan; `unused` are commands of `--reload` that it does not run.
+fn notes_on_applying(options: &ApplyOptions, report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
+    let mut notes = unused_reloads(report, unused);
+    if !options.accept.is_empty() && !options.consent.yes {
+        notes.push("--accept is used for nothing without --yes: you are asked".to_owned());
+    }
+    if options.consent.dry_run && options.confirm_within.is_some() {
         notes.push("--confirm-within is for a switch that is made, and not for a dry run".to_owned());
     }
     notes
@@ -211,14 +160,14 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, WrongUse> {
 /// Default time for observing who else uses an address that would be closed.
 /// The last stages used to take a port away from whoever else used it: another virtual host, or an
 /// application that nobody had restarted. One look at a moment was rejected, because it misses short
-/// connections. Where somebody is seen, these stages are kept with the switch for `--finish`, or the
+/// connections. Where somebody is seen, these stages are kept with the switch for `switch finish`, or the
 /// switch is refused with who uses the address and by which line (docs/decisions/0069).
 const OBSERVE: Duration = Duration::from_secs(5);
 
-fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
+fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
     if let Some(unfinished) = stored::unfinished()? {
         return Err(WrongUse(format!(
-            "the switch {unfinished} was interrupted; run this first: samehost switch --recover"
+            "the switch {unfinished} was interrupted; run this first: samehost switch recover"
         ))
         .into());
     }
@@ -226,58 +175,88 @@ fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
     let scan = look()?;
     let mut plan = plan(&request, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let interrupted = interrupt::flag();
-    if !plan.is_barred() {
-        plan = plan.look_who_stays(&request, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
-    }
-    make(options, plan, &request, words(options, targets), &interrupted)
+    // A barred plan too: all that is in the way is told at once.
+    plan = plan.look_who_stays(&request, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
+    let wanted = Wanted {
+        request: &request,
+        words: words(options, targets),
+        moving: Some(options),
+        interrupted: &interrupted,
+    };
+    make(&options.apply, plan, &wanted)
 }
 
-fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
-    let request = request_of(options, &[id.to_owned()])?;
+fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
+    confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
+    let id = &options.id;
+    let request = SwitchRequest {
+        reloads: reloads(&options.apply),
+        observe: options.apply.observe.unwrap_or(OBSERVE),
+        has_page: options.apply.page.is_some(),
+        ..SwitchRequest::new(vec![id.clone()], Direction::Unix)
+    };
     let scan = look()?;
     let interrupted = interrupt::flag();
     let is_interrupted: &dyn Fn() -> bool = &|| interrupted.load(Ordering::Relaxed);
     let plan = finishing(&switches::store_of(id)?, id, &request, &scan, &|| look().ok(), is_interrupted)
         .map_err(|error| WrongUse(error.to_string()))?;
-    make(options, plan, &request, format!("samehost switch --finish {id}"), &interrupted)
+    let words = format!("samehost switch finish {id}");
+    make(&options.apply, plan, &Wanted { request: &request, words, moving: None, interrupted: &interrupted })
+}
+
+/// What a plan was made for.
+struct Wanted<'a> {
+    request: &'a SwitchRequest,
+    /// The command line for the journal.
+    words: String,
+    /// `None` for what a switch left for later, which moves nobody.
+    moving: Option<&'a MoveOptions>,
+    interrupted: &'a AtomicBool,
 }
 
 /// Runs the pre-flight checks, shows the plan, prompts, and applies it.
-fn make(
-    options: &SwitchOptions,
-    mut plan: Plan,
-    request: &SwitchRequest,
-    words: String,
-    interrupted: &AtomicBool,
-) -> anyhow::Result<Ending> {
+fn make(options: &ApplyOptions, mut plan: Plan, wanted: &Wanted<'_>) -> anyhow::Result<Ending> {
+    let consent = options.consent;
+    let request = wanted.request;
     let program = std::env::current_exe().context("the path of this program")?;
+    // With --all one command may be for another of the switches.
+    let is_of_all = wanted.moving.is_some_and(|moving| moving.all);
+    if let (Some(misnamed), false) = (plan.misnamed(&request.reloads), is_of_all) {
+        return Err(WrongUse(misnamed).into());
+    }
     plan = plan.passing(&options.accept);
     if plan.may_try() && !plan.is_empty() {
         plan = plan.try_logins(&program).passing(&options.accept);
     }
-    // With --dry-run too: what it shows is what --yes then does.
-    if options.yes {
-        plan = plan.without_a_person(&options.accept);
+    // With --dry-run too: what it shows is what is then done, asked or refused.
+    let decider = if consent.yes { Decider::Nobody } else { Decider::Person };
+    plan = plan.decided_by(decider, &options.accept);
+    let report = plan.report(request);
+    if report.outcome != SwitchOutcome::Refused {
+        let mut notes_on = wanted.moving.map(|moving| notes(moving, &report)).unwrap_or_default();
+        notes_on.extend(notes_on_applying(options, &report, &plan.unused(&request.reloads)));
+        plan.note(notes_on);
     }
-    let notes = notes(options, &plan.report(request), &plan.unused(&request.reloads));
-    plan.note(notes);
     let report = plan.report(request);
     if report.outcome != SwitchOutcome::Planned {
-        return end(options, &report);
+        return end(consent, &report);
     }
-    if options.dry_run {
-        let ending = end(options, &report)?;
-        if !options.json {
+    plan.may_begin(&switches::state()?)?;
+    let site = options.page.as_deref().map(Site::ask).transpose()?;
+    if consent.dry_run {
+        let ending = end(consent, &report)?;
+        if !consent.json {
             writeln!(
                 output::Stdout,
-                "\nNothing was touched. Without --dry-run it asks before it does this."
+                "\nNothing was touched. Without --dry-run it {}.",
+                if consent.yes { "does this" } else { "asks before it does this" }
             )?;
         }
         return Ok(ending);
     }
-    if !options.yes {
-        may_ask(options)?;
-        show(options, &report)?;
+    if !consent.yes {
+        may_ask(consent)?;
+        show(consent, &report)?;
         if !agrees()? {
             output::complain("nothing was touched");
             return Ok(Ending::Finding);
@@ -287,117 +266,127 @@ fn make(
         return Ok(Ending::Interrupted);
     }
     signals::watch()?;
-    apply(options, plan, request, Applied { program: &program, words, report: &report, interrupted })
-}
-
-struct Applied<'a> {
-    program: &'a Path,
-    words: String,
-    report: &'a SwitchReport,
-    interrupted: &'a AtomicBool,
+    apply(options, plan, wanted, site.as_ref(), (&program, &report))
 }
 
 fn apply(
-    options: &SwitchOptions,
+    options: &ApplyOptions,
     plan: Plan,
-    request: &SwitchRequest,
-    with: Applied<'_>,
+    wanted: &Wanted<'_>,
+    site: Option<&Site>,
+    (program, report): (&Path, &SwitchReport),
 ) -> anyhow::Result<Ending> {
     let store = switches::store()?;
-    let site = options.page.as_deref().map(Site::ask).transpose()?;
     let within = confirm::within(options);
-    let note = || confirm::note(site.as_ref(), with.report);
-    let quiet = options.json || !io::stderr().is_terminal();
+    let note = || confirm::note(site, report);
+    let quiet = options.consent.json || !io::stderr().is_terminal();
     let done = samehost_switch::apply(
         plan,
-        request,
+        wanted.request,
         &Environment {
-            program: with.program,
+            program,
             store: &store,
-            command: with.words,
-            page: site.as_ref().map(|site| site as &dyn Page),
+            command: wanted.words.clone(),
+            page: site.map(|site| site as &dyn Page),
             confirm: within.map(|within| Confirm { within, note: &note }),
-            is_interrupted: &|| with.interrupted.load(Ordering::Relaxed),
+            is_interrupted: &|| wanted.interrupted.load(Ordering::Relaxed),
             progress: &|what| {
                 if !quiet {
                     output::complain(what);
                 }
             },
             scan: &|| look().ok(),
-            // What is left to finish moves nobody.
-            stamps: options.finish.is_none().then(|| stamps(options)),
+            stamps: wanted.moving.map(stamps),
         },
     )?;
-    if let (Some(id), Some(_), Some(within)) = (&done.id, &done.confirm_until, within) {
-        confirm::watch_over(with.program, id, within)?;
+    let mut is_watched = Ok(());
+    if let (SwitchOutcome::Committed, Some(id), Some(_), Some(within)) =
+        (done.outcome, &done.id, &done.confirm_until, within)
+    {
+        is_watched = confirm::watch_over(program, id, within);
     }
-    end(options, &done)
+    let ending = end(options.consent, &done)?;
+    is_watched.map(|()| ending)
 }
 
-fn stamps(options: &SwitchOptions) -> Stamps {
+fn stamps(options: &MoveOptions) -> Stamps {
     if options.exact { Stamps::SystemCalls } else { Stamps::Functions }
 }
 
 fn look() -> anyhow::Result<Scan> {
-    Ok(samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
+    Ok(samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?)
 }
 
-fn request_of(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchRequest> {
+fn request_of(options: &MoveOptions, targets: &[String]) -> anyhow::Result<SwitchRequest> {
     let address = options.address.as_ref().map(|text| format!("tcp:{text}").parse::<Endpoint>()).transpose();
+    let to = match options.to {
+        UnixOrTcp::Unix => Direction::Unix,
+        UnixOrTcp::Tcp => Direction::Tcp,
+    };
     Ok(SwitchRequest {
         address: address.map_err(|error| WrongUse(error.to_string()))?,
-        targets: targets.to_vec(),
-        to: match options.to {
-            UnixOrTcp::Unix => Direction::Unix,
-            UnixOrTcp::Tcp => Direction::Tcp,
-        },
         socket: options.socket.clone(),
         close_tcp: options.close_tcp,
         user: options.user.clone(),
         server_user: options.server_user.clone(),
-        reloads: options.reload.iter().map(|text| ReloadWords::parse(text)).collect(),
+        reloads: reloads(&options.apply),
         keep_tcp: options.keep_tcp,
-        observe: options.observe.unwrap_or(OBSERVE),
-        has_page: options.page.is_some(),
+        observe: options.apply.observe.unwrap_or(OBSERVE),
+        has_page: options.apply.page.is_some(),
+        ..SwitchRequest::new(targets.to_vec(), to)
     })
 }
 
+fn reloads(options: &ApplyOptions) -> Vec<ReloadWords> {
+    options.reload.iter().map(|text| ReloadWords::parse(text)).collect()
+}
+
 /// Command line for the journal, with secrets redacted.
-fn words(options: &SwitchOptions, targets: &[String]) -> String {
+fn words(options: &MoveOptions, targets: &[String]) -> String {
     let targets = Redactor::default().words(targets);
     format!("samehost switch {} --to {}", targets.join(" "), options.to.name())
 }
 
-fn show(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<()> {
-    if options.json {
+fn show(consent: Consent, report: &SwitchReport) -> anyhow::Result<()> {
+    if consent.json {
         return output::print_json(report);
     }
     output::show(|terminal, out| terminal.render_switch(report, out))
 }
 
-fn end(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<Ending> {
-    show(options, report)?;
+fn end(consent: Consent, report: &SwitchReport) -> anyhow::Result<Ending> {
+    show(consent, report)?;
     if let (Some(id), SwitchOutcome::Committed, Some(_)) = (&report.id, report.outcome, output::lost()) {
-        output::complain(&format!(
-            "the switch {id} is committed; to put it back: samehost switch --undo {id}"
-        ));
+        output::complain(&format!("the switch {id} is committed; to put it back: samehost switch undo {id}"));
     }
     Ok(match report.outcome {
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
         SwitchOutcome::Left => Ending::Left,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,
         SwitchOutcome::RolledBack => Ending::RolledBack,
+        SwitchOutcome::Unfinished => Ending::Unfinished,
     })
 }
 
 /// Default time for observing traffic with `--all`.
 const OBSERVE_ALL: Duration = Duration::from_secs(10);
 
+/// Whether a scan will know what is worth a switch.
+fn assert_priced() -> anyhow::Result<()> {
+    if storage::stored_prices().is_some() {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "--all moves what is worth a switch, and what a request costs here is not known: `samehost checkup`, as this user, measures it"
+    );
+}
+
 /// `samehost switch --all`: every switch that a scan finds worthwhile, one transaction each.
-fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
+fn all(options: &MoveOptions) -> anyhow::Result<Ending> {
     let interrupted = interrupt::flag();
-    let observe = options.observe.unwrap_or(OBSERVE_ALL);
-    let scan = scan::look(Some((observe, Timed::Not)), false, options.json, &interrupted)?;
+    assert_priced()?;
+    let observe = options.apply.observe.unwrap_or(OBSERVE_ALL);
+    let scan = scan::look(Some((observe, Timed::Not)), &interrupted)?;
     signals::done();
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
@@ -433,7 +422,7 @@ fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     }
     // Whoever asks for everything has named the servers' files too.
     let mut options = options.clone();
-    options.accept.push(ObstacleCode::OtherFiles);
+    options.apply.accept.push(ObstacleCode::OtherFiles);
     let mut worst = Ending::Done;
     for target in targets {
         signals::done();

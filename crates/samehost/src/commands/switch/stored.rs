@@ -1,29 +1,28 @@
-//! Stored switches: `samehost switch --list`, `--undo` and `--recover` show what would be done, then prompt; `--forget`
-//! and `--prune` delete backups of finished switches, and `--check` finds out whether switches are still in force.
+//! Stored switches: `samehost switch undo` and `recover` show what would be done, then prompt; `prune` deletes backups of
+//! finished switches, and `check` finds out whether switches are still in force.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use samehost_analysis::compare_own_times;
-use samehost_model::scan::{Scan, Standing};
+use samehost_model::scan::{ApplicationSeen, Scan, Standing};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
 use samehost_report::own_times_in_words;
-use samehost_switch::{
-    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, left_undone, look_again, preview, reload,
-};
+use samehost_switch::{CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again, preview, reload};
 use samehost_system::interrupt::is_requested;
 use samehost_transaction::{
-    Entry, Outlook, Recovered, RolledBack, State, Store, foresee_recovery, foresee_undo,
-    forget as forget_one, recover as recover_all, undo as undo_one,
+    Entry, Outlook, Recovered, State, Store, foresee_recovery, foresee_undo, forget as forget_one,
+    may_be_forgotten, recover as recover_all, undo as undo_one,
 };
 use serde_json::{Value, json};
 
-use super::confirm::{agrees, may_ask};
-use super::look;
-use crate::cli::{NEWEST, SwitchOptions};
+use super::confirm::{agrees, may_ask, named, take_back_overdue, told_before};
+use super::ending::{Act, Told, refusal, tell, worse};
+use super::{Doing, look};
+use crate::cli::{CheckOptions, Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
 use crate::output;
 use crate::storage::switches;
@@ -39,39 +38,46 @@ pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
-/// The switch of this name; for [`NEWEST`] the newest that is in one of these states, after naming it.
-pub(super) fn named(id: &str, states: &[State]) -> anyhow::Result<String> {
-    if id != NEWEST {
-        return Ok(id.to_owned());
+/// Refuses to undo without a name, and without a question, where the newest switch is undone already: whoever repeats the command
+/// means that one, and not the next older.
+fn refuse_the_next_older() -> anyhow::Result<()> {
+    let mut undone = None;
+    for (_, entry) in switches::entries()?.into_iter().rev() {
+        match (entry.state, &undone) {
+            (State::Undone, None) => undone = Some(entry.id),
+            (State::Committed | State::Awaiting, Some(newest)) => {
+                return Err(WrongUse(format!(
+                    "the newest switch, {newest}, is undone already. Before it is {}, in force: {}; to undo that one: samehost switch undo {}",
+                    entry.id, entry.summary, entry.id
+                ))
+                .into());
+            }
+            (State::Committed | State::Awaiting, None) => return Ok(()),
+            _ => {}
+        }
     }
-    let entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
-    let Some(newest) = entries.rev().find(|entry| states.contains(&entry.state)) else {
-        let what =
-            if states.contains(&State::Committed) { "in force" } else { "waiting for its confirmation" };
-        return Err(WrongUse(format!("no switch is {what}; samehost switch --list has all")).into());
-    };
-    output::complain(&format!("the newest is {}: {}", newest.id, newest.summary));
-    Ok(newest.id)
+    Ok(())
 }
 
-pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
+pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
+    let json = options.json;
+    take_back_overdue(Doing::of(options.dry_run))?;
     let all = switches::entries()?;
-    let entries: Vec<&Entry> = all.iter().map(|(_, entry)| entry).collect();
     let mut out = Vec::new();
     if json {
         serde_json::to_writer_pretty(&mut out, &all.iter().map(as_json).collect::<Vec<_>>())?;
         out.push(b'\n');
-    } else if entries.is_empty() {
+    } else if all.is_empty() {
         writeln!(out, "No switch was made yet; samehost switch PATH --dry-run shows what one would do.")?;
     }
-    for entry in entries.iter().filter(|_| !json) {
+    for (store, entry) in all.iter().filter(|_| !json) {
         writeln!(out, "{}  {:<11}  {}", entry.id, entry.state, about(entry))?;
         if let Some(until) = &entry.awaits {
-            writeln!(
-                out,
-                "    takes itself back at {until}, unless: samehost switch --confirm {}",
-                entry.id
-            )?;
+            let told = told_before(store, &entry.id);
+            writeln!(out, "    {}", awaited(entry, until, told.is_some()))?;
+            if let Some(told) = told {
+                writeln!(out, "    {told}")?;
+            }
         }
         if let (Some(reason), false) = (&entry.reason, entry.is_unreadable()) {
             writeln!(out, "    {reason}")?;
@@ -86,12 +92,26 @@ pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
     for place in places.iter().filter(|_| !json) {
         writeln!(
             out,
-            "\nThe files as they were, with the passwords in them, are in {}; --forget ID and --prune remove them.",
+            "\nThe files as they were, with the passwords in them, are in {}; samehost switch prune removes them.",
             place.join("ID/backup").display()
         )?;
     }
     print(&out)?;
     Ok(Ending::Done)
+}
+
+/// Until when a switch waits for its confirmation. One whose time is over is in the list when its watcher is at work, or nothing is to
+/// be touched.
+fn awaited(entry: &Entry, until: &str, needs_you: bool) -> String {
+    if needs_you {
+        return format!("it needs you: its time was over at {until}, and it could not be put back");
+    }
+    if entry.is_overdue() {
+        return format!(
+            "its time was over at {until}; its watcher, or the next samehost switch without --dry-run, puts it back"
+        );
+    }
+    format!("takes itself back at {until}, unless: samehost switch confirm {}", entry.id)
 }
 
 fn about(entry: &Entry) -> String {
@@ -116,111 +136,73 @@ fn as_json((store, entry): &(Store, Entry)) -> Value {
     })
 }
 
-pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> {
+pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
+    let consent = options.consent;
+    take_back_overdue(Doing::of(consent.dry_run))?;
+    if let (None, true) = (&options.id, consent.yes) {
+        refuse_the_next_older()?;
+    }
+    let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting])?;
     let store = switches::store_of(id)?;
-    let foresee = || foresee_undo(&store, id).map_err(|error| WrongUse(error.to_string()));
+    let foresee = || foresee_undo(&store, id).map_err(refusal);
     let foreseen = foresee()?;
-    if let Some(ending) = not_agreed(options, &[preview(&foreseen)])? {
+    if let Some(ending) = not_agreed(consent, &[preview(&foreseen)], Ending::Done)? {
         return Ok(ending);
     }
-    if !options.yes && foresee()? != foreseen {
+    if !consent.yes && foresee()? != foreseen {
         return Err(changed_meanwhile());
     }
-    let back = undo_one(&store, id, &mut |step| reload(&step.command))
-        .map_err(|error| WrongUse(error.to_string()))?;
-    report(
-        &[Told {
-            id: id.to_owned(),
-            how: "undone".into(),
-            back: Some(back),
-            unreachable: without_a_socket(),
-        }],
-        options.json,
-    )
-}
-
-/// Services that lost their socket, to this switch or before it: a server that takes a path removes what it finds there.
-/// Only their own restart brings it back.
-fn without_a_socket() -> Vec<String> {
-    let Ok(scan) = look() else { return Vec::new() };
-    let mut lines = Vec::new();
-    for lost in samehost_scan::unreachable(&scan) {
-        let restart = match lost.unit {
-            Some(unit) => format!(": systemctl restart {unit}"),
-            None => String::new(),
-        };
-        lines.push(format!(
-            "{} listens at {}, and its file has gone: nobody can connect to it there. Restart it{restart}",
-            lost.service,
-            lost.path.display()
-        ));
-    }
-    lines
-}
-
-struct Told {
-    id: String,
-    how: String,
-    back: Option<RolledBack>,
-    /// Services that nobody reaches over their socket now.
-    unreachable: Vec<String>,
-}
-
-impl Told {
-    fn of(id: String, how: impl Into<String>, back: Option<RolledBack>) -> Self {
-        Told { id, how: how.into(), back, unreachable: Vec::new() }
-    }
-
-    fn left(&self) -> Vec<String> {
-        self.back.as_ref().map(left_undone).unwrap_or_default()
-    }
-}
-
-pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
-    use samehost_transaction::Ending as How;
-    let stores = switches::stores()?;
-    let foresee = || -> anyhow::Result<Vec<StoredSwitch>> {
-        let mut all = Vec::new();
-        for store in &stores {
-            all.extend(foresee_recovery(store)?.into_iter().map(planned));
-        }
-        Ok(all)
+    let done = undo_one(&store, id, &mut |step| reload(&step.command));
+    let told = Told::after(Act::Undo, &store, id);
+    let told = match done {
+        Ok(back) => told.with_back(back),
+        Err(error) => told.with_error(error).or_refused()?,
     };
-    let planned = foresee()?;
+    tell(&[told.with_unreachable()], consent.json)
+}
+
+pub(super) fn recover(options: &RecoverOptions) -> anyhow::Result<Ending> {
+    use samehost_transaction::Ending as How;
+    let consent = options.consent;
+    take_back_overdue(Doing::of(consent.dry_run))?;
+    let stores = switches::stores()?;
+    let foresee = || -> anyhow::Result<(Vec<StoredSwitch>, Ending)> {
+        let (mut all, mut ending) = (Vec::new(), Ending::Done);
+        for store in &stores {
+            for (id, outlook) in foresee_recovery(store)? {
+                ending = worse(ending, would_end(&outlook));
+                all.push(planned((id, outlook)));
+            }
+        }
+        Ok((all, ending))
+    };
+    let (planned, would_end) = foresee()?;
     if planned.is_empty() {
-        print(if options.json { b"[]\n" } else { b"Nothing to recover: no switch was interrupted.\n" })?;
+        print(if consent.json { b"[]\n" } else { b"Nothing to recover: no switch was interrupted.\n" })?;
         return Ok(Ending::Done);
     }
-    if let Some(ending) = not_agreed(options, &planned)? {
+    if let Some(ending) = not_agreed(consent, &planned, would_end)? {
         return Ok(ending);
     }
-    if !options.yes && foresee()? != planned {
+    if !consent.yes && foresee()?.0 != planned {
         return Err(changed_meanwhile());
     }
-    let mut is_left = false;
     let mut all = Vec::new();
-    let mut recovered = Vec::new();
     for store in &stores {
-        recovered.extend(recover_all(store, &mut |step| reload(&step.command))?);
+        for Recovered { id, ending } in recover_all(store, &mut |step| reload(&step.command))? {
+            let told = Told::after(Act::Recover, store, &id);
+            all.push(match ending {
+                How::RolledBack(back) | How::Undone(back) => told.with_back(back),
+                // Damage is told as the state that it is.
+                How::Failed(error) if !told.is_unreadable() => told.with_error(error),
+                _ => told,
+            });
+        }
     }
-    for Recovered { id, ending } in recovered {
-        all.push(match ending {
-            How::Committed => Told::of(id, "finished: it had been proved", None),
-            How::RolledBack(back) => Told::of(id, "put back", Some(back)),
-            How::Undone(back) => Told::of(id, "undone", Some(back)),
-            How::Nothing => Told::of(id, "forgotten: it had touched nothing", None),
-            How::Running => Told::of(id, "left alone: it is at work", None),
-            How::Failed(error) => {
-                is_left = true;
-                Told::of(id, format!("left as it is: {error}"), None)
-            }
-        });
+    if let Some(last) = all.pop() {
+        all.push(last.with_unreachable());
     }
-    if let Some(last) = all.last_mut() {
-        last.unreachable = without_a_socket();
-    }
-    let ending = report(&all, options.json)?;
-    Ok(if is_left { Ending::Finding } else { ending })
+    tell(&all, consent.json)
 }
 
 fn planned((id, outlook): (String, Outlook)) -> StoredSwitch {
@@ -238,6 +220,16 @@ fn planned((id, outlook): (String, Outlook)) -> StoredSwitch {
     }
 }
 
+/// How the recovery of a switch would end, by what is foreseen of it.
+fn would_end(outlook: &Outlook) -> Ending {
+    match outlook {
+        Outlook::Known(foreseen) if !foreseen.ends => Ending::Unfinished,
+        Outlook::Known(foreseen) if !foreseen.left.is_empty() => Ending::Finding,
+        Outlook::Known(_) | Outlook::Running => Ending::Done,
+        Outlook::Failed(_) => Ending::Unfinished,
+    }
+}
+
 fn changed_meanwhile() -> anyhow::Error {
     WrongUse(
         "the situation changed after the plan was shown, so nothing was touched; run the command again"
@@ -246,24 +238,29 @@ fn changed_meanwhile() -> anyhow::Error {
     .into()
 }
 
-/// Shows what would be done and prompts, as the options require. Returns the ending if it is not to be done.
-fn not_agreed(options: &SwitchOptions, planned: &[StoredSwitch]) -> anyhow::Result<Option<Ending>> {
-    if options.yes && !options.dry_run {
+/// Shows what would be done and prompts, as the options require. Returns the ending if it is not to be done: of a dry run the one that
+/// is foreseen.
+fn not_agreed(
+    consent: Consent,
+    planned: &[StoredSwitch],
+    would_end: Ending,
+) -> anyhow::Result<Option<Ending>> {
+    if consent.yes && !consent.dry_run {
         return Ok(None);
     }
-    if !options.dry_run {
-        may_ask(options)?;
+    if !consent.dry_run {
+        may_ask(consent)?;
     }
-    if options.json {
+    if consent.json {
         output::print_json(&planned)?;
-        return Ok(Some(Ending::Done));
+        return Ok(Some(would_end));
     }
     let mut out = Vec::new();
     output::terminal().render_stored(planned, &mut out)?;
-    if options.dry_run {
+    if consent.dry_run {
         writeln!(out, "\nNothing was touched. Without --dry-run it asks before it does this.")?;
         output::Stdout.write_all(&out)?;
-        return Ok(Some(Ending::Done));
+        return Ok(Some(would_end));
     }
     output::Stdout.write_all(&out)?;
     if agrees()? {
@@ -273,66 +270,46 @@ fn not_agreed(options: &SwitchOptions, planned: &[StoredSwitch]) -> anyhow::Resu
     Ok(Some(Ending::Finding))
 }
 
-fn report(all: &[Told], json: bool) -> anyhow::Result<Ending> {
-    let mut out = Vec::new();
-    if json {
-        let mut values = Vec::new();
-        for one in all {
-            let files = one.back.as_ref().map(|back| back.files.clone()).unwrap_or_default();
-            values.push(json!({ "id": one.id, "ending": one.how, "files": files, "left": one.left(), "unreachable": one.unreachable }));
-        }
-        out = output::as_json(&values)?;
-    }
-    for one in all.iter().filter(|_| !json) {
-        writeln!(out, "{}: {}", one.id, one.how)?;
-        for file in one.back.iter().flat_map(|back| &back.files) {
-            writeln!(out, "    {} is as it was", file.display())?;
-        }
-        for line in one.left().iter().chain(&one.unreachable) {
-            writeln!(out, "    {line}")?;
-        }
-    }
-    print(&out)?;
-    let is_whole = all.iter().all(|one| one.back.as_ref().is_none_or(RolledBack::is_complete));
-    Ok(if is_whole { Ending::Done } else { Ending::Finding })
-}
-
 pub(super) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     output::print(bytes)
 }
 
 const DAY: i64 = 24 * 60 * 60;
 
-pub(super) fn forget(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> {
-    let all = switches::entries()?;
-    let Some(found) = all.into_iter().find(|(_, entry)| entry.id == id) else {
-        return Err(WrongUse(format!("no switch {id}; samehost switch --list names them")).into());
-    };
-    let (store, entry) = &found;
-    match entry.state {
-        State::Committed | State::RolledBack | State::Undone => forget_all(std::slice::from_ref(&found), options),
-        State::Damaged | State::Newer => Err(WrongUse(format!(
-            "the journal of {id} cannot be read here, and what is left to be done of it is not known: compare its files with those in {0}/{id}/backup, and remove {0}/{id} by hand",
-            store.path().display()
-        ))
-        .into()),
-        // `forget_one` explains the failure.
-        _ => Ok(forget_one(store, id).map(|()| Ending::Done).map_err(|error| WrongUse(error.to_string()))?),
+pub(super) fn prune(options: &PruneSwitchesOptions) -> anyhow::Result<Ending> {
+    let consent = options.consent;
+    take_back_overdue(Doing::of(consent.dry_run))?;
+    if let Some(id) = &options.id {
+        return prune_one(id, consent);
     }
-}
-
-pub(super) fn prune(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let mut all = switches::entries()?;
     all.retain(|(_, entry)| is_over(entry, options.older_than));
     if all.is_empty() {
-        print(if options.json {
+        print(if consent.json {
             b"[]\n"
         } else {
             b"Nothing to prune: no switch is undone or rolled back, or as old as that.\n"
         })?;
         return Ok(Ending::Done);
     }
-    forget_all(&all, options)
+    forget_all(&all, consent)
+}
+
+fn prune_one(id: &str, consent: Consent) -> anyhow::Result<Ending> {
+    let all = switches::entries()?;
+    let Some(found) = all.into_iter().find(|(_, entry)| entry.id == id) else {
+        return Err(WrongUse(format!("no switch {id}; samehost switch list names them")).into());
+    };
+    let (store, entry) = &found;
+    if let State::Damaged | State::Newer = entry.state {
+        return Err(WrongUse(format!(
+            "the journal of {id} cannot be read here, and what is left to be done of it is not known: compare its files with those in {0}/{id}/backup, and remove {0}/{id} by hand",
+            store.path().display()
+        ))
+        .into());
+    }
+    may_be_forgotten(store, id).map_err(|error| WrongUse(error.to_string()))?;
+    forget_all(std::slice::from_ref(&found), consent)
 }
 
 /// Whether a switch's backup is no longer needed: it was fully put back, or is older than the given age.
@@ -366,9 +343,9 @@ fn forgetting(store: &Store, entry: &Entry) -> StoredSwitch {
     }
 }
 
-fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result<Ending> {
+fn forget_all(all: &[(Store, Entry)], consent: Consent) -> anyhow::Result<Ending> {
     let planned: Vec<StoredSwitch> = all.iter().map(|(store, entry)| forgetting(store, entry)).collect();
-    if let Some(ending) = not_agreed(options, &planned)? {
+    if let Some(ending) = not_agreed(consent, &planned, Ending::Done)? {
         return Ok(ending);
     }
     let mut is_left = false;
@@ -385,7 +362,7 @@ fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result
         writeln!(out, "{}: {ending}", entry.id)?;
         values.push(json!({ "id": entry.id, "ending": ending }));
     }
-    if options.json {
+    if consent.json {
         out = output::as_json(&values)?;
     }
     print(&out)?;
@@ -396,7 +373,8 @@ fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// Whether the files of every switch in force say what it wrote, and what the applications were seen to do.
-pub(super) fn check(options: &SwitchOptions) -> anyhow::Result<Ending> {
+pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
+    take_back_overdue(Doing::of(options.dry_run))?;
     let stores = switches::stores()?;
     let mut found = Checked::default();
     let mut ids: Vec<(&Store, String)> = Vec::new();
@@ -454,7 +432,10 @@ impl Checked {
                 continue;
             }
             if let Some(seen) = self.used.get(&checked.id) {
-                writeln!(out, "    {}", done(seen))?;
+                writeln!(out, "    {}", seen.in_words())?;
+                for other in seen.others() {
+                    writeln!(out, "    {other}")?;
+                }
             }
             for line in self.times.get(&checked.id).into_iter().flatten().flat_map(own_times_in_words) {
                 writeln!(out, "    {line}")?;
@@ -473,34 +454,17 @@ fn check_as_json(checked: &CheckedFile, used: Option<&Seen>, times: &[OwnTimesCo
         "standing": standing(used).name(),
         "seen_there": used.map(|seen| &seen.new),
         "seen_elsewhere": used.map(|seen| &seen.old),
+        "also": used.map(Seen::others),
         "times": times,
     })
 }
 
 /// How far a switch in force is proved without a login.
 fn standing(used: Option<&Seen>) -> Standing {
-    match used.map(Seen::standing) {
-        Some(Standing::InUse) => Standing::InUse,
+    match used.map(Seen::application) {
+        Some(ApplicationSeen::InUse) => Standing::InUse,
         _ => Standing::Written,
     }
-}
-
-/// What an application was seen to do, and what would tell more.
-fn done(seen: &Seen) -> String {
-    match (seen.new.is_empty(), seen.old.is_empty()) {
-        (false, true) => format!("in use: {} connected at the new address", listed(&seen.new)),
-        (true, true) => "written: no connection of the application was seen. Make a request meanwhile: samehost switch --check --wait 60s".to_owned(),
-        (true, false) => format!("NOT FOLLOWED: {} connected at the old address. Restart the application, or look what goes before its file", listed(&seen.old)),
-        (false, false) => format!(
-            "at both: {} connected at the new address, {} at the old one; what shares its processes may have a file of its own",
-            listed(&seen.new),
-            listed(&seen.old)
-        ),
-    }
-}
-
-fn listed(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Looks for a period at what moved with these switches, and compares: by the switch.

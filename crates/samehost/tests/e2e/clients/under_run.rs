@@ -43,14 +43,24 @@ fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result
 fn found(home: &Home, case: &Case, place: &Place, run: u32) -> Result<String, String> {
     let transport = seen(place, case.row.server)?;
     if Place::has_connections(case.row.server) {
-        let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children"));
-        let child = children.unwrap_or_default().split_whitespace().next().and_then(|pid| pid.parse().ok());
-        let verified = verified(home, child.ok_or("the program has ended")?, place)?;
+        let verified = verified(home, program_of(run).ok_or("the program has ended")?, place)?;
         if verified != transport {
             return Err(format!("the server sees {transport}, verify {verified}"));
         }
     }
     Ok(transport.to_owned())
+}
+
+/// The program that a `samehost run` started: its other child goes on answering when that is killed.
+fn program_of(run: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children")).ok()?;
+    for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        if !String::from_utf8_lossy(&words).contains("stand-in") {
+            return Some(pid);
+        }
+    }
+    None
 }
 
 fn under_run(home: &Home, place: &Place, client: &Command) -> Command {

@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::Signal;
 use samehost_testing::mariadb::MariaDb;
 use samehost_testing::postgres::Cluster;
@@ -137,11 +138,6 @@ fn read(home: &Home, ended: &Ended) -> Value {
 fn drawn(report: &Value, arm: &str, what: &str) -> u64 {
     let trials = report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] == arm);
     trials.map(|trial| trial["drawn"][what].as_u64().unwrap()).sum()
-}
-
-fn errors(report: &Value, arm: &str, kind: &str) -> u64 {
-    let trials = report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] == arm);
-    trials.map(|trial| trial["errors"][kind].as_u64().unwrap_or(0)).sum()
 }
 
 fn comparison<'a>(report: &'a Value, metric: &str) -> &'a Value {
@@ -455,7 +451,7 @@ fn without_rights_there_is_no_trial_as_root() {
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let ended = Ended::of(&Command::new("setpriv").args(nobody).args(words).output().unwrap());
     assert!(ended.status != 0 && ended.stdout.is_empty(), "{}", ended.stdout);
-    assert!(ended.stderr.contains("a trial needs root, or CAP_BPF and CAP_PERFMON"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("bpf(2) takes root, or CAP_BPF and CAP_PERFMON"), "{}", ended.stderr);
 }
 
 #[test]
@@ -463,15 +459,23 @@ fn a_way_that_fails_is_counted_for_its_arm_and_nothing_is_lost_as_root() {
     if !has_rights() {
         return;
     }
-    // Nobody listens at the port: the arm over TCP is refused, as it would be without samehost.
-    let own = Own::start(None, Some(Duration::from_micros(100)));
-    let (ended, report) = client(&own.home, &own.map(), own.port, 60, 1);
-    let refused: u64 = ended.stdout.trim().parse().unwrap();
-    assert_eq!((ended.status, refused), (3, drawn(&report, "tcp", "connections")), "{}", ended.stderr);
-    assert_eq!(errors(&report, "tcp", "not connected"), refused);
-    assert_eq!((errors(&report, "unix", "not connected"), drawn(&report, "unix", "fell_back")), (0, 0));
-    // Nobody takes the Unix socket: those that were drawn for it go over TCP, and there is no verdict.
-    let own = Own::start(Some(Duration::from_micros(100)), None);
+    // A door is closed: there is no server that has both, and the program goes on as without samehost.
+    let time = Duration::from_micros(100);
+    for (over_tcp, over_unix, refused) in [(None, Some(time), 40), (Some(time), None, 0), (None, None, 40)] {
+        let own = Own::start(over_tcp, over_unix);
+        let (ended, report) = client(&own.home, &own.map(), own.port, 40, 1);
+        assert_eq!((ended.status, ended.stdout), (3, format!("{refused}\n")), "{}", ended.stderr);
+        assert_eq!(drawn(&report, "tcp", "connections") + drawn(&report, "unix", "connections"), 0);
+        for words in ["are not tried, until one server has both", "40 connections went over TCP", "No answer"]
+        {
+            assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        }
+    }
+    // The Unix socket's queue is full: those that were drawn for it go over TCP, and there is no verdict.
+    let own = Own::start(Some(time), None);
+    let full = UnixListener::bind(own.home.path("own.sock")).unwrap();
+    rustix::net::listen(&full, 0).unwrap();
+    let _waiting = fill(&own.home.path("own.sock"));
     let (ended, report) = client(&own.home, &own.map(), own.port, 60, 1);
     assert_eq!((ended.status, ended.stdout.as_str()), (3, "0\n"), "{}", ended.stderr);
     let unix = drawn(&report, "unix", "connections");
@@ -479,12 +483,19 @@ fn a_way_that_fails_is_counted_for_its_arm_and_nothing_is_lost_as_root() {
     assert!(drawn(&report, "unix", "timed") >= unix - 3, "{}", ended.stderr);
     assert_eq!(comparison(&report, "exchange_time_us")["grade"], "barred", "{}", ended.stderr);
     assert!(ended.stderr.contains("went over TCP (100 %)"), "{}", ended.stderr);
-    // A server that is away altogether.
-    let own = Own::start(None, None);
-    let (ended, report) = client(&own.home, &own.map(), own.port, 40, 1);
-    assert_eq!((ended.status, ended.stdout.as_str()), (3, "40\n"), "{}", ended.stderr);
-    assert_eq!(errors(&report, "tcp", "not connected") + errors(&report, "unix", "not connected"), 40);
-    assert!(ended.stderr.contains("No answer"), "{}", ended.stderr);
+}
+
+/// As many connections as a socket's queue has room for.
+fn fill(socket: &std::path::Path) -> Vec<OwnedFd> {
+    let mut waiting = Vec::new();
+    loop {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let one = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        if connect(&one, &SocketAddrUnix::new(socket).unwrap()).is_err() {
+            return waiting;
+        }
+        waiting.push(one);
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn is_used(port: u16) -> bool {
     })
 }
 
-/// Every hop of the site has its client and a price.
+/// Every hop of the site has its client.
 fn assert_found(front: &Front) {
     let (web, database) = (front.site.web, front.site.server.port);
     let slow = std::thread::spawn(move || page(web, "/slow.php"));
@@ -128,7 +128,6 @@ fn assert_found(front: &Front) {
         let short = all.iter().find(is_short).unwrap_or_else(|| panic!("{now}: {all:#?}"));
         let name = short["client"].as_str().unwrap();
         assert!(name.starts_with(client) || name == "short-lived clients", "{short:#}");
-        assert!(short["saving"]["us_per_short_connection"]["high"].is_number(), "{short:#}");
     }
 }
 
@@ -169,6 +168,8 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     let ended = stack.samehost(&yes);
     let pages = reader.pages();
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    // The old master ends when its requests have ended; until then its port leads to it.
+    wait_for("the port to be closed", || TcpStream::connect(("127.0.0.1", front.fpm)).err());
     stack.assert_nothing_to_do(&yes, &[]);
     stack.assert_followed(|| drop(page(front.site.web, "/")));
     assert_all_served(&pages, &ended.both());
@@ -179,15 +180,16 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     assert!(text(&front.host).contains(&ping), "{}", text(&front.host));
     assert!(text(&front.pool).contains(&format!("listen = {socket}")), "{}", text(&front.pool));
     assert!(text(&front.site.config).contains(&front.site.server.socket()), "{}", text(&front.site.config));
-    wait_for("the port to be closed", || TcpStream::connect(("127.0.0.1", front.fpm)).err());
     let (status, body) = page(front.site.web, "/").unwrap();
     assert!(status == 200 && body.contains("A blog"), "{body}");
     assert_verified(&format!("unix:{socket}"), "unix", "php-fpm");
-    assert_verified(&config, "unix", "mariadbd");
+    let words = ["verify", &config, "--expect", "unix", "--wait", "5s"];
+    let verified = stack.while_requested(|| drop(page(front.site.web, "/")), &words);
+    assert!(verified.status == 0 && verified.stdout.contains("mariadbd"), "{}", verified.both());
 
     let id = stack.only_switch();
     let reader = front.reader(Duration::from_millis(5));
-    let undone = stack.samehost(&["switch", "--undo", &id, "--yes"]);
+    let undone = stack.samehost(&["switch", "undo", &id, "--yes"]);
     let pages = reader.pages();
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_all_served(&pages, &undone.both());

@@ -68,7 +68,7 @@ fn an_imported_proxy_moves_and_comes_back() {
     let over_socket = format!("127.0.0.1 unix:{socket}");
     wait_for("a request over the socket", || came_in("/c").filter(|found| *found == over_socket));
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
+    let undone = stack.samehost(&["switch", "undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&nginx, &main, &part]), before);
     wait_for("the site", || page(web, "/e").filter(|(status, _)| *status == 200));

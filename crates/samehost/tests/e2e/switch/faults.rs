@@ -33,23 +33,23 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
             break;
         }
         killed += 1;
-        let recovered = hop.stack.samehost(&["switch", "--recover", "--yes"]);
+        let recovered = hop.stack.samehost(&["switch", "recover", "--yes"]);
         assert_eq!(recovered.status, 0, "point {point}: {}", recovered.both());
         wait_for(&format!("the site recovered from point {point}"), serves);
         if recovered.stdout.contains("finished") {
             // It had been proved: put back by its name, for the next round.
             let id = recovered.stdout.split(':').next().unwrap().to_owned();
-            assert_eq!(hop.stack.samehost(&["switch", "--undo", &id, "--yes"]).status, 0);
+            assert_eq!(hop.stack.samehost(&["switch", "undo", &id, "--yes"]).status, 0);
         }
         let after = Stack::facts(&[&hop.nginx, &hop.pool]);
         if after != before {
-            let committed = hop.stack.samehost(&["switch", "--list"]).stdout;
+            let committed = hop.stack.samehost(&["switch", "list"]).stdout;
             let id = committed.lines().rev().find_map(|line| {
                 line.contains("committed").then(|| line.split(' ').next().unwrap().to_owned())
             });
             let id =
                 id.unwrap_or_else(|| panic!("point {point}: neither as before nor committed: {committed}"));
-            assert_eq!(hop.stack.samehost(&["switch", "--undo", &id, "--yes"]).status, 0);
+            assert_eq!(hop.stack.samehost(&["switch", "undo", &id, "--yes"]).status, 0);
             assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "point {point}");
         }
         for folder in [hop.nginx.parent().unwrap(), hop.pool.parent().unwrap()] {
@@ -141,11 +141,11 @@ fn it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile() {
 fn a_look_at_switches_makes_no_folder() {
     let state = tempfile::tempdir().unwrap();
     for (words, status) in [
-        (&["--list"][..], 0),
-        (&["--finish", "nothing"], 2),
-        (&["--confirm", "nothing"], 2),
-        (&["--recover"], 0),
-        (&["--check"], 0),
+        (&["list"][..], 0),
+        (&["finish", "nothing"], 2),
+        (&["confirm", "nothing"], 2),
+        (&["recover"], 0),
+        (&["check"], 0),
     ] {
         let mut command = Command::new(SAMEHOST);
         let output = command.arg("switch").args(words).env("XDG_STATE_HOME", state.path()).output().unwrap();

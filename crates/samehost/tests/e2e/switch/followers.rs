@@ -112,9 +112,9 @@ impl AtWork {
         (ended.status, found["standing"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// `switch --check`: its exit status and how far it finds the switch in force.
+    /// `switch check`: its exit status and how far it finds the switch in force.
     fn checked(&self) -> (i32, String) {
-        let (ended, found) = self.samehost(&["switch", "--check", "--wait", "5s"]);
+        let (ended, found) = self.samehost(&["switch", "check", "--wait", "5s"]);
         (ended.status, found[0]["standing"].as_str().unwrap_or_default().to_owned())
     }
 

@@ -74,7 +74,7 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
         came_in("/c").filter(|address| *address == format!("unix:{socket}"))
     });
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
+    let undone = stack.samehost(&["switch", "undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&nginx, &haproxy]), before);
     wait_for("the site", || page(web, "/e").filter(|(status, _)| *status == 200));

@@ -200,10 +200,10 @@ fn a_variable_of_the_pool_moves_with_the_file_where_its_own_is_named_or_accepted
         assert_eq!(site.host("/"), "Unix socket");
         let text = std::fs::read_to_string(&pool).unwrap();
         assert!(text.contains(&format!("env[DB_HOST] = \"{}\"", directory(&site))), "{text}");
-        let list = site.stack.samehost(&["switch", "--list", "--json"]);
+        let list = site.stack.samehost(&["switch", "list", "--json"]);
         let entries: Value = serde_json::from_str(&list.stdout).unwrap();
         let last = entries.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
-        let undone = site.stack.samehost(&["switch", "--undo", &last, "--yes"]);
+        let undone = site.stack.samehost(&["switch", "undo", &last, "--yes"]);
         assert_eq!(undone.status, 0, "{}", undone.both());
         assert_eq!(Stack::facts(&[&env, &pool]), before);
         assert_eq!(site.host("/"), "127.0.0.1");
@@ -246,7 +246,7 @@ fn php_that_does_not_look_at_its_files_again_is_reloaded_both_ways() {
     assert!(said.contains("the application uses the Unix socket now"), "{said}");
     assert!(said.contains("opcache.validate_timestamps"), "{said}");
     assert!(site.host("/how").contains("UNIX"), "{}", site.host("/how"));
-    let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
+    let undone = site.stack.samehost(&["switch", "undo", &site.stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert!(site.host("/how").contains("TCP"), "after an undo as well: {}", site.host("/how"));
 }
@@ -261,7 +261,7 @@ fn what_nobody_asked_for_yet_is_tried_and_no_more() {
     assert_eq!(ended.status, 0, "{}", ended.both());
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&report["standing"], &report["hops"][0]["standing"]), (&"tried".into(), &"tried".into()));
-    let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
+    let undone = site.stack.samehost(&["switch", "undo", &site.stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     // With a page it is seen: PHP looks at its file again after two seconds.
     let ended = site.switch(&["--page", &site.url("/"), "--json"]);
@@ -323,7 +323,7 @@ fn a_switch_that_nothing_follows_is_not_confirmed_by_its_page() {
     let ended = site.stack.samehost(&words);
     assert_eq!(ended.status, 0, "{}", ended.both());
     wait_for("the switch to be taken back", || {
-        let list = site.stack.samehost(&["switch", "--list", "--json"]);
+        let list = site.stack.samehost(&["switch", "list", "--json"]);
         // The reason is in the journal before the file is back.
         let is_back = list.stdout.contains("\"undone\"");
         (is_back && list.stdout.contains("still connects at the old address")).then_some(())

@@ -77,12 +77,13 @@ fn moves_and_comes_back(server: &MariaDb, user: &str, says: &str) {
     assert!(text.contains(&format!("DB_SOCKET={}", server.socket())), "{text}");
     let (status, host) = page(web, "/").unwrap();
     assert_eq!((status, host.as_str()), (200, "localhost"), "the server sees a socket");
-    let proved = stack.samehost(&["verify", &env.display().to_string(), "--expect", "unix", "--json"]);
+    let words = ["verify", &env.display().to_string(), "--expect", "unix", "--wait", "5s", "--json"];
+    let proved = stack.while_requested(|| drop(page(web, "/")), &words);
     assert_eq!(proved.status, 0, "{}", proved.both());
     let account = format!("account {user}@localhost");
     assert!(proved.stdout.contains(says) && proved.stdout.contains(&account), "{}", proved.stdout);
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
+    let undone = stack.samehost(&["switch", "undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&env]), before);
     assert!(page(web, "/").unwrap().1.contains("127.0.0.1"));

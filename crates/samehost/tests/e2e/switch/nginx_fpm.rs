@@ -76,7 +76,7 @@ fn both_files_move_and_come_back() {
     wait_for("the port to be closed", || std::net::TcpStream::connect(("127.0.0.1", hop.fpm)).err());
 
     let id = hop.stack.only_switch();
-    let undone = hop.stack.samehost(&["switch", "--undo", &id, "--yes"]);
+    let undone = hop.stack.samehost(&["switch", "undo", &id, "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));
@@ -152,7 +152,7 @@ fn a_daemon_has_another_number_after_each_reload_and_moves_all_the_same() {
     wait_for_its_pool_alone(&daemon);
 
     // The newest.
-    let undone = hop.stack.samehost(&["switch", "--undo", "--yes"]);
+    let undone = hop.stack.samehost(&["switch", "undo", "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));

@@ -72,12 +72,12 @@ impl AtWork {
     }
 
     fn check(&self) -> Value {
-        let ended = self.stack.samehost(&["switch", "--check", "--wait", "5s", "--json"]);
+        let ended = self.stack.samehost(&["switch", "check", "--wait", "5s", "--json"]);
         assert_eq!(ended.status, 0, "{}", ended.both());
         serde_json::from_str(&ended.stdout).unwrap()
     }
 
-    /// What `--check` says of the times of the only connection.
+    /// What `check` says of the times of the only connection.
     fn times(&self) -> Value {
         let found = self.check();
         assert_eq!(found[0]["standing"], "in_use", "{found}");
@@ -113,7 +113,7 @@ fn slower_and_faster_requests_since_a_switch_are_told_and_an_old_journal_is_read
         let switched = at_work.switch(&["--exact"]);
         let said = in_one_line(&switched);
         assert!(
-            said.contains("a request of REDIS_URL took") && said.contains("samehost switch --check"),
+            said.contains("a request of REDIS_URL took") && said.contains("samehost switch check"),
             "{said}"
         );
         let times = at_work.times();
@@ -126,7 +126,7 @@ fn slower_and_faster_requests_since_a_switch_are_told_and_an_old_journal_is_read
         assert!(low <= number(ratio, "ratio") && number(ratio, "ratio") <= high, "{times}");
         assert!(if is_slower { low > 1.0 } else { high < 1.0 }, "{times}");
         assert!(number(&times, "apart_s") > 0.0);
-        let shown = at_work.stack.samehost(&["switch", "--check"]);
+        let shown = at_work.stack.samehost(&["switch", "check"]);
         let said = in_one_line(&shown);
         let words = if is_slower { "% more time" } else { "% less time" };
         for needed in [words, "95 % confidence", "hours differ", "run --trial"] {
@@ -140,7 +140,7 @@ fn slower_and_faster_requests_since_a_switch_are_told_and_an_old_journal_is_read
         }
         let found = at_work.check();
         assert!(found[0]["standing"] == "in_use" && found[0]["times"] == serde_json::json!([]), "{found}");
-        let forgotten = at_work.stack.samehost(&["switch", "--forget", &id, "--yes"]);
+        let forgotten = at_work.stack.samehost(&["switch", "prune", &id, "--yes"]);
         assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     }
 }
@@ -156,7 +156,7 @@ fn requests_that_take_as_long_since_a_switch_show_no_difference() {
     // An interval of 95 % leaves the truth out in one of twenty looks.
     let mut said = String::new();
     for _ in 0..3 {
-        said = in_one_line(&at_work.stack.samehost(&["switch", "--check"]));
+        said = in_one_line(&at_work.stack.samehost(&["switch", "check"]));
         // The second one says more: that there is none, where the first says that none is shown.
         if said.contains("no difference beyond 2 % is shown") || said.contains("the same within 2 %") {
             return;
@@ -176,7 +176,7 @@ fn a_switch_of_an_application_that_is_silent_says_so() {
     let mut at_work = AtWork::start("redis 0.01\n");
     at_work.switch(&["--exact"]);
     assert_eq!(at_work.why(), ("after".into(), "no_exchange".into()));
-    let said = in_one_line(&at_work.stack.samehost(&["switch", "--check"]));
+    let said = in_one_line(&at_work.stack.samehost(&["switch", "check"]));
     assert!(said.contains("are not compared with those before: now nothing was exchanged"), "{said}");
 }
 
@@ -189,7 +189,7 @@ fn connections_of_a_program_that_is_not_known_as_the_application_are_not_compare
     at_work.switch(&["--exact"]);
     let not = at_work.check()[0]["times"][0]["not_compared"].clone();
     assert_eq!((&not["because"], &not["why"]), (&"before".into(), &"others_only".into()), "{not}");
-    let said = in_one_line(&at_work.stack.samehost(&["switch", "--check"]));
+    let said = in_one_line(&at_work.stack.samehost(&["switch", "check"]));
     assert!(said.contains("not known as this file's application: samehost scan names them"), "{said}");
 }
 

@@ -164,7 +164,7 @@ fn the_hop_behind_a_pooler_moves_and_comes_back_and_no_client_fails() {
     clients.wait_for("unix");
 
     let id = pooled.stack.only_switch();
-    let undone = pooled.stack.samehost(&["switch", "--undo", &id, "--yes"]);
+    let undone = pooled.stack.samehost(&["switch", "undo", &id, "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&pooled.ini]), before);
     clients.wait_for("tcp");

@@ -109,10 +109,10 @@ fn the_server_and_the_application_move_together() {
     // Of several commands, each that nothing runs is named, and those that run are not.
     let two = ["switch", &targets[0], &targets[1], "--socket", &socket, "--reload", &reload, "--dry-run"];
     let two = stack.samehost(
-        &[&two[..], &["--reload", "nginx=false", "--reload", "true", "--reload", "/bin/true"]].concat(),
+        &[&two[..], &["--reload", "valkey=false", "--reload", "true", "--reload", "/bin/true"]].concat(),
     );
     let told = in_one_line(&two);
-    assert!(told.contains("--reload nginx=… is used for nothing: no program of that name"), "{told}");
+    assert!(told.contains("--reload valkey=… is used for nothing: no program of that name"), "{told}");
     assert!(told.contains("--reload is used for nothing: what has to be told"), "{told}");
     assert!(!told.contains("--reload redis=… is used"), "{told}");
 
@@ -125,10 +125,10 @@ fn the_server_and_the_application_move_together() {
     assert_eq!(asked(&["-s", &socket], &["ping"]).as_deref(), Some("PONG"));
     assert_eq!(asked(&["-p", &port], &["ping"]).as_deref(), Some("PONG"), "TCP stays open");
 
-    let undone = stack.samehost(&["switch", "--undo", "--yes"]);
+    let undone = stack.samehost(&["switch", "undo", "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert!(undone.stderr.contains(&format!("the newest is {}", stack.only_switch())), "{}", undone.both());
-    for (words, says) in [("--undo", "no switch is in force"), ("--confirm", "no switch is waiting")] {
+    for (words, says) in [("undo", "no switch is in force"), ("confirm", "no switch is waiting")] {
         let none = stack.samehost(&["switch", words]);
         assert!(none.status == 2 && none.stderr.contains(says), "{}", none.both());
     }

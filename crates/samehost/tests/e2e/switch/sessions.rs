@@ -162,7 +162,7 @@ fn sessions_move(site: &Site, setting: &str) {
         site.stack.assert_followed(|| drop(page(web, "/?id=other")));
     }
 
-    let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
+    let undone = site.stack.samehost(&["switch", "undo", &site.stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&site.file]), before);
     site.wait_for_a_session_over("a session over TCP again", is_of_tcp);

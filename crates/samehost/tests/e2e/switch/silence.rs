@@ -300,11 +300,12 @@ fn an_option_that_does_nothing_says_so_or_fails() {
         (&["--reload", "redis=true"][..], "--reload is used for nothing"),
         (&["--keep-tcp"], "--keep-tcp keeps nothing"),
         (&["--accept", "managed"], "--accept is used for nothing"),
-        (&["--page", "http://127.0.0.1/"], "--page is not asked for by a dry run"),
         (&["--close-tcp"], "--close-tcp closes nothing here"),
     ] {
         assert_told(&dry(&stack, &env, more), 0, &[words]);
     }
+    // A page that the real run would not get an answer from.
+    assert_told(&dry(&stack, &env, &["--page", "http://127.0.0.1:1/"]), 3, &["--page is not answered"]);
     let plain = dry(&stack, &env, &[]);
     assert!(!plain.both().contains("used for nothing"), "{}", plain.both());
     let done = stack.write(
@@ -338,10 +339,10 @@ fn an_option_that_does_nothing_says_so_or_fails() {
         (&["switch", "x", "--to", "tcp", "--socket", "/run/x/x.sock"], "--socket"),
         (&["switch", "x", "--to", "tcp", "--close-tcp"], "--close-tcp"),
         (&["switch", "x", "--to", "tcp", "--keep-tcp"], "--keep-tcp"),
-        (&["switch", "--undo", "x", "--page", "http://127.0.0.1/"], "--page does nothing with --undo"),
-        (&["switch", "--list", "--user", "www-data"], "--user does nothing with --list"),
-        (&["switch", "--recover", "--reload", "true"], "--reload does nothing with --recover"),
-        (&["switch", "--finish", "x", "--socket", "/run/x/x.sock"], "--socket does nothing with --finish"),
+        (&["switch", "undo", "x", "--page", "http://127.0.0.1/"], "unexpected argument '--page'"),
+        (&["switch", "list", "--user", "www-data"], "unexpected argument '--user'"),
+        (&["switch", "recover", "--reload", "true"], "unexpected argument '--reload'"),
+        (&["switch", "finish", "x", "--socket", "/run/x/x.sock"], "unexpected argument '--socket'"),
         (&["verify", "tcp:127.0.0.1:1", "--wait", "1s"], "--wait"),
         (&["verify", "1", "--server-user", "root"], "--server-user"),
         (&["verify", env.to_str().unwrap(), "--ask-password"], "--ask-password"),

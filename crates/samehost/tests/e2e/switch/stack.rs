@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::foreseen::Foreseen;
 pub(crate) use samehost_testing::{Ended, free_port, must, wait_for};
 
 /// Everything of a file that a switch has to leave, or to bring back.
@@ -91,8 +93,14 @@ impl Stack {
         samehost_testing::samehost(env!("CARGO_BIN_EXE_samehost"), &self.path("state"), arguments)
     }
 
+    /// Runs it; a switch that is made is foreseen by a dry run first, and does what that said.
     pub(crate) fn samehost(&self, arguments: &[&str]) -> Ended {
-        Ended::of(&self.command(arguments).output().unwrap())
+        let foreseen = Foreseen::of(self, arguments);
+        let ended = Ended::of(&self.command(arguments).output().unwrap());
+        if let Some(foreseen) = foreseen {
+            foreseen.assert_holds(self, arguments, &ended);
+        }
+        ended
     }
 
     /// Starts a server in the foreground.
@@ -210,7 +218,7 @@ impl Stack {
         }
         assert_eq!(Stack::facts(&[file])[file].bytes, before[file].bytes);
         fs::write(file, sound).unwrap();
-        let forgotten = self.samehost(&["switch", "--forget", &self.only_switch(), "--yes"]);
+        let forgotten = self.samehost(&["switch", "prune", &self.only_switch(), "--yes"]);
         assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     }
 
@@ -237,19 +245,24 @@ impl Stack {
         assert_eq!(Stack::facts(files), before);
     }
 
-    /// The only switch is in use within five seconds of the first request.
-    pub(crate) fn assert_followed(&self, request: impl Fn() + Sync) {
+    /// Runs samehost while somebody makes requests.
+    pub(crate) fn while_requested(&self, request: impl Fn() + Sync, words: &[&str]) -> Ended {
         let is_over = AtomicBool::new(false);
-        let checked = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     request();
                 }
             });
-            let checked = self.samehost(&["switch", "--check", "--wait", "5s", "--json"]);
+            let ended = self.samehost(words);
             is_over.store(true, Ordering::Relaxed);
-            checked
-        });
+            ended
+        })
+    }
+
+    /// The only switch is in use within five seconds of the first request.
+    pub(crate) fn assert_followed(&self, request: impl Fn() + Sync) {
+        let checked = self.while_requested(request, &["switch", "check", "--wait", "5s", "--json"]);
         assert_eq!(checked.status, 0, "{}\n{}", checked.both(), self.log());
         let found: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
         let all = found.as_array().unwrap();
@@ -266,7 +279,7 @@ impl Stack {
         assert_ne!(report["standing"], "in_use", "{}", ended.both());
         let id = self.only_switch();
         if ended.status == 0 {
-            let undone = self.samehost(&["switch", "--undo", &id, "--yes"]);
+            let undone = self.samehost(&["switch", "undo", &id, "--yes"]);
             assert_eq!(undone.status, 0, "{}", undone.both());
         } else {
             assert_eq!(ended.status, 4, "{}", ended.both());
@@ -274,7 +287,7 @@ impl Stack {
         for (file, was) in &before {
             assert_eq!(Stack::facts(&[file])[file].bytes, was.bytes, "{}", file.display());
         }
-        let forgotten = self.samehost(&["switch", "--forget", &id, "--yes"]);
+        let forgotten = self.samehost(&["switch", "prune", &id, "--yes"]);
         assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     }
 
@@ -301,7 +314,7 @@ impl Stack {
 
     /// The name of the only switch so far.
     pub(crate) fn only_switch(&self) -> String {
-        let ended = self.samehost(&["switch", "--list", "--json"]);
+        let ended = self.samehost(&["switch", "list", "--json"]);
         let entries: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(entries.as_array().unwrap().len(), 1, "{entries}");
         entries[0]["id"].as_str().unwrap().to_owned()

@@ -109,7 +109,7 @@ fn moves_and_comes_back() {
     assert_eq!(page(web, "/c"), Some((200, "served /c to 127.0.0.1".into())));
     assert_verified(&format!("unix:{socket}"), "unix", "uvicorn");
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
+    let undone = stack.samehost(&["switch", "undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&nginx, unit]), before);
     assert!(!drop_in.exists(), "the drop-in was the switch's own");

@@ -97,7 +97,7 @@ fn a_site_moves_is_proved_and_comes_back_to_the_last_bit() {
 
     let ended = site.stack.samehost(&["switch", &site.root(), "--page", &url, "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
-    for words in ["the application uses the Unix socket now", "(www-data)", "HTTP 200", "--undo"] {
+    for words in ["the application uses the Unix socket now", "(www-data)", "HTTP 200", "switch undo"] {
         assert!(ended.stdout.contains(words), "{words}: {}", ended.stdout);
     }
     let wanted = format!("define( 'DB_HOST', 'localhost:{}' ); // the database\r\n", site.server.socket());
@@ -118,11 +118,13 @@ fn a_site_moves_is_proved_and_comes_back_to_the_last_bit() {
     assert_eq!(again.status, 0, "{}", again.both());
     assert!(again.stdout.contains("nothing to do"), "{}", again.stdout);
 
-    let proved = site.stack.samehost(&["verify", &site.config.display().to_string(), "--expect", "unix"]);
+    let config = site.config.display().to_string();
+    let words = ["verify", &config, "--expect", "unix", "--wait", "5s"];
+    let proved = site.stack.while_requested(|| drop(page(site.web, "/")), &words);
     assert_eq!(proved.status, 0, "{}", proved.both());
 
     let id = site.stack.only_switch();
-    let undone = site.stack.samehost(&["switch", "--undo", &id, "--yes"]);
+    let undone = site.stack.samehost(&["switch", "undo", &id, "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&site.config]), before);
     assert_eq!(page(site.web, "/").unwrap().0, 200);
@@ -152,7 +154,7 @@ fn an_account_that_goes_later_takes_an_unattended_switch_back() {
     site.server.sql("DROP USER app@'localhost'");
     wait_for("the switch to take itself back", || (Stack::facts(&[&site.config]) == before).then_some(()));
     let list = wait_for("its end", || {
-        let list = site.stack.samehost(&["switch", "--list"]).stdout;
+        let list = site.stack.samehost(&["switch", "list"]).stdout;
         list.contains("undone").then_some(list)
     });
     assert!(list.contains("Access denied"), "{list}");

@@ -8,7 +8,7 @@ use rustix::process::{Signal, geteuid};
 use samehost_testing::{metered, wait_for};
 use serde_json::Value;
 
-use super::support::{Here, assert_faultless, assert_refused, said};
+use super::support::{Here, assert_faultless};
 use crate::support::{not_tested, send};
 
 const LONG: &[&str] = &["--trial-time", "2s", "--budget", "60s", "--quiet", "--json", "-"];
@@ -134,29 +134,4 @@ fn a_published_port_is_found_with_what_is_behind_it() {
         let is_it = |found: &str| words.iter().all(|word| found.contains(word));
         assert!(found.iter().any(|found| is_it(found)), "{words:?} in {found:#?}");
     }
-}
-
-#[test]
-fn what_is_missing_is_named_with_its_package() {
-    if !is_root() {
-        return;
-    }
-    let here = Here::new();
-    let output =
-        here.bench(&["redis", "--in", "podman-bridge"]).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("apt install podman"), "{}", said(&output));
-    here.assert_nothing_left();
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "redis",
-        &[
-            (&["--in", "docker"], "none of machine, podman-host"),
-            (&["--in", "podman-host", "--tcp", "tcp:127.0.0.1:6379"], "takes no --tcp"),
-            (&["--in", "podman-host", "--congestion", "bbr"], "leave it out"),
-        ],
-    );
 }

@@ -9,7 +9,7 @@ use samehost_model::Transport;
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{Here, TINY, assert_proved, assert_refused, parsed, said};
+use super::support::{Here, TINY, assert_proved, parsed, said};
 
 /// Checks what every report without failures has.
 fn assert_sound(report: &Value) {
@@ -166,13 +166,12 @@ fn through_nginx_the_hop_behind_it_is_compared() {
 }
 
 #[test]
-fn through_apache_haproxy_and_caddy_too() {
+fn through_apache_and_haproxy_too() {
     for (via, title, connect) in [
         ("apache", "Apache", "per-request"),
         ("apache", "Apache", "keep"),
         ("haproxy", "HAProxy", "per-request"),
         ("haproxy", "HAProxy", "keep"),
-        ("caddy", "Caddy", "per-request"),
     ] {
         assert_through(via, title, connect);
     }
@@ -210,11 +209,7 @@ fn nginx_turns_a_full_backlog_into_502_on_one_side_only() {
 }
 
 #[test]
-fn caddy_and_haproxy_do_so_too_and_apache_serves_them_all() {
-    let report = burst_through("caddy");
-    let unix = first(&report, "unix/backlog=8");
-    assert!(unix["errors"]["HTTP 502"].as_u64().unwrap() >= 15, "{unix}");
-    assert!(unix["warnings"].to_string().contains("(resource temporarily unavailable)"), "{unix}");
+fn haproxy_does_so_too_and_apache_serves_them_all() {
     let report = burst_through("haproxy");
     let unix = first(&report, "unix/backlog=8");
     assert!(unix["errors"]["HTTP 503"].as_u64().unwrap() >= 15, "{unix}");
@@ -256,47 +251,4 @@ fn a_server_that_runs_is_asked_for_a_script_of_its_own() {
     }
     assert_eq!((server.pids_of("one").len(), server.pids_of("two").len()), (2, 2), "it still runs");
     here.assert_nothing_left();
-}
-
-#[test]
-fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    for connect in ["per-request", "keep"] {
-        let here = Here::new();
-        let arguments =
-            ["fastcgi", "--connect", connect, "--connections", "4", "--trial-time", "2s", "--quiet"];
-        let child = here.bench(&arguments).spawn().unwrap();
-        let (output, _) = here.without_servers(child);
-        assert_eq!(output.status.code(), Some(3), "{connect}: {}", said(&output));
-        assert!(!said(&output).is_empty());
-        here.assert_nothing_left();
-    }
-}
-
-#[test]
-fn a_missing_server_is_named_with_its_package() {
-    if let Some(output) = Here::new().bench_without("/usr/sbin", &["fastcgi"]) {
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains("apt install php-fpm"), "{}", said(&output));
-    }
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "fastcgi",
-        &[
-            (&["--connect", "keep", "--children", "4", "--connections", "5"], "--children 5"),
-            (&["--children", "0"], "from 1 to 256"),
-            (&["--size", "17m"], "too large"),
-            (&["--script", "own.php"], "absolute"),
-            (&["--script", "/no/such.php"], "no such file"),
-            (&["--script", "/no/such.php", "--size", "5"], "takes no --size"),
-            (&["--via", "envoy"], "possible values"),
-            (
-                &["--via", "caddy", "--connect", "keep"],
-                "Caddy makes a connection to PHP-FPM for each request",
-            ),
-            (&["--via", "apache", "--front", "unix"], "Apache listens on ports only"),
-        ],
-    );
 }

@@ -1,9 +1,8 @@
-//! Envoy and Traefik as `scan`, `verify` and `how` see them, and what Traefik cannot do.
+//! Traefik as `scan`, `verify` and `how` see them, and what it cannot do.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -44,44 +43,6 @@ fn start(words: &[&str]) -> Server {
 fn service(found: &Value, pid: u32) -> &Value {
     let services = found["services"].as_array().unwrap();
     services.iter().find(|service| service["pid"] == pid).unwrap_or_else(|| panic!("{services:#?}"))
-}
-
-#[test]
-fn envoy_is_found_and_verified_on_a_pipe_and_a_port() {
-    let home = Home::new();
-    let behind = home.serve("http", &[]);
-    let (port, pipe) = (free_port(), home.path("front.sock"));
-    let listener = |name: &str, address: Value| {
-        let manager = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
-        let router = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router";
-        let routes = json!([{ "match": { "prefix": "/" }, "route": { "cluster": "behind" } }]);
-        let hosts = json!([{ "name": "all", "domains": ["*"], "routes": routes }]);
-        let filters = json!([{ "name": "router", "typed_config": { "@type": router } }]);
-        let typed = json!({ "@type": manager, "stat_prefix": "x", "route_config": { "virtual_hosts": hosts }, "http_filters": filters });
-        json!({ "name": name, "address": address, "filter_chains": [{ "filters": [{ "name": "http", "typed_config": typed }] }] })
-    };
-    let path = behind.unix.strip_prefix("unix:").unwrap();
-    let endpoint = json!({ "endpoint": { "address": { "pipe": { "path": path } } } });
-    let file = home.path("envoy.json");
-    let text = json!({ "static_resources": {
-        "listeners": [
-            listener("port", json!({ "socket_address": { "address": "127.0.0.1", "port_value": port } })),
-            listener("pipe", json!({ "pipe": { "path": &pipe } })),
-        ],
-        "clusters": [{ "name": "behind", "load_assignment": {
-            "cluster_name": "behind", "endpoints": [{ "lb_endpoints": [endpoint] }],
-        }}],
-    }});
-    fs::write(&file, text.to_string()).unwrap();
-    let envoy = start(&[&program("envoy"), "-c", file.to_str().unwrap(), "--disable-hot-restart"]);
-    for reached in [wait_for("Envoy", || at_port(port)), status(UnixStream::connect(&pipe).unwrap()).unwrap()]
-    {
-        assert_eq!(reached, "200");
-    }
-    assert_verified(&format!("tcp:127.0.0.1:{port}"), "tcp", "envoy");
-    assert_verified(&format!("unix:{}", pipe.display()), "unix", "envoy");
-    let found = scan(&home);
-    assert_eq!(service(&found, envoy.0.id())["kind"], "envoy", "{found:#}");
 }
 
 /// Traefik with one server behind it, at this URL.

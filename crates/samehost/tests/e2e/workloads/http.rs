@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{Here, TINY, assert_proved, assert_refused, said};
+use super::support::{Here, TINY, assert_proved, said};
 
 /// What a sound report of both transports has.
 fn assert_sound(report: &Value) {
@@ -180,28 +180,4 @@ fn what_is_no_http_and_who_is_not_there() {
     let (code, words, _) = one_arm(closed, &[]);
     assert_eq!(code, Some(3), "{words}");
     assert!(words.contains(&closed.to_string()), "{words}");
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "http",
-        &[
-            (&["--pipeline", "65"], "from 1 to 64"),
-            (&["--pipeline", "2", "--connect", "per-request"], "connections that stay"),
-            (&["--path", "/x"], "--path is for a server that already runs"),
-            (&["--tcp", "https://127.0.0.1/", "--transports", "tcp"], "TLS"),
-            (&["--tcp", "http+unix:///run/x", "--transports", "tcp"], "%2F"),
-            (&["--unix", "http://127.0.0.1/", "--transports", "unix"], "reached over tcp"),
-        ],
-    );
-}
-
-#[test]
-fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    let here = Here::new();
-    let child = here.bench(&["http", "--connections", "4", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
-    let (output, _) = here.without_servers(child);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    here.assert_nothing_left();
 }

@@ -56,23 +56,3 @@ fn a_server_that_runs_gets_our_key_and_loses_it_again() {
     assert_eq!(too_large.status.code(), Some(2), "its own limit is 1 MiB with overhead");
     assert!(said(&too_large).contains("memcached -I"), "{}", said(&too_large));
 }
-
-#[test]
-fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    let here = Here::new();
-    let child =
-        here.bench(&["memcached", "--connections", "4", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
-    let (output, _) = here.without_servers(child);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(!said(&output).is_empty());
-    here.assert_nothing_left();
-}
-
-#[test]
-fn a_missing_server_is_named_with_its_package() {
-    let here = Here::new();
-    let output = here.bench(&["memcached"]).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    assert!(said(&output).contains("apt install memcached"), "{}", said(&output));
-    here.assert_nothing_left();
-}

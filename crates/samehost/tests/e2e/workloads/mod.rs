@@ -4,7 +4,6 @@ mod application_sockets;
 mod checkup;
 mod congestion;
 mod containers;
-mod datagram;
 mod fastcgi;
 mod fronts;
 mod http;
@@ -17,6 +16,7 @@ mod postgres;
 mod proxy;
 mod redis;
 mod rpc;
+mod supervised;
 pub(crate) mod support;
 mod wordpress;
 

@@ -9,8 +9,8 @@ use samehost_testing::mariadb::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_nam
 use serde_json::Value;
 
 use super::support::{
-    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views,
-    assert_whole_operations, newest, parsed, path_to_newest, said,
+    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_views, assert_whole_operations, newest,
+    parsed, path_to_newest, said,
 };
 use crate::support::send;
 
@@ -233,28 +233,6 @@ fn what_stands_in_the_way_is_named() {
 }
 
 #[test]
-fn the_server_or_the_tool_killed_in_the_middle_leaves_nothing() {
-    let here = Here::new();
-    let start = |here: &Here| {
-        here.bench(&["mysql", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
-            .spawn()
-            .unwrap()
-    };
-    let child = start(&here);
-    let (output, _) = here.without_servers(child);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    here.assert_nothing_left();
-    for signal in [Signal::KILL, Signal::INT] {
-        let here = Here::new();
-        let mut child = start(&here);
-        here.servers();
-        send(child.id(), signal);
-        child.wait().unwrap();
-        here.assert_nothing_left();
-    }
-}
-
-#[test]
 fn a_full_disk_is_said_so_and_nothing_is_left() {
     if !is_root() {
         return;
@@ -272,24 +250,6 @@ fn a_full_disk_is_said_so_and_nothing_is_left() {
         assert!(words.iter().any(|words| said(&output).contains(words)), "{}", said(&output));
         assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "something is left");
     }
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "mysql",
-        &[
-            (&["--rows", "0"], "a number from 1"),
-            (&["--rows", "many"], "a number from 1"),
-            (&["--read-only", "yes", "--statement", "update"], "do not go together"),
-            (&["--table", "t"], "--read-only yes"),
-            (&["--statement", "dump", "--connections", "2"], "takes no --connections"),
-            (&["--connect", "per-query", "--connections", "1025"], "at most 1024"),
-            (&["--tcp", "postgres://127.0.0.1"], "not a URL of MySQL"),
-            (&["--tcp", "mysql://u@localhost?socket=/s"], "--tcp names"),
-            (&["--ask-password"], "--tcp or --unix"),
-        ],
-    );
 }
 
 /// The real MySQL.

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{
-    Here, TINY, assert_faultless, assert_refused, main_effects, parsed, path_to_newest, said,
-};
+use super::support::{Here, TINY, assert_faultless, main_effects, parsed, path_to_newest, said};
 
 const VIA: &[&str] = &["postgres", "--via", "pgbouncer", "--rows", "500"];
 
@@ -111,32 +109,4 @@ fn both_ended_in_the_middle_are_missed_and_nothing_is_left() {
     let (output, _) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     here.assert_nothing_left();
-}
-
-#[test]
-fn what_is_missing_is_named_with_its_package() {
-    let here = Here::new();
-    if let Some(output) = here.bench_without("/usr/sbin", VIA) {
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains("apt install pgbouncer"), "{}", said(&output));
-    }
-    let output = here.bench(&["postgres", "--via", "odyssey"]).env("PATH", "/usr/bin:/bin").output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("apt install odyssey"), "{}", said(&output));
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "postgres",
-        &[
-            (&["--front", "tcp"], "--via pgbouncer"),
-            (&["--pool", "session"], "--via pgbouncer"),
-            (&["--via", "pgbouncer", "--front", "tcp+tls"], "none of tcp, unix"),
-            (&["--via", "pgbouncer", "--pool", "statement"], "possible values"),
-            (&["--via", "pgbouncer", "--statement", "copy"], "statements of one row"),
-            (&["--via", "pgbouncer", "--transports", "tcp,tcp+tls"], "tcp+tls"),
-            (&["--via", "pgbouncer", "--tcp", "tcp:127.0.0.1:5432"], "takes no --tcp"),
-        ],
-    );
 }

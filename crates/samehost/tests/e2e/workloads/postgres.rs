@@ -1,7 +1,6 @@
 //! The postgres workload end to end: the built binary, real servers, tiny measurements.
 
 use std::fs;
-use std::path::Path;
 use std::process::Output;
 
 use rustix::process::Signal;
@@ -10,8 +9,8 @@ use samehost_testing::postgres::{Cluster, SECRET, is_root, own_name};
 use serde_json::Value;
 
 use super::support::{
-    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views,
-    assert_whole_operations, parsed, path_to_newest, said,
+    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_views, assert_whole_operations, parsed,
+    path_to_newest, said,
 };
 use crate::support::send;
 
@@ -219,44 +218,6 @@ fn what_stands_in_the_way_is_named() {
 }
 
 /// Segments of System V shared memory that a process made.
-fn segments_of(pid: u32) -> usize {
-    let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
-    let made_by = |line: &&str| line.split_ascii_whitespace().nth(4) == Some(pid.to_string().as_str());
-    table.lines().filter(made_by).count()
-}
-
-#[test]
-fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    let here = Here::new();
-    let child = here
-        .bench(&["postgres", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
-        .spawn()
-        .unwrap();
-    let (output, servers) = here.without_servers(child);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    here.assert_nothing_left();
-    assert!(servers.iter().all(|pid| segments_of(*pid) == 0), "shared memory is left");
-}
-
-#[test]
-fn the_tool_killed_or_interrupted_in_the_middle_leaves_nothing() {
-    for signal in [Signal::KILL, Signal::INT] {
-        let here = Here::new();
-        let mut child = here
-            .bench(&["postgres", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
-            .spawn()
-            .unwrap();
-        let servers = here.servers();
-        send(child.id(), signal);
-        child.wait().unwrap();
-        here.assert_nothing_left();
-        for pid in servers {
-            assert!(!Path::new(&format!("/proc/{pid}")).exists());
-            assert_eq!(segments_of(pid), 0, "shared memory is left");
-        }
-    }
-}
-
 #[test]
 fn a_full_disk_is_said_so_and_nothing_is_left() {
     if !is_root() {
@@ -274,28 +235,4 @@ fn a_full_disk_is_said_so_and_nothing_is_left() {
         assert!(said(&output).contains(words) && said(&output).contains("TMPDIR"), "{}", said(&output));
         assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "something is left");
     }
-}
-
-#[test]
-fn a_missing_server_is_named_with_its_package() {
-    if let Some(output) = Here::new().bench_without("/usr/lib/postgresql", &["postgres"]) {
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains("apt install postgresql"), "{}", said(&output));
-    }
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "postgres",
-        &[
-            (&["--rows", "1000001"], "from 1 to 1000000"),
-            (&["--read-only", "yes"], "--statement select-1"),
-            (&["--statement", "copy", "--connections", "2"], "takes no --connections"),
-            (&["--connect", "per-query", "--connections", "1025"], "at most 1024"),
-            (&["--tcp", "mysql://127.0.0.1"], "not a URL of PostgreSQL"),
-            (&["--tcp", "postgres:///d?host=/run", "--transports", "tcp"], "--tcp names"),
-            (&["--tcp", "postgres://h/d?sslmode=verify-full"], "sslmode"),
-        ],
-    );
 }

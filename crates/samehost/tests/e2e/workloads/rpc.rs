@@ -1,18 +1,14 @@
-//! The rpc workload and `serve rpc` end to end: the built binary, real servers, tiny measurements.
+//! The rpc workload end to end: the built binary, real servers, tiny measurements.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
 use samehost_testing::{metered, must};
 use serde_json::Value;
 
-use super::support::{Here, TINY, UNTIMED, assert_faultless, assert_refused, parsed, said};
-use crate::support::send;
+use super::support::{Here, TINY, assert_faultless, parsed, said};
 
 const GO: &[&str] = &["go-gob", "go-json"];
 
@@ -23,11 +19,7 @@ fn with_cache(command: &mut Command) -> &mut Command {
 
 /// A tiny measurement that must succeed, and its report.
 fn report(here: &Here, arguments: &[&str]) -> Value {
-    report_of(here, &[arguments, TINY].concat())
-}
-
-fn report_of(here: &Here, arguments: &[&str]) -> Value {
-    let output = with_cache(&mut here.bench(&[&["rpc"], arguments].concat())).output().unwrap();
+    let output = with_cache(&mut here.bench(&[&["rpc"], arguments, TINY].concat())).output().unwrap();
     here.assert_nothing_left();
     parsed(&output)
 }
@@ -54,29 +46,6 @@ fn assert_sound(report: &Value) {
 }
 
 #[test]
-fn grpc_over_both_transports_of_one_process() {
-    let report = report(&Here::new(), &["--connections", "1,4"]);
-    assert_sound(&report);
-    let server = &report["workload"]["server"];
-    assert_eq!(server["kind"], "samehost serve rpc (tonic)");
-    assert_eq!(server["managed"], true);
-    assert_eq!(server["pids"].as_array().unwrap().len(), 1, "one process for both");
-}
-
-#[test]
-fn grpc_payloads_of_any_size_and_a_rate() {
-    let large = ["--size", "1,5m", "--connections", "2", "--trial-time", "300ms"];
-    assert_sound(&report_of(&Here::new(), &[&large, UNTIMED].concat()));
-    assert_sound(&report(&Here::new(), &["--size", "10", "--reply", "64k", "--connections", "2"]));
-    let report = report(&Here::new(), &["--rate", "400", "--connections", "4"]);
-    assert_sound(&report);
-    for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
-        let rate = trial["throughput_per_s"].as_f64().unwrap();
-        assert!(rate < 800.0, "400 calls a second are due: {rate}");
-    }
-}
-
-#[test]
 fn go_over_both_transports_of_one_process() {
     for protocol in GO {
         let report = report(&Here::new(), &["--protocol", protocol, "--connections", "1,4"]);
@@ -98,37 +67,6 @@ fn go_has_payloads_of_any_size() {
 }
 
 #[test]
-fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    for protocol in ["grpc", "go-gob", "go-json"] {
-        let here = Here::new();
-        let arguments = ["--protocol", protocol, "--connections", "4", "--trial-time", "1s", "--quiet"];
-        let mut command = here.bench(&[&["rpc"], arguments.as_slice()].concat());
-        let child = with_cache(&mut command).spawn().unwrap();
-        let (output, _) = here.without_servers(child);
-        assert_eq!(output.status.code(), Some(3), "{protocol}: {}", said(&output));
-        let said = said(&output);
-        // A server that is being started again is killed too.
-        let names = ["127.0.0.1:", ".sock", "could not start the Go server"];
-        assert!(names.iter().any(|name| said.contains(name)), "{protocol}: names no server: {said}");
-        here.assert_nothing_left();
-    }
-}
-
-#[test]
-fn the_tool_killed_in_the_middle_leaves_nothing() {
-    for protocol in ["grpc", "go-gob"] {
-        let here = Here::new();
-        let mut command = here.bench(&["rpc", "--protocol", protocol, "--trial-time", "1s", "--quiet"]);
-        let mut child = with_cache(&mut command).spawn().unwrap();
-        let servers = here.servers();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        here.assert_nothing_left();
-        assert!(servers.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()), "{protocol}");
-    }
-}
-
-#[test]
 fn the_tool_killed_while_go_compiles_leaves_nothing() {
     let here = Here::new();
     // Its own empty cache: compiling takes seconds.
@@ -138,21 +76,6 @@ fn the_tool_killed_while_go_compiles_leaves_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     here.assert_nothing_left();
-}
-
-#[test]
-fn where_go_is_missing_its_package_is_named_and_grpc_works() {
-    let here = Here::new();
-    for protocol in GO {
-        let output =
-            here.bench(&["rpc", "--protocol", protocol]).env("PATH", "/nonexistent").output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        let said = said(&output);
-        assert!(said.contains("apt install golang-go") && said.contains("--protocol grpc"), "{said}");
-        here.assert_nothing_left();
-    }
-    let output = here.bench(&[&["rpc"], TINY].concat()).env("PATH", "/nonexistent").output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
 
 #[test]
@@ -192,137 +115,4 @@ fn the_go_server_takes_over_a_stale_socket() {
         UnixStream::connect(socket("gob")).unwrap();
         UnixStream::connect(socket("json")).unwrap();
     }
-}
-
-/// `samehost serve rpc` on a free port and a socket; ended when dropped.
-struct Serving {
-    child: Child,
-    tcp: String,
-    socket: PathBuf,
-}
-
-impl Serving {
-    fn start(folder: &Path) -> Self {
-        let socket = folder.join("rpc.sock");
-        let unix = format!("unix:{}", socket.display());
-        let mut child = serve(&["--listen", "tcp:127.0.0.1:0", "--listen", &unix]).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut endpoint =
-            || lines.next().unwrap().unwrap().strip_prefix("listening on ").unwrap().to_owned();
-        let (tcp, second) = (endpoint(), endpoint());
-        assert_eq!(second, unix);
-        Serving { child, tcp, socket }
-    }
-
-    fn unix(&self) -> String {
-        format!("unix:{}", self.socket.display())
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
-    command.args(["serve", "rpc"]).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn fails(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    output
-}
-
-#[test]
-fn a_server_that_runs_is_measured_and_its_cpu_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Serving::start(folder.path());
-    let report = report(&Here::new(), &["--tcp", &server.tcp, "--unix", &server.unix()]);
-    assert_sound(&report);
-    let about = &report["workload"]["server"];
-    assert_eq!(about["managed"], false);
-    assert_eq!(about["pids"].as_array().unwrap(), &[u64::from(server.child.id())]);
-    let both = ["rpc", "--tcp", &server.tcp, "--transports", "tcp,unix"];
-    let lone = fails(&mut Here::new().bench(&both));
-    assert!(said(&lone).contains("give both --tcp and --unix"), "{}", said(&lone));
-}
-
-#[test]
-fn it_ends_by_a_signal_and_takes_its_socket_with_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Serving::start(folder.path());
-    assert!(std::fs::metadata(&server.socket).unwrap().file_type().is_socket());
-    // Connections that are still open do not hold it up.
-    let _tcp = TcpStream::connect(server.tcp.trim_start_matches("tcp:")).unwrap();
-    let _unix = UnixStream::connect(&server.socket).unwrap();
-    send(server.child.id(), Signal::TERM);
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the socket file goes with the server");
-}
-
-#[test]
-fn an_endpoint_in_use_or_of_another_kind_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Serving::start(folder.path());
-    for endpoint in [server.tcp.clone(), server.unix()] {
-        let output = fails(&mut serve(&["--listen", &endpoint]));
-        let address = endpoint.split_once(':').unwrap().1;
-        assert!(said(&output).contains(address), "{}", said(&output));
-    }
-    UnixStream::connect(&server.socket).expect("the first server still answers");
-    for endpoint in ["tcp+tls:127.0.0.1:0", "seqpacket:/run/no.sock"] {
-        let output = fails(&mut serve(&["--listen", endpoint]));
-        assert!(said(&output).contains("tcp, tcp6, unix, abstract"), "{}", said(&output));
-    }
-    let output = fails(&mut serve(&["--listen", "tcp:127.0.0.1:0", "--model", "epoll"]));
-    assert!(said(&output).contains("--model epoll"), "{}", said(&output));
-}
-
-#[test]
-fn a_server_of_another_kind_is_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Serving::start(folder.path());
-    drop(server);
-    let echo = Command::new(env!("CARGO_BIN_EXE_samehost"))
-        .args(["serve", "echo", "--listen", "tcp:127.0.0.1:0"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut echo = super::support::Server(echo);
-    let mut line = String::new();
-    BufReader::new(echo.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let endpoint = line.trim().strip_prefix("listening on ").unwrap();
-    let bench = |endpoint: &str| {
-        Here::new().bench(&["rpc", "--tcp", endpoint, "--transports", "tcp"]).output().unwrap()
-    };
-    let output = bench(endpoint);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains(endpoint) && said(&output).contains("gRPC"), "{}", said(&output));
-    // A listener that never answers.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let output = bench(&format!("tcp:{}", silent.local_addr().unwrap()));
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("no reply from"), "{}", said(&output));
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "rpc",
-        &[
-            (&["--size", "65m"], "too large"),
-            (&["--reply", "65m"], "too large"),
-            (&["--reply", "much"], "much"),
-            (&["--connections", "1025"], "at most 1024"),
-            (&["--protocol", "go-gob", "--rate", "100"], "--rate"),
-            (&["--protocol", "go-json", "--tcp", "tcp:127.0.0.1:1"], "--tcp"),
-            (&["--protocol", "go-json", "--transports", "abstract,unix"], "abstract"),
-        ],
-    );
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -103,27 +102,6 @@ impl Here {
         (child.wait_with_output().unwrap(), killed)
     }
 
-    /// Stops the private servers of a measurement that has made its first trial, and lets them go on, over and over until it
-    /// ends.
-    pub fn stopping_servers(&self, mut child: Child) -> Output {
-        // A report that nobody reads would hold the measurement up.
-        let mut stdout = child.stdout.take().unwrap();
-        let reading = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stdout.read_to_end(&mut bytes).unwrap();
-            bytes
-        });
-        self.wait_for_trial();
-        while child.try_wait().unwrap().is_none() {
-            let servers: Vec<u32> = self.supervisors().into_iter().flat_map(children).collect();
-            for (signal, ms) in [(Signal::STOP, 300), (Signal::CONT, 100)] {
-                servers.iter().for_each(|pid| send(*pid, signal));
-                std::thread::sleep(Duration::from_millis(ms));
-            }
-        }
-        Output { stdout: reading.join().unwrap(), ..child.wait_with_output().unwrap() }
-    }
-
     /// Waits until a measurement has made its first trial, and tells the processes of its private servers.
     pub fn servers(&self) -> Vec<u32> {
         self.wait_for_trial();
@@ -186,11 +164,6 @@ pub fn newest(program: &str) -> PathBuf {
 /// The PATH of a measurement that is to start this program of the cache.
 pub fn path_to_newest(program: &str) -> String {
     path_with(newest(program).parent().unwrap())
-}
-
-/// The PATH of a measurement that is to start servers of the cache that come from PyPI.
-pub fn path_to_wheels() -> String {
-    path_with(newest("../wheels/envoy").parent().unwrap())
 }
 
 fn path_with(directory: &Path) -> String {

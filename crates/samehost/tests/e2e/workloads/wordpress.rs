@@ -13,7 +13,7 @@ use samehost_testing::mariadb::{MariaDb, SECRET};
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{Here, UNTIMED, assert_refused, kill, main_effects, parsed, said};
+use super::support::{Here, UNTIMED, kill, main_effects, parsed, said};
 use crate::support::send;
 
 fn bench(here: &Here, arguments: &[&str]) -> Output {
@@ -264,41 +264,4 @@ fn ctrl_c_ends_it_and_nothing_is_left() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     here.assert_nothing_left();
-}
-
-#[test]
-fn what_is_missing_is_named_with_its_package() {
-    for (name, value, arguments, package) in [
-        ("PATH", "/nonexistent", &[][..], "apt install mariadb-server"),
-        ("PATH", "/nonexistent", &["--site", "/usr/share/wordpress", "--yes"], "apt install php-cli"),
-        // Extensions of PHP are named by files in this directory.
-        ("PHP_INI_SCAN_DIR", "/nonexistent", &[], "apt install php-mysql"),
-    ] {
-        let here = Here::new();
-        let output = here.bench(&[&["wordpress"], arguments].concat()).env(name, value).output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains(package), "{}", said(&output));
-        here.assert_nothing_left();
-    }
-}
-
-#[test]
-fn wrong_use_is_said_before_anything_starts() {
-    assert_refused(
-        "wordpress",
-        &[
-            (&["--connections", "65"], "at most 64"),
-            (&["--path", "/a b"], "percent-encoded"),
-            (&["--path", "wp-admin"], "begins with `/`"),
-            (&["--host", "a b", "--site", "/nonexistent"], "not a host name"),
-            (&["--host", "blog.example"], "give --site"),
-            (&["--site", "/nonexistent"], "No such file"),
-            (&["--site", "/usr"], "no WordPress is here"),
-            (&["--site", "/usr/share/wordpress"], "for any visitor"),
-            (&["--fpm", "abstract"], "abstract"),
-            (&["--via", "caddy"], "none of nginx, apache"),
-            (&["--via", "apache", "--fpm", "tcp", "--site", "/nonexistent"], "needs --fpm unix"),
-            (&["--tcp", "127.0.0.1:80"], "--tcp"),
-        ],
-    );
 }

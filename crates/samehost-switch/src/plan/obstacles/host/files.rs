@@ -11,7 +11,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_system::User;
 use samehost_system::identity::Namespaces;
 use samehost_system::open::proc_file;
-use samehost_system::proc::pids;
+use samehost_system::proc::{self, pids};
 
 use super::{file_system, note};
 use crate::configuration::ParsedConfig;
@@ -38,8 +38,7 @@ pub(super) fn mounted_by_itself(file: &Path, processes: &[u32]) -> Option<Switch
         }
         seen.push(namespaces.mount);
         if let Some(place) = mounted(&list(pid), &device, &inside) {
-            let name = proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
-            let name = samehost_model::printable::clean(String::from_utf8_lossy(&name).trim());
+            let name = samehost_model::printable::clean(&proc::name(pid));
             return Some(bar(
                 ObstacleCode::BindMount,
                 format!(

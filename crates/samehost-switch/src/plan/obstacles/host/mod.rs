@@ -36,7 +36,7 @@ pub(crate) fn look(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Findin
         obstacles.extend(managed(file));
         obstacles.extend(files::open_in_editor(file));
     }
-    Findings { obstacles, notes: packages(&files) }
+    Findings::new(obstacles, packages(&files))
 }
 
 /// Existing files that change.
@@ -279,7 +279,7 @@ fn managed(file: &Path) -> Option<SwitchObstacle> {
             shown(file),
             samehost_model::printable::clean(&says)
         ),
-        "Make the change in what writes it as well, before its next run; unattended: --accept managed. Afterwards, by cron: samehost switch --check",
+        "Make the change in what writes it as well, before its next run; unattended: --accept managed. Afterwards, by cron: samehost switch check",
     ))
 }
 

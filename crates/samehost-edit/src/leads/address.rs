@@ -1,0 +1,288 @@
+//! What one value names: a path, a URL, a DSN, a host, a host with its port, or a port. A form of an address that is not
+//! known yet is one line in [`named`].
+
+use samehost_model::Endpoint;
+use samehost_services::{Kind, Leads as SchemeLeads, scheme};
+
+use super::LeadForm;
+
+/// What a value names.
+pub(super) struct Named {
+    pub(super) form: LeadForm,
+    pub(super) endpoints: Vec<Endpoint>,
+    /// The address as it is written: the host, or a port that stands alone.
+    pub(super) written: String,
+    /// The variables whose value is the host, where only the port is written.
+    pub(super) hosts: Vec<String>,
+}
+
+impl Named {
+    fn at(form: LeadForm, (written, port): (String, u16)) -> Self {
+        Named { form, endpoints: vec![tcp(&written, port)], written, hosts: Vec::new() }
+    }
+}
+
+/// All that a value names, given its key.
+pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
+    let mut text = text.trim();
+    // `unix:/run/fpm.sock|fcgi://127.0.0.1:9000` of Apache goes to the socket; what follows is a name for it.
+    if let Some((socket, _)) = text.split_once('|').filter(|(before, _)| before.contains("unix:/")) {
+        text = socket;
+    }
+    let mut found: Vec<Named> = paths(text);
+    if let Some(at) = in_dsn(text) {
+        found.push(Named::at(LeadForm::Dsn, at));
+    } else if text.contains("://") {
+        for url in text.split([',', ' ', '\t']) {
+            let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
+            if is_the_programs {
+                continue;
+            }
+            match in_url(url) {
+                Some(at) => found.push(Named::at(LeadForm::Url, at)),
+                None => found.extend(port_alone(authority(url))),
+            }
+        }
+    } else if let Some(host) = host(text) {
+        let endpoints = usual_ports(key).into_iter().map(|port| tcp(host, port)).collect();
+        found.push(Named { form: LeadForm::Host, endpoints, written: host.to_owned(), hosts: Vec::new() });
+    } else {
+        for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
+            found.extend(host_and_port(word).map(|at| Named::at(LeadForm::HostAndPort, at)));
+        }
+        found.extend(bracketed(text).map(|at| Named::at(LeadForm::HostAndPort, at)));
+        if found.is_empty() {
+            found.extend(port_alone(text));
+        }
+    }
+    found
+}
+
+/// An endpoint at a host, however that is written: `127.1` is 127.0.0.1 to the resolver.
+pub(super) fn tcp(host: &str, port: u16) -> Endpoint {
+    let host = short_address(host).map_or_else(|| host.to_owned(), |address| address.to_string());
+    Endpoint::Tcp { host, port }
+}
+
+/// A value that is a port, and nothing else.
+pub(super) fn port(text: &str) -> Option<u16> {
+    let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_number && *port > 0)
+}
+
+/// A value that is a host of this machine and nothing else. Other names are none: a word may be anything.
+pub(super) fn host(text: &str) -> Option<&str> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let is_address = match bare.parse::<std::net::IpAddr>() {
+        // Who connects to no address connects to this machine (Linux).
+        Ok(ip) => ip.to_canonical().is_loopback() || ip.is_unspecified(),
+        Err(_) => short_address(bare).is_some_and(|ip| ip.is_loopback()),
+    };
+    if is_address || bare.eq_ignore_ascii_case("localhost") { Some(bare) } else { None }
+}
+
+/// A value that is a host of any machine: an address, or a name with a letter.
+pub(super) fn is_any_host(text: &str) -> bool {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let is_name = bare.chars().all(is_of_a_name) && bare.contains(|one: char| one.is_ascii_alphabetic());
+    host(text).is_some() || bare.parse::<std::net::IpAddr>().is_ok() || (is_name && !bare.starts_with('-'))
+}
+
+/// An IPv4 address of fewer than four numbers, as inet_aton(3) reads it: the last one fills what is left.
+fn short_address(text: &str) -> Option<std::net::Ipv4Addr> {
+    let parts: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (last, before) = parts.split_last()?;
+    if !(1..=2).contains(&before.len()) || before.iter().any(|part| *part > 255) {
+        return None;
+    }
+    let bits = 8 * (4 - before.len() as u32);
+    if bits < 32 && *last >= 1 << bits {
+        return None;
+    }
+    let mut address = *last;
+    for (at, part) in before.iter().enumerate() {
+        address |= part << (24 - 8 * at);
+    }
+    Some(address.into())
+}
+
+pub(super) fn is_of_a_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
+}
+
+/// `HOST:PORT`, also with more behind it (`127.0.0.1:6379:0`).
+fn host_and_port(word: &str) -> Option<(String, u16)> {
+    let mut parts = word.trim_matches(['/', '}', ']', '"', '\'']).split(':');
+    let (name, port) = (parts.next()?, parts.next()?);
+    let is_name =
+        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_of_a_name);
+    if !is_name || name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((name.to_owned(), leading_port(port)?))
+}
+
+/// The port that a text begins with, where no word goes on.
+fn leading_port(text: &str) -> Option<u16> {
+    let digits = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
+    let is_end = text[digits.len()..].chars().next().is_none_or(|next| !next.is_ascii_alphanumeric());
+    digits.parse().ok().filter(|_| is_end)
+}
+
+/// A port behind a host that is computed, or that is left out: `${h}:6379`, `:6379`.
+fn port_alone(text: &str) -> Option<Named> {
+    let (host, rest) = text.rsplit_once(':')?;
+    let is_computed =
+        host.is_empty() || (host.contains(['$', '{', '%', '#']) && host.ends_with(['}', 's', ')']));
+    let port = leading_port(rest).filter(|_| is_computed)?;
+    let end = host.find("${").map(|at| &host[at + 2..]).unwrap_or_default();
+    let name: String = end.chars().take_while(|one| one.is_ascii_alphanumeric() || *one == '_').collect();
+    let hosts = if name.is_empty() { Vec::new() } else { vec![name] };
+    Some(Named {
+        form: LeadForm::Port,
+        endpoints: vec![tcp("localhost", port)],
+        written: port.to_string(),
+        hosts,
+    })
+}
+
+/// `[::1]:3306`.
+fn bracketed(text: &str) -> Option<(String, u16)> {
+    let (_, rest) = text.split_once('[')?;
+    let (address, rest) = rest.split_once("]:")?;
+    address.parse::<std::net::Ipv6Addr>().ok()?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((address.to_owned(), digits.parse().ok()?))
+}
+
+/// The host and the port in a URL, as they are written.
+fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+    authority.rsplit_once('@').map_or(authority, |(_, place)| place)
+}
+
+/// The host and the port of a URL; without a port the usual one of its scheme.
+fn in_url(url: &str) -> Option<(String, u16)> {
+    let (before, _) = url.split_once("://")?;
+    let scheme_name = before.rsplit(|one| one != '+' && !is_of_a_name(one)).next().unwrap_or_default();
+    let place = authority(url);
+    let place = place.split_once('#').map_or(place, |(place, _)| place);
+    // Go's words: `tcp(127.0.0.1:3306)`.
+    let place = place.strip_prefix("tcp(").map_or(place, |inner| inner.trim_end_matches(')'));
+    if let Some(at) = bracketed(place).or_else(|| host_and_port(place)) {
+        return Some(at);
+    }
+    let host = host(place)?;
+    let usual = match scheme_name {
+        "http" | "ws" => Some(80),
+        "https" | "wss" => Some(443),
+        "amqp" => Some(5672),
+        name => ports_of_scheme(name).first().copied(),
+    };
+    Some((host.to_owned(), usual?))
+}
+
+fn ports_of_scheme(name: &str) -> Vec<u16> {
+    let name = match name {
+        "pgsql" | "pdo-pgsql" | "pdo_pgsql" => "postgres",
+        "mysqli" | "mysql2" | "pdo-mysql" | "pdo_mysql" => "mysql",
+        other => other,
+    };
+    let Some((protocol, SchemeLeads::Tcp | SchemeLeads::Tls)) = scheme(name) else { return Vec::new() };
+    Kind::of_protocol(protocol).map_or(Vec::new(), |kind| kind.descriptor().ports.clone())
+}
+
+/// `mysql:host=127.0.0.1;port=3306`, and libpq's `host=127.0.0.1 port=5432`.
+fn in_dsn(text: &str) -> Option<(String, u16)> {
+    let host = host(value_in_dsn(text, "host").or_else(|| value_in_dsn(text, "server"))?)?;
+    let port = match value_in_dsn(text, "port") {
+        Some(port) => port.parse().ok()?,
+        None => {
+            let driver = text.split(':').next().unwrap_or_default();
+            match ports_of_scheme(driver).first() {
+                Some(port) => *port,
+                None if text.contains("dbname=") => 5432,
+                None => return None,
+            }
+        }
+    };
+    Some((host.to_owned(), port))
+}
+
+/// The value of a name in a DSN, whatever stands between its parts.
+fn value_in_dsn<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    for part in text.split([';', ' ', '&', '?', ',']) {
+        let part = part.trim().rsplit(':').next().unwrap_or_default();
+        if let Some(value) = part.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
+            return Some(value.trim_matches(['\'', '"']));
+        }
+    }
+    None
+}
+
+/// Whether a text has a word of a service that speaks a protocol of its own: its name, or one of its programs.
+pub(super) fn names_a_service(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    Kind::all().any(|kind| {
+        let Some(protocol) = kind.protocol() else { return false };
+        let known = kind.descriptor();
+        let mut words = known.programs.iter().chain(&known.tools).map(String::as_str);
+        !protocol.name().contains("http")
+            && (text.contains(kind.name())
+                || text.contains(protocol.name())
+                || words.any(|word| text.contains(word)))
+    })
+}
+
+/// The usual ports of the services that a key names; a database may be either.
+pub(super) fn usual_ports(key: &str) -> Vec<u16> {
+    let key = key.to_ascii_lowercase();
+    let mut ports: Vec<u16> = Vec::new();
+    for kind in Kind::all() {
+        let Some(protocol) = kind.protocol() else { continue };
+        if protocol.name().contains("http") {
+            continue;
+        }
+        let is_named = key.contains(kind.name())
+            || key.contains(protocol.name())
+            || (kind.name() == "postgres" && (key.starts_with("pg") || key.contains("pgsql")));
+        if is_named {
+            ports.extend(kind.descriptor().ports.first());
+        }
+    }
+    if ports.is_empty() && ["db", "database", "sql"].iter().any(|word| key.contains(word)) {
+        ports = vec![3306, 5432];
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    // Without any the nearest port decides, else it is dropped.
+    if ports.is_empty() { vec![0] } else { ports }
+}
+
+fn paths(text: &str) -> Vec<Named> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut before = ' ';
+    for (at, letter) in text.char_indices() {
+        let begins = letter == '/' && before != '/' && !is_of_a_name(before);
+        // The third slash of a URL without a host begins its path.
+        let is_of_a_url = letter == '/' && text[..at].ends_with("://");
+        if begins || is_of_a_url {
+            let rest = &text[at..];
+            let end = rest.find([' ', '\t', '"', '\'', ';', ',', '(', ')', '?', '&', '|', '<', '>', ':']);
+            let path = &rest[..end.unwrap_or(rest.len())];
+            if path.len() > 1 && !path.starts_with("//") && !found.contains(&path) {
+                found.push(path);
+            }
+        }
+        before = letter;
+    }
+    let mut all = Vec::new();
+    for path in found {
+        let is_mount = text.matches(path).count() > 1 && text.contains(&format!("{path}:"));
+        let form = if is_mount { LeadForm::MountedPath } else { LeadForm::Path };
+        let endpoints = vec![Endpoint::Unix(path.into())];
+        all.push(Named { form, endpoints, written: path.to_owned(), hosts: Vec::new() });
+    }
+    all
+}

@@ -1,0 +1,405 @@
+//! A text as the values that stand in it, whatever format it has: what is quoted, the words that are not, and the values of
+//! options, each with the key before it and the brackets around it.
+
+use super::address::{self, is_of_a_name};
+use super::variables::{Known, with_defaults};
+
+/// Longest line that is looked at, in bytes, and how many values of a text are kept.
+const LONGEST_LINE: usize = 8192;
+const MOST: usize = 50_000;
+/// Directives of web servers with addresses to which they do not connect.
+const OWN_DIRECTIVES: &[&str] = &[
+    "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header", "resolver",
+];
+
+/// A value of a text.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// Its line, from 1.
+    pub(super) line: u32,
+    /// The name before it.
+    pub(super) key: String,
+    /// The value, with variables as this text sets them.
+    pub(super) text: String,
+    /// The variables without which this counts: it is their default.
+    pub(super) unless: Vec<String>,
+    /// The brackets whose keys belong together: an object, or the named arguments of a call. 0 outside of all.
+    pub(super) block: usize,
+    /// Whether nothing but a comma or a blank is between it and the one before it here.
+    pub(super) follows: bool,
+    /// Whether a word that may be a host of another machine is beside it so.
+    pub(super) is_beside_a_name: bool,
+    /// Whether it is an argument of a call, by itself or among others.
+    pub(super) is_argument: bool,
+    /// Whether its key is an option of one letter: `-p 6379`.
+    pub(super) is_option: bool,
+}
+
+/// The values of a text, in its order; its comments, and lines that connect to nobody, are left out.
+pub(super) fn items(text: &str) -> Vec<Item> {
+    let known = Known::of(text);
+    let mut reader = Reader::default();
+    for (index, line) in text.lines().enumerate() {
+        reader.line = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let Some(code) = reader.without_comment(line) else { continue };
+        if code.len() > LONGEST_LINE || is_directive_of_its_own(code) {
+            continue;
+        }
+        let code = known.filled(code);
+        reader.read(&code);
+        reader.above = name_for_below(&code).unwrap_or(std::mem::take(&mut reader.above));
+    }
+    reader.items
+}
+
+/// What is known of a text up to a line.
+#[derive(Default)]
+struct Reader {
+    items: Vec<Item>,
+    line: u32,
+    /// What ends the comment in which the line begins.
+    comment_ends: Option<&'static str>,
+    /// The name that a line above gives to those below it.
+    above: String,
+    /// The brackets that are open, each with its number.
+    open: Vec<(char, usize)>,
+    brackets: usize,
+    /// What is between the last value and the end of its line.
+    rest: String,
+    last: Last,
+}
+
+/// The value before, whether it is kept or not.
+#[derive(Default)]
+struct Last {
+    line: u32,
+    key: String,
+    text: String,
+    is_kept: bool,
+}
+
+/// A value in a line, by its place there, quotes included.
+struct Span {
+    start: usize,
+    end: usize,
+    text: String,
+    is_quoted: bool,
+}
+
+impl Reader {
+    fn read(&mut self, code: &str) {
+        let (spans, bare) = spans(code);
+        let mut at = 0;
+        let mut options = None;
+        for (index, span) in spans.iter().enumerate() {
+            self.brackets_of(&bare[at..span.start]);
+            let gap = format!("{}{}", std::mem::take(&mut self.rest), &code[at..span.start]);
+            at = span.end;
+            let behind = spans.get(index + 1).map_or(code.len(), |next| next.start);
+            let is_closed = code[at..behind].trim_start().starts_with([',', ')', ']']);
+            let before = Before::of(&code[..span.start]);
+            let is_sole = span.is_quoted && is_command(&span.text);
+            if is_sole {
+                self.read_command(&span.text);
+                continue;
+            }
+            let is_argument = is_closed && gap.trim_end().ends_with(['(', ',', '[']);
+            let mut item = self.item(span, &before, &gap, is_argument);
+            if item.is_option {
+                let number = *options.get_or_insert_with(|| {
+                    self.brackets += 1;
+                    self.brackets
+                });
+                item.block = number;
+            }
+            self.keep(item);
+        }
+        self.brackets_of(&bare[at..]);
+        self.rest = format!("{}\n", &code[at..]);
+    }
+
+    /// Keeps a value that may be a part of an address; a text has many others.
+    fn keep(&mut self, mut item: Item) {
+        let is_port = address::port(&item.text).is_some();
+        let may_be_a_name = address::host(&item.text).is_none() && address::is_any_host(&item.text);
+        if item.follows
+            && may_be_a_name
+            && self.last.is_kept
+            && address::port(&self.last.text).is_some()
+            && let Some(port) = self.items.last_mut()
+        {
+            port.is_beside_a_name = true;
+        }
+        let last = &self.last;
+        item.is_beside_a_name =
+            item.follows && address::host(&last.text).is_none() && address::is_any_host(&last.text);
+        let is_alone =
+            is_port && (item.is_argument || item.follows || item.is_option || is_of_port(&item.key));
+        let is_address = item.text.contains([':', '/', '=']) || address::host(&item.text).is_some();
+        let is_kept = (is_alone || is_address || is_of_host(&item)) && self.items.len() < MOST;
+        item.follows &= last.is_kept;
+        self.last = Last { line: item.line, key: item.key.clone(), text: item.text.clone(), is_kept };
+        if is_kept {
+            self.items.push(item);
+        }
+    }
+
+    /// The words of a command that is one value.
+    fn read_command(&mut self, command: &str) {
+        let mut inner = Reader { line: self.line, brackets: self.brackets + 1, ..Reader::default() };
+        inner.open.push(('"', inner.brackets));
+        inner.read(command);
+        self.brackets = inner.brackets;
+        self.items.append(&mut inner.items);
+        self.last = Last::default();
+    }
+
+    fn item(&self, span: &Span, before: &Before<'_>, gap: &str, is_argument: bool) -> Item {
+        let is_between = gap.trim().trim_start_matches(',').is_empty();
+        let follows = is_between && (gap.contains(',') || !gap.contains('\n')) && !gap.is_empty();
+        let mut own = self.open.iter().rev();
+        // Arguments by their places belong to what is around the call: define('DB_PORT', 1), port(6379).
+        let block =
+            own.find(|(bracket, _)| *bracket != '(' || before.is_assigned).map_or(0, |(_, number)| *number);
+        let (mut key, mut text) = (before.key(), span.text.clone());
+        if let Some((name, value)) = text.split_once('=')
+            && !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+            && !value.contains([' ', ';'])
+        {
+            // `Environment=DB_HOST=127.0.0.1`
+            (key, text) = (name.trim_start_matches('-').to_owned(), value.to_owned());
+        } else if key.is_empty() || key == "value" {
+            key = self.name_of_value(&key);
+        }
+        let mut is_option = before.is_option && key.len() == 1;
+        if let Some((letter, value)) = attached(&text) {
+            (key, text, is_option) = (letter, value, true);
+        }
+        let (text, unless) = with_defaults(&text);
+        Item {
+            line: self.line,
+            key,
+            text,
+            unless,
+            block,
+            follows,
+            is_beside_a_name: false,
+            is_argument,
+            is_option,
+        }
+    }
+
+    /// The name of an item of a list, or of a `value` beside a `name`.
+    fn name_of_value(&self, key: &str) -> String {
+        let Last { line, key: before, text, .. } = &self.last;
+        if key == "value" && *line == self.line && before == "name" {
+            text.clone()
+        } else {
+            self.above.clone()
+        }
+    }
+
+    fn brackets_of(&mut self, bare: &str) {
+        for letter in bare.chars() {
+            match letter {
+                '(' | '[' | '{' => {
+                    self.brackets += 1;
+                    self.open.push((letter, self.brackets));
+                }
+                ')' | ']' | '}' => drop(self.open.pop()),
+                _ => {}
+            }
+        }
+    }
+
+    /// A line without its comment; `None` where it is one.
+    fn without_comment<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+        let code = line.trim();
+        if let Some(end) = self.comment_ends {
+            if code.contains(end) {
+                self.comment_ends = None;
+            }
+            return None;
+        }
+        // A text of Python that is assigned to nothing says what the code does.
+        for (start, end) in [("/*", "*/"), ("\"\"\"", "\"\"\""), ("'''", "'''"), ("<!--", "-->")] {
+            if let Some(rest) = code.strip_prefix(start) {
+                self.comment_ends = if rest.contains(end) { None } else { Some(end) };
+                return None;
+            }
+        }
+        let signs = ["#", ";", "//", "-- ", "* "];
+        if code.is_empty() || signs.iter().any(|sign| code.starts_with(sign)) {
+            return None;
+        }
+        Some(code_of(line))
+    }
+}
+
+/// A line up to the comment at its end.
+fn code_of(line: &str) -> &str {
+    let mut quote = None;
+    let mut before = ' ';
+    for (at, letter) in line.char_indices() {
+        match quote {
+            Some(open) if letter == open && before != '\\' => quote = None,
+            Some(_) => {}
+            None if matches!(letter, '"' | '\'') => quote = Some(letter),
+            None if !before.is_whitespace() => {}
+            None if letter == '#' || line[at..].starts_with("// ") || line[at..].starts_with("/* ") => {
+                return &line[..at];
+            }
+            None => {}
+        }
+        before = letter;
+    }
+    line
+}
+
+/// Whether a line is a directive of a web server that connects to nobody. PHP's `return [...]` is none.
+fn is_directive_of_its_own(code: &str) -> bool {
+    let first = code.split_whitespace().next().unwrap_or_default();
+    // A section of Apache says what holds of an address (`<Proxy fcgi://127.0.0.1:9000>`), and connects nowhere.
+    first.starts_with("<Proxy") || (OWN_DIRECTIVES.contains(&first) && !code.contains(['[', '(']))
+}
+
+/// The name that a line gives to those below it: `servers:`, `- name: DB_HOST`.
+fn name_for_below(code: &str) -> Option<String> {
+    let code = code.trim().trim_start_matches("- ");
+    let (key, value) = code.split_once(':')?;
+    let name = match (key.trim_matches(['"', '\'']), value.trim().trim_matches(['"', '\'', ','])) {
+        ("name", value) => value,
+        (key, "" | "[" | "|" | ">") => key,
+        _ => return None,
+    };
+    let is_name = !name.is_empty() && name.chars().all(is_of_a_name);
+    is_name.then(|| name.to_owned())
+}
+
+/// Whether a value is a command: one with options, or with a number that stands alone.
+fn is_command(text: &str) -> bool {
+    let mut words = text.split_ascii_whitespace();
+    let is_one = words.next().is_some_and(|first| !first.contains(['=', ':']));
+    is_one && words.any(|word| word.starts_with('-') || address::port(word).is_some())
+}
+
+/// The value of an option of one letter that is written to it: `-p6379`.
+fn attached(word: &str) -> Option<(String, String)> {
+    let letter = ["h", "p", "P"]
+        .into_iter()
+        .find(|letter| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(letter)))?;
+    let value = &word[2..];
+    let is_its = address::port(value).is_some() || address::host(value).is_some();
+    is_its.then(|| (letter.to_owned(), value.to_owned()))
+}
+
+/// What is quoted in a line, and the words that are not, in their order; with the line as it is outside of quotes, byte for
+/// byte as long.
+fn spans(code: &str) -> (Vec<Span>, String) {
+    let mut found = Vec::new();
+    let mut rest = 0;
+    let mut bare = String::new();
+    while let Some(open) = code[rest..].find(['"', '\'', '`']).map(|at| rest + at) {
+        let quote = &code[open..=open];
+        let Some(close) = code[open + 1..].find(quote).map(|at| open + 1 + at) else { break };
+        bare.push_str(&code[rest..open]);
+        bare.push_str(&" ".repeat(close + 1 - open));
+        let text = code[open + 1..close].to_owned();
+        // A name in quotes is what is before a value, and no value.
+        let after = code[close + 1..].trim_start();
+        let after_index = after.strip_prefix(']').map_or(after, str::trim_start);
+        if !after.starts_with(':') && !after_index.starts_with('=') {
+            found.push(Span { start: open, end: close + 1, text, is_quoted: true });
+        }
+        rest = close + 1;
+    }
+    bare.push_str(&code[rest..]);
+    let mut at = 0;
+    for word in bare.split([' ', '\t', ',', '<', '>']) {
+        let start = at;
+        at += word.len() + 1;
+        if !word.is_empty() {
+            found.extend(bare_value(word, start));
+        }
+    }
+    found.sort_by_key(|span| span.start);
+    (found, bare)
+}
+
+/// The value in a word outside of quotes: what is behind its key, without the brackets around it.
+fn bare_value(word: &str, start: usize) -> Option<Span> {
+    let mut from =
+        word.find('=').filter(|equals| !word[..*equals].contains(['/', ':'])).map_or(0, |at| at + 1);
+    let is_template = word.contains("${");
+    let closing: &[char] = if is_template { &[';', ']', ')'] } else { &[';', '{', '}', '[', ']', '(', ')'] };
+    let end = word.trim_end_matches(closing).len().max(from);
+    // `{port:6379`, `:6379` behind a name in quotes, `Redis(6379`
+    if let Some(at) = word[from..end].rfind(['(', '[', '{', ':']).map(|at| from + at)
+        && address::port(&word[at + 1..end]).is_some()
+    {
+        let name = word[from..at].trim_end_matches(is_opening);
+        let is_key = word[at..].starts_with(':') && (name.is_empty() || is_of_port(name));
+        if is_key || !word[at..].starts_with(':') {
+            from = at + 1;
+        }
+    }
+    if word[from..end].starts_with('[') && word.contains("]:") {
+        return Some(Span {
+            start: start + from,
+            end: start + end,
+            text: word[from..end].to_owned(),
+            is_quoted: false,
+        });
+    }
+    let opening =
+        word[from..end].len() - word[from..end].trim_start_matches(|one| is_opening(one) || one == ';').len();
+    from += if is_template { 0 } else { opening };
+    let text = &word[from..end];
+    if text.is_empty() {
+        return None;
+    }
+    Some(Span { start: start + from, end: start + end, text: text.to_owned(), is_quoted: false })
+}
+
+fn is_opening(letter: char) -> bool {
+    matches!(letter, '(' | '[' | '{' | ')' | ']' | '}')
+}
+
+/// Ends of keys whose values are where a server is.
+pub(super) const PLACES: &[&str] =
+    &["hostname", "hosts", "host", "server", "address", "addr", "ip", "socket", "sock", "path"];
+
+/// Whether a key says that its value is where a server is, of which another value is the port.
+pub(super) fn is_of_host(item: &Item) -> bool {
+    let key = item.key.to_ascii_lowercase();
+    !item.text.is_empty() && ((item.is_option && key == "h") || PLACES.iter().any(|end| key.ends_with(end)))
+}
+
+/// Whether a key says that its value is a port.
+pub(super) fn is_of_port(key: &str) -> bool {
+    key.to_ascii_lowercase().ends_with("port")
+}
+
+/// The last name in the text before a value, with how it stands there.
+struct Before<'a> {
+    name: &'a str,
+    is_assigned: bool,
+    is_option: bool,
+}
+
+impl<'a> Before<'a> {
+    fn of(before: &'a str) -> Self {
+        let end = before.trim_end_matches(|letter: char| !is_of_a_name(letter));
+        let start = end
+            .rfind(|letter: char| !is_of_a_name(letter))
+            .map_or(0, |at| at + end[at..].chars().next().map_or(1, char::len_utf8));
+        let name = &end[start..];
+        let is_option = name.len() == 2 && name.starts_with('-');
+        Before { name, is_assigned: before[end.len()..].contains(['=', ':']), is_option }
+    }
+
+    fn key(&self) -> String {
+        self.name.trim_matches(['-', '.']).to_owned()
+    }
+}

@@ -1,0 +1,253 @@
+//! Who leads to a place that a server is about to leave: lines of running web servers, settings that an editor reads
+//! and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
+//! were told when they were started (`processes`). One answer for `--close-tcp`, for a server that can be at one place only, and for
+//! `switch finish`, which asks again.
+//!
+//! What a value is a part of is asked of its reader: the value is replaced by an address that is nobody's, in memory,
+//! and the file is read again. Where that changes a setting, the setting says where the value leads, and whether it
+//! moves. Nearness of lines decided before, and a second store's host, four lines below a cache that moved, was taken
+//! for a part of the cache: its port was closed under it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use samehost_edit::{Lead, LeadForm, Overlay, Role, Setting, leads_and_ports};
+use samehost_model::scan::Scan;
+use samehost_model::{Endpoint, Protocol};
+use samehost_scan::services_at;
+use samehost_services::Kind;
+
+use super::elsewhere::{self, Named};
+use super::left::{Left, Sources, is_there};
+use super::processes::told;
+use super::texts::{Text, Whose, assigned, texts};
+use crate::configuration::ParsedConfig;
+use crate::findings::place;
+use crate::place::real;
+use crate::plan::hop::Hop;
+use crate::plan::stages::follow::assignments;
+
+/// How many values of a file have their reader asked.
+const MOST_ASKED: usize = 100;
+/// All that leads to a place that is left, each with what to do about it. Empty where nothing that is known does.
+pub(crate) fn who_leads_there(scan: &Scan, left: Left<'_>, sources: &Sources) -> Vec<Named> {
+    let mut found = elsewhere::named(scan, left.from, left.to, left.hops);
+    let mut moving: BTreeSet<String> = BTreeSet::new();
+    for (_, line) in &sources.inert {
+        moving.extend(assignments(line.as_bytes()).into_keys());
+    }
+    let assigned = assigned(sources);
+    for text in texts(scan, &[left], sources) {
+        let Values { staying, moving: parts } = text.values(scan, left, (sources, &assigned));
+        moving.extend(parts.into_iter().map(|one| one.name));
+        for one in staying {
+            // A line of a web server is told by its process.
+            let is_told = found.iter().any(|other| other.found.contains(&place(&text.path, one.line)));
+            if !is_told {
+                found.push(text.named(&one, left));
+            }
+        }
+    }
+    for one in told(scan, left, &moving) {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// The sources of a switch with the lines that stay and lead nowhere, before its files are written.
+pub(crate) fn with_inert(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> Sources {
+    let mut sources = sources.clone();
+    let assigned = assigned(&sources);
+    for text in texts(scan, lefts, &sources) {
+        for left in lefts {
+            for one in text.values(scan, *left, (&sources, &assigned)).moving {
+                sources.inert.insert((text.path.clone(), text.line(one.line).trim().to_owned()));
+            }
+        }
+    }
+    sources
+}
+
+struct Value {
+    line: u32,
+    name: String,
+}
+
+/// The values of a text that lead to a place: those that stay, and those that are a part of what moves.
+struct Values {
+    staying: Vec<Value>,
+    moving: Vec<Value>,
+}
+
+impl Text {
+    fn line(&self, number: u32) -> &str {
+        self.text.lines().nth((number as usize).saturating_sub(1)).unwrap_or_default()
+    }
+
+    fn named(&self, one: &Value, left: Left<'_>) -> Named {
+        let name = if one.name.is_empty() { String::new() } else { format!(" {}", one.name) };
+        Named {
+            found: format!("{}:{name} leads to {} and stays", place(&self.path, one.line), left.from),
+            remedy: format!(
+                "Have it use {} first, by hand or by naming its file as well; or take the line out where nothing reads it",
+                left.to
+            ),
+        }
+    }
+
+    /// The values that lead to a place, given what the plan knows of them and which variables its configurations set: the
+    /// default of one that is set counts for nobody.
+    fn values(
+        &self,
+        scan: &Scan,
+        left: Left<'_>,
+        (sources, assigned): (&Sources, &BTreeSet<String>),
+    ) -> Values {
+        let mut staying = self.settings_that_stay(scan, left);
+        let mut moving = Vec::new();
+        let mut asked = 0;
+        for lead in leads_and_ports(&self.text) {
+            let there = lead.endpoints.iter().find(|endpoint| is_there(scan, endpoint, left.from));
+            let Some(there) = there.filter(|_| self.may_connect(&lead, assigned)) else { continue };
+            let is_inert =
+                sources.inert.contains(&(self.path.clone(), self.line(lead.line).trim().to_owned()));
+            let is_told = staying.iter().any(|one| one.line == lead.line);
+            if is_inert || is_told || self.is_socket_to_php(scan, there) {
+                continue;
+            }
+            asked += 1;
+            let value = Value { line: lead.line, name: lead.name };
+            let is_part = match asked > MOST_ASKED {
+                true => self.by_line(left, value.line),
+                false => self.asked(scan, left, value.line, &lead.written),
+            };
+            match is_part {
+                Some(true) => moving.push(value),
+                Some(false) => {}
+                None => staying.push(value),
+            }
+        }
+        Values { staying, moving }
+    }
+
+    fn may_connect(&self, lead: &Lead, assigned: &BTreeSet<String>) -> bool {
+        let is_listeners = lead.form == LeadForm::Port && self.whose == Whose::Servers;
+        let is_set = lead.unless.iter().any(|name| assigned.contains(name));
+        lead.form != LeadForm::MountedPath && !is_listeners && !is_set
+    }
+
+    /// Settings of this text that lead to the place and are none of those that move.
+    fn settings_that_stay(&self, scan: &Scan, left: Left<'_>) -> Vec<Value> {
+        let mut staying: Vec<Value> = Vec::new();
+        for setting in self.readers.iter().flat_map(|reader| &reader.reading.settings) {
+            let is_its = setting.role == Role::Connects && real(&setting.file) == real(&self.path);
+            if is_its
+                && is_there(scan, &setting.endpoint, left.from)
+                && !moves(setting, left.hops)
+                && staying.iter().all(|one| one.line != setting.line)
+            {
+                staying.push(Value { line: setting.line, name: setting.name.clone() });
+            }
+        }
+        staying
+    }
+
+    /// To mysqlnd `localhost` is the socket, whatever the port is.
+    fn is_socket_to_php(&self, scan: &Scan, there: &Endpoint) -> bool {
+        let Endpoint::Tcp { host, .. } = there else { return false };
+        let kinds = services_at(scan, there).into_iter().filter_map(|at| scan.services.get(at)?.kind);
+        self.path.extension().is_some_and(|end| end == "php")
+            && host.eq_ignore_ascii_case("localhost")
+            && kinds.filter_map(Kind::protocol).any(|protocol| protocol == Protocol::Mysql)
+    }
+
+    /// Whether all addresses of a line are parts of settings, as their readers say: of one that moves, or of another,
+    /// which is told by itself. `None` where one of them is a part of no setting.
+    fn asked(&self, scan: &Scan, left: Left<'_>, line: u32, address: &str) -> Option<bool> {
+        let all = self.replacing(line, address);
+        // A line that has its address from another one.
+        if all.is_empty() {
+            return self.by_line(left, line);
+        }
+        let count = |text: &str| there_in(scan, text, line, left.from);
+        let before = if all.len() > 1 { count(&self.text) } else { 0 };
+        let mut is_of_a_move = false;
+        for replaced in &all {
+            // The same host with another port in the same line.
+            if all.len() > 1 && count(replaced) == before {
+                continue;
+            }
+            let settings = self.changed_by(replaced);
+            if settings.is_empty() {
+                return None;
+            }
+            is_of_a_move |= settings.iter().any(|setting| moves(setting, left.hops));
+        }
+        Some(is_of_a_move)
+    }
+
+    /// The same by the line alone, of a text with very many such values.
+    fn by_line(&self, left: Left<'_>, line: u32) -> Option<bool> {
+        let mut all = self.readers.iter().flat_map(|reader| &reader.reading.settings);
+        all.find(|one| one.line == line).map(|one| moves(one, left.hops))
+    }
+
+    /// The text with each place of an address in a line replaced by one that is nobody's, one after the other.
+    fn replacing(&self, line: u32, address: &str) -> Vec<String> {
+        let nobodys = match address {
+            path if path.starts_with('/') => "/nonexistent/socket",
+            port if port.bytes().all(|byte| byte.is_ascii_digit()) => "1",
+            ip if ip.contains(':') => "2001:db8::1",
+            _ => "192.0.2.1",
+        };
+        let lines = self.text.split_inclusive('\n').take((line as usize).saturating_sub(1));
+        let start: usize = lines.map(str::len).sum();
+        let own = self.line(line).to_ascii_lowercase();
+        let mut all = Vec::new();
+        for (at, _) in own.match_indices(&address.to_ascii_lowercase()) {
+            let mut text = self.text.clone();
+            text.replace_range(start + at..start + at + address.len(), nobodys);
+            all.push(text);
+        }
+        all
+    }
+
+    /// The settings that read differently when this text is another one.
+    fn changed_by(&self, replaced: &str) -> Vec<&Setting> {
+        let mut changed = Vec::new();
+        for reader in &self.readers {
+            let ParsedConfig { config, reading, .. } = &**reader;
+            let disk = config.files();
+            let texts = BTreeMap::from([(self.path.clone(), replaced.as_bytes().to_owned())]);
+            let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) else { continue };
+            for setting in &reading.settings {
+                let is_as_before = now.settings.iter().any(|other| {
+                    (&other.name, other.role, &other.endpoint)
+                        == (&setting.name, setting.role, &setting.endpoint)
+                });
+                if !is_as_before {
+                    changed.push(setting);
+                }
+            }
+        }
+        changed
+    }
+}
+
+/// How many values of a line of a text lead to a place.
+fn there_in(scan: &Scan, text: &str, line: u32, from: &Endpoint) -> usize {
+    let mut count = 0;
+    for lead in leads_and_ports(text).iter().filter(|lead| lead.line == line) {
+        count += usize::from(lead.endpoints.iter().any(|endpoint| is_there(scan, endpoint, from)));
+    }
+    count
+}
+
+fn moves(setting: &Setting, hops: &[Hop]) -> bool {
+    hops.iter().any(|hop| {
+        hop.setting.name == setting.name
+            && hop.setting.line == setting.line
+            && real(&hop.setting.file) == real(&setting.file)
+    })
+}

@@ -1,0 +1,39 @@
+//! What a process may read, and where it works, as the kernel says it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use samehost_system::proc::status::Status;
+use samehost_system::{Account, as_user, open, ownership};
+
+/// An account without any group, for files that everyone may read.
+const ANYONE: u32 = 65_534;
+
+/// Whether a process' working directory is this directory, by its real path, or below it.
+pub(super) fn works_in(pid: u32, folder: &Path) -> bool {
+    match std::fs::read_link(format!("/proc/{pid}/cwd")) {
+        Ok(directory) => directory.starts_with(folder),
+        Err(_) => false,
+    }
+}
+
+pub(super) fn may_anyone_read(file: &Path) -> bool {
+    can_open(&Account { uid: ANYONE, gid: ANYONE, groups: Vec::new() }, file)
+}
+
+pub(super) fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
+    let account = Account { uid: status.uid, gid: status.gid, groups: status.groups.clone() };
+    if can_open(&account, file) {
+        return true;
+    }
+    // With another root directory the path leads elsewhere, so the file's own permissions decide.
+    let has_own_root = ownership::root_of(Some(pid)) != Path::new("/");
+    match std::fs::metadata(file) {
+        Ok(found) if has_own_root => status.may(4, found.mode(), found.uid(), found.gid()),
+        _ => false,
+    }
+}
+
+pub(super) fn can_open(account: &Account, file: &Path) -> bool {
+    as_user(account, || open::regular(file).is_ok()).unwrap_or(false)
+}

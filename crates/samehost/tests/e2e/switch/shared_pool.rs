@@ -1,0 +1,150 @@
+//! Two sites in one pool of PHP-FPM are two applications: neither's connection accuses the other, and neither's vouches for it.
+
+use samehost_testing::mariadb::{MariaDb, SECRET};
+use serde_json::Value;
+
+use super::stack::{Ended, Stack, free_port, in_one_line, is_root, page, wait_for};
+
+/// What stands for WordPress: it takes DB_HOST apart as WordPress does.
+const SETTINGS: &str = r#"<?php
+$host = DB_HOST; $port = 3306; $socket = null;
+if ( false !== ( $at = strpos( $host, ':/' ) ) ) { $socket = substr( $host, $at + 1 ); $host = substr( $host, 0, $at ); }
+elseif ( preg_match( '/^(.*):(\d+)$/', $host, $m ) ) { $host = $m[1]; $port = (int) $m[2]; }
+$db = new mysqli( $host, DB_USER, DB_PASSWORD, DB_NAME, $port, $socket );
+echo $db->host_info, ' ', $db->query( 'SELECT COUNT(*) FROM shop.orders' )->fetch_row()[0];
+"#;
+
+/// Two sites, each behind a server block of its own, in one pool.
+struct Sites {
+    // Dropped first: it stands in front.
+    stack: Stack,
+    server: MariaDb,
+    web: [u16; 2],
+}
+
+const BOTH: &[usize] = &[0, 1];
+
+impl Sites {
+    fn start() -> Self {
+        let mut stack = Stack::new();
+        let (server, web) = (MariaDb::start(&[]), [free_port(), free_port()]);
+        let mut blocks = String::new();
+        let socket = stack.shared("sockets").join("fpm.sock");
+        for (name, port) in ["one", "two"].into_iter().zip(web) {
+            let config = format!(
+                "<?php\ndefine( 'DB_NAME', 'shop' );\ndefine( 'DB_USER', 'by_native' );\ndefine( 'DB_PASSWORD', '{}' );\ndefine( 'DB_HOST', '127.0.0.1:{}' );\n$table_prefix = 'wp_';\nif ( ! defined( 'ABSPATH' ) ) {{ define( 'ABSPATH', __DIR__ . '/' ); }}\nrequire_once ABSPATH . 'wp-settings.php';\n",
+                SECRET.replace('\'', "\\'"),
+                server.port
+            );
+            stack.write(&format!("{name}/wp-config.php"), &config);
+            stack.write(&format!("{name}/wp-settings.php"), SETTINGS);
+            stack.write(&format!("{name}/index.php"), "<?php\nrequire __DIR__ . '/wp-config.php';\n");
+            blocks.push_str(&format!(
+                "    server {{\n        listen 127.0.0.1:{port};\n        root {};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}\n",
+                stack.path(name).display(),
+                socket.display()
+            ));
+        }
+        stack.fpm_with(&format!("{}\nlisten.owner = www-data", socket.display()), &[]);
+        stack.nginx(&blocks);
+        let sites = Sites { stack, server, web };
+        for site in 0..2 {
+            sites.answers(site, "TCP");
+        }
+        sites
+    }
+
+    fn root(&self, site: usize) -> String {
+        self.stack.path(["one", "two"][site]).display().to_string()
+    }
+
+    /// Waits until a site says that it connects so: PHP looks at its files again after two seconds.
+    fn answers(&self, site: usize, over: &str) {
+        wait_for(over, || {
+            page(self.web[site], "/").filter(|(status, body)| *status == 200 && body.contains(over))
+        });
+    }
+
+    /// Runs samehost while these sites are asked for.
+    fn asked(&self, sites: &[usize], words: &[&str]) -> (Ended, String) {
+        let ask = || sites.iter().for_each(|site| drop(page(self.web[*site], "/")));
+        let ended = self.stack.while_requested(ask, words);
+        let said = in_one_line(&ended);
+        (ended, said)
+    }
+
+    fn verified(&self, asked: &[usize], site: usize, expected: &str) -> (i32, Value, String) {
+        let root = self.root(site);
+        let words = ["verify", &root, "--expect", expected, "--wait", "2s"];
+        let (ended, said) = self.asked(asked, &[&words[..], &["--json"]].concat());
+        let found = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{said}"));
+        (ended.status, found, said)
+    }
+
+    fn switch(&self, site: usize) {
+        let (ended, said) = self.asked(&[1 - site], &["switch", &self.root(site), "--yes", "--no-confirm"]);
+        assert_eq!(ended.status, 0, "{said}\n{}", self.stack.log());
+        assert!(!said.contains("still connects at the old address"), "{said}");
+        self.answers(site, "UNIX");
+    }
+}
+
+#[test]
+fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_pool() {
+    if !is_root("a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_pool") {
+        return;
+    }
+    let sites = Sites::start();
+    sites.switch(0);
+    let also = format!(
+        "also connect over TCP: {}/wp-config.php:5 still names 127.0.0.1:{}. Next: samehost switch {}",
+        sites.root(1),
+        sites.server.port,
+        sites.root(1)
+    );
+    // Only the other one is asked for: nobody was seen, and what was seen is told with its line.
+    let (status, found, said) = sites.verified(&[1], 0, "unix");
+    assert_eq!((status, &found["application"]), (5, &"not_seen".into()), "{said}");
+    assert!(
+        found["notes"].to_string().contains(&also) && found["seen_elsewhere"] == Value::Array(vec![]),
+        "{said}"
+    );
+    let (ended, said) = sites.asked(&[1], &["switch", "check", "--wait", "10s"]);
+    assert!(ended.status == 0 && said.contains(&also) && said.contains("written: no connection"), "{said}");
+    // Both: in use, whoever else is on TCP.
+    let (status, found, said) = sites.verified(BOTH, 0, "unix");
+    assert_eq!((status, &found["standing"]), (0, &"in_use".into()), "{said}");
+    let (ended, said) = sites.asked(BOTH, &["switch", "check", "--wait", "10s"]);
+    assert!(ended.status == 0 && said.contains("in use: php-fpm"), "{said}");
+    assert!(!said.contains("at both") && !said.contains("NOT FOLLOWED"), "{said}");
+    // The other way round: the neighbour's socket is none of the site's that names TCP.
+    assert_eq!(sites.verified(BOTH, 1, "tcp").0, 0);
+    assert_eq!(sites.verified(BOTH, 1, "unix").0, 1);
+    let (status, found, said) = sites.verified(&[0], 1, "tcp");
+    assert_eq!((status, &found["application"]), (5, &"not_seen".into()), "{said}");
+    assert!(found["notes"].to_string().contains("one/wp-config.php:5 names unix:"), "{said}");
+}
+
+#[test]
+fn a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is_told() {
+    if !is_root("a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is_told") {
+        return;
+    }
+    let sites = Sites::start();
+    sites.switch(0);
+    sites.switch(1);
+    let (status, found, said) = sites.verified(&[1], 0, "unix");
+    assert_eq!((status, &found["application"]), (5, &"not_seen".into()), "{said}");
+    assert_eq!(sites.verified(BOTH, 0, "unix").0, 0);
+    // The first one has the address in its code now, and the second follows its file.
+    let fixed = format!("$host = '127.0.0.1'; $port = {}; $socket = null; $db = new", sites.server.port);
+    let (_, rest) = SETTINGS.split_once("$db = new").unwrap();
+    sites.stack.write("one/wp-settings.php", &format!("<?php\n{fixed}{rest}"));
+    sites.answers(0, "TCP");
+    let (status, found, said) = sites.verified(BOTH, 0, "unix");
+    assert_eq!((status, &found["application"]), (1, &"elsewhere".into()), "{said}");
+    assert!(found["seen_elsewhere"][0].as_str().unwrap().starts_with("php-fpm"), "{said}");
+    let (ended, said) = sites.asked(BOTH, &["switch", "check", "--wait", "10s"]);
+    assert!(ended.status == 1 && said.contains("NOT FOLLOWED: php-fpm"), "{said}");
+    assert!(said.contains("in use: php-fpm"), "the other one: {said}");
+}

@@ -1,0 +1,253 @@
+//! What is claimed of a configuration that leads to a server that refuses, lies or says nothing, and of a service whose clients
+//! connect over two transports: no headline and no exit status says more than what was seen.
+
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use samehost_testing::mariadb::{MariaDb, SECRET, SECRET_IN_URL};
+use samehost_testing::postgres::{self, Cluster};
+use serde_json::Value;
+
+use crate::login::Fake;
+use crate::support::{Ended, MALLORY, Machine, free_port, wait_for};
+
+/// A Laravel whose `.env` names a Redis; returns its directory.
+fn with_redis(machine: &Machine, host: &str, port: u16, password: &str) -> String {
+    machine.write("site/artisan", "#!/usr/bin/env php\n");
+    machine.write("site/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    let text =
+        format!("REDIS_CLIENT=phpredis\nREDIS_HOST={host}\nREDIS_PASSWORD={password}\nREDIS_PORT={port}\n");
+    machine.write("site/.env", text);
+    machine.path("site").display().to_string()
+}
+
+fn with_database(machine: &Machine, kind: &str, port: u16, login: [&str; 3]) -> String {
+    machine.write("site/artisan", "#!/usr/bin/env php\n");
+    machine.write("site/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    let [user, password, database] = login;
+    let text = format!(
+        "DB_CONNECTION={kind}\nDB_HOST=127.0.0.1\nDB_PORT={port}\nDB_DATABASE={database}\nDB_USERNAME={user}\nDB_PASSWORD=\"{password}\"\n"
+    );
+    machine.write("site/.env", text);
+    machine.path("site").display().to_string()
+}
+
+/// Without the breaks of the lines.
+fn said(ended: &Ended) -> String {
+    ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Nothing is called working, used or as expected, in words, by the status and in JSON, with an expectation and without.
+fn is_no_success(machine: &Machine, target: &str, transport: &str, outcome: &str, words: &str) {
+    for more in [&["--expect", transport][..], &[]] {
+        let ended = machine.samehost(&[&["verify", target], more].concat());
+        let text = said(&ended);
+        assert_eq!(ended.status, 1, "{outcome}: {text}");
+        assert!(text.contains(words), "{outcome}: {text}");
+        for claim in
+            ["a login works", "as expected", "uses the Unix socket", "uses TCP", "a connection opens"]
+        {
+            assert!(!text.contains(claim), "{outcome}: {claim}: {text}");
+        }
+        let ended = machine.samehost(&[&["verify", target, "--json"], more].concat());
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((ended.status, &found["verdict"]), (1, &"contradicted".into()), "{found:#}");
+        assert_eq!(found["login"]["outcome"], outcome, "{found:#}");
+        assert_ne!(found["as_expected"], true, "{found:#}");
+        assert!(found["standing"].is_null() || found["standing"] == "written", "{found:#}");
+    }
+}
+
+/// Each kind of fake, as whom it runs, and what is to be said of it.
+const FAKES: &[(&str, u32, &str, &str)] = &[
+    ("redis-refuses", 0, "refused", "the server refuses the login"),
+    ("redis", MALLORY, "unproven", "not proved to be the server: no password was sent"),
+    ("silent", 0, "silent", "no answer to the login came in time"),
+    ("closes", 0, "closed", "closed before a login is answered"),
+    ("garbage", 0, "other_protocol", "does not speak its protocol"),
+    ("drips", 0, "other_protocol", "does not speak its protocol"),
+];
+
+#[test]
+fn a_login_that_was_not_accepted_is_called_so_over_both_transports() {
+    let mut machine = Machine::new();
+    for (kind, uid, outcome, words) in FAKES {
+        let fake = Fake::start(&mut machine, *uid, kind);
+        let site = with_redis(&machine, &fake.socket.display().to_string(), 0, "HuNtEr2");
+        is_no_success(&machine, &site, "unix", outcome, words);
+        let url = format!("redis://:HuNtEr2@127.0.0.1:{}", fake.port);
+        is_no_success(&machine, &url, "tcp", outcome, words);
+    }
+    let nowhere = machine.path("nobody.sock").display().to_string();
+    let site = with_redis(&machine, &nowhere, 0, "HuNtEr2");
+    is_no_success(&machine, &site, "unix", "unreachable", "nobody is reached there");
+    // A bare endpoint has nothing to compare with: something is missing.
+    assert_eq!(machine.samehost(&["verify", &format!("unix:{nowhere}")]).status, 3);
+}
+
+#[test]
+fn databases_that_refuse_or_are_none_are_no_success_and_the_right_login_is_tried_and_no_more() {
+    let mut machine = Machine::new();
+    for (kind, uid, protocol, outcome) in [
+        ("mysql-clear", MALLORY, "mysql", "unproven"),
+        ("postgres-clear", MALLORY, "pgsql", "unproven"),
+        // Its first bytes are the head of a message that never ends.
+        ("garbage", 0, "pgsql", "silent"),
+        ("garbage", 0, "mysql", "other_protocol"),
+        ("closes", 0, "mysql", "closed"),
+        ("silent", 0, "mysql", "silent"),
+    ] {
+        let fake = Fake::start(&mut machine, uid, kind);
+        let site = with_database(&machine, protocol, fake.port, ["app", "HuNtEr2", "shop"]);
+        is_no_success(&machine, &site, "tcp", outcome, "names TCP, and");
+    }
+    let (mariadb, postgres) = (MariaDb::start(&[]), Cluster::start(20));
+    for (kind, port, right) in [
+        ("mysql", mariadb.port, ["by_native", SECRET, "shop"]),
+        ("pgsql", postgres.port, ["by_scram", postgres::SECRET, "shop"]),
+    ] {
+        let [user, password, database] = right;
+        for wrong in [[user, "HuNtEr2", database], [user, password, "no_such_database"]] {
+            let site = with_database(&machine, kind, port, wrong);
+            is_no_success(&machine, &site, "tcp", "refused", "the server refuses the login");
+        }
+        let site = with_database(&machine, kind, port, right);
+        let ended = machine.samehost(&["verify", &site]);
+        assert!(ended.status == 0 && said(&ended).contains("a login works"), "{}", ended.both());
+        // Nobody was seen: neither yes nor no.
+        let ended = machine.samehost(&["verify", &site, "--expect", "tcp", "--json"]);
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((ended.status, &found["verdict"]), (5, &"undecided".into()), "{found:#}");
+        assert_eq!((&found["as_expected"], &found["standing"]), (&Value::Null, &"tried".into()), "{found:#}");
+        assert_eq!(machine.samehost(&["verify", &site, "--expect", "unix"]).status, 1);
+    }
+    // Accounts that are let in and may ask nothing.
+    for (user, with) in [("expired", "PASSWORD EXPIRE"), ("spent", "WITH MAX_QUERIES_PER_HOUR 1")] {
+        mariadb.sql(&format!("CREATE USER {user}@'%' IDENTIFIED BY 'HuNtEr2' {with}"));
+        mariadb.sql(&format!("GRANT ALL ON shop.* TO {user}@'%'"));
+    }
+    let spent = with_database(&machine, "mysql", mariadb.port, ["spent", "HuNtEr2", "shop"]);
+    let _ = machine.samehost(&["verify", &spent]);
+    let expired = with_database(&machine, "mysql", mariadb.port, ["expired", "HuNtEr2", "shop"]);
+    is_no_success(&machine, &expired, "tcp", "refused", "the server refuses the login");
+    let spent = with_database(&machine, "mysql", mariadb.port, ["spent", "HuNtEr2", "shop"]);
+    is_no_success(&machine, &spent, "tcp", "refused", "the server refuses the login");
+    // An account that has to come encrypted is let in so, as its own client would be.
+    let encrypted = format!("mysql://by_tls:{SECRET_IN_URL}@127.0.0.1:{}/shop", mariadb.port);
+    let ended = machine.samehost(&["verify", &encrypted, "--expect", "tcp"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+}
+
+/// Starts a Redis with both doors and a password, and waits for it.
+fn redis(machine: &mut Machine) -> (u16, String) {
+    let (port, socket) = (free_port(), machine.path("redis.sock").display().to_string());
+    let words =
+        ["--port", &port.to_string(), "--unixsocket", &socket, "--unixsocketperm", "777", "--save", ""];
+    let mut command = Command::new("redis-server");
+    command.args(words).args(["--requirepass", "HuNtEr2"]).current_dir(machine.path("."));
+    machine.start(command);
+    wait_for("Redis", || UnixStream::connect(&socket).ok());
+    (port, socket)
+}
+
+/// A program that works in a directory and is connected to a place, a path or a port.
+fn connected(machine: &mut Machine, folder: &Path, place: &str) {
+    let ready = machine.path("connected");
+    let _ = std::fs::remove_file(&ready);
+    let script = format!(
+        "import socket, sys, time\nplace = sys.argv[1]\nif place.isdigit(): s = socket.create_connection(('127.0.0.1', int(place)))\nelse:\n    s = socket.socket(socket.AF_UNIX)\n    s.connect(place)\nopen('{}', 'w')\ntime.sleep(600)\n",
+        ready.display()
+    );
+    // Its code lies there: a working directory alone vouches for nobody.
+    let program = folder.join("worker.py");
+    std::fs::write(&program, script).unwrap();
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg(program).arg(place).current_dir(folder).uid(0);
+    machine.start(command);
+    wait_for("the program to connect", || ready.exists().then_some(()));
+}
+
+#[test]
+fn an_application_that_is_connected_is_in_use_and_one_that_is_connected_elsewhere_contradicts() {
+    let mut machine = Machine::new();
+    let (port, socket) = redis(&mut machine);
+    let site = with_redis(&machine, &socket, 0, "HuNtEr2");
+    let status =
+        |machine: &Machine, expected| machine.samehost(&["verify", &site, "--expect", expected]).status;
+    // Somebody else's connection is not the application's.
+    connected(&mut machine, Path::new("/"), &socket);
+    assert_eq!(status(&machine, "unix"), 5);
+    connected(&mut machine, Path::new(&site), &socket);
+    let ended = machine.samehost(&["verify", &site, "--expect", "unix"]);
+    assert!(ended.status == 0 && said(&ended).contains("as expected (unix)"), "{}", ended.both());
+    assert_eq!(status(&machine, "tcp"), 1);
+    // A wrong password is not made good by a connection that is open.
+    with_redis(&machine, &socket, 0, "wrong");
+    let ended = machine.samehost(&["verify", &site, "--expect", "unix"]);
+    assert!(
+        ended.status == 1 && said(&ended).contains("refuses the login; the application holds"),
+        "{}",
+        ended.both()
+    );
+    with_redis(&machine, &socket, 0, "HuNtEr2");
+    connected(&mut machine, Path::new(&site), &port.to_string());
+    let ended = machine.samehost(&["verify", &site, "--expect", "unix"]);
+    assert!(ended.status == 1 && said(&ended).contains("and elsewhere: "), "{}", ended.both());
+}
+
+/// In a network of its own: other tests have a Redis as well.
+const CLIENTS: &str = r#"
+ip link set lo up
+redis-server --port 6379 --unixsocket $D/r.sock --save "" --dir $D >/dev/null & 
+until [ -S $D/r.sock ]; do sleep 0.05; done
+hold() { python3 -c '
+import socket, sys, time
+over, name = sys.argv[1:]
+s = socket.create_connection(("127.0.0.1", 6379)) if over == "tcp" else socket.socket(socket.AF_UNIX)
+if over == "unix": s.connect(name + "/r.sock")
+s.sendall(b"PING\r\n"); s.recv(100)
+open(name + "/" + sys.argv[1] + "." + str(time.time()), "w")
+time.sleep(600)' $1 $D & }
+wait_for() { until [ $(ls $D/$1.* 2>/dev/null | wc -l) -ge $2 ]; do sleep 0.05; done; }
+verify() { $SAMEHOST verify "$@"; echo "status $?"; }
+verify redis --expect unix
+hold unix; hold unix; wait_for unix 2
+verify redis --expect unix
+verify redis --expect tcp
+hold tcp; wait_for tcp 1
+verify redis --expect unix
+kill $(jobs -p)
+wait
+"#;
+
+#[test]
+fn a_service_is_judged_by_all_its_clients() {
+    let machine = Machine::new();
+    let mut command = Command::new("unshare");
+    command
+        .args(["-n", "bash", "-c", CLIENTS])
+        .env("D", machine.path("."))
+        .env("SAMEHOST", env!("CARGO_BIN_EXE_samehost"));
+    let ended = crate::support::bounded(command);
+    let text = said(&ended);
+    for (at, part) in [
+        "redis: no client is connected now",
+        "status 5",
+        "redis: 2 clients: 2 over Unix sockets, as expected (unix)",
+        "status 0",
+        "redis: 2 clients: 2 over Unix sockets, but tcp was expected",
+        "status 1",
+        "redis: 3 clients: 2 over Unix sockets, 1 over TCP (python3 ",
+        "but unix was expected",
+        "status 1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert!(text.contains(part), "{at} {part}: {text}");
+    }
+    let statuses: Vec<&str> = text.match_indices("status ").map(|(at, _)| &text[at + 7..at + 8]).collect();
+    assert_eq!(statuses, ["5", "0", "1", "1"], "{text}");
+}

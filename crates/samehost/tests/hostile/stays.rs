@@ -1,0 +1,232 @@
+//! What stays bars what is taken away: no port is closed and no server moved while a value that is known leads there.
+//! Real servers, real files, and both sides: what must bar, and what must not.
+
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::{Ended, Machine, free_port, wait_for};
+
+/// A server that a script starts anew, as one without systemd is.
+pub(crate) struct Server {
+    pub(crate) machine: Machine,
+    kind: &'static str,
+    pub(crate) port: u16,
+    pub(crate) file: PathBuf,
+    pub(crate) socket: PathBuf,
+    pub(crate) restart: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = std::fs::read_to_string(self.machine.path("server.pid")).unwrap_or_default();
+        let _ = Command::new("kill").arg(pid.trim()).status();
+    }
+}
+
+impl Server {
+    pub(crate) fn redis() -> Self {
+        let (machine, port) = (Machine::new(), free_port());
+        let folder = machine.path("").display().to_string();
+        let text = format!("bind 127.0.0.1\nport {port}\nsave \"\"\ndir {folder}\nlogfile {folder}/log\n");
+        let file = machine.write("redis/redis.conf", text);
+        let start = format!("redis-server {}", file.display());
+        Server::start(machine, "redis", port, file, &start)
+    }
+
+    pub(crate) fn memcached() -> Self {
+        let (machine, port) = (Machine::new(), free_port());
+        let file = machine.write("memcached/memcached.conf", format!("-u root\n-l 127.0.0.1\n-p {port}\n"));
+        let start = machine
+            .write("start", format!("exec memcached $(grep -v '^#' {} | tr '\\n' ' ')\n", file.display()));
+        let start = format!("sh {}", start.display());
+        Server::start(machine, "memcached", port, file, &start)
+    }
+
+    fn start(machine: Machine, kind: &'static str, port: u16, file: PathBuf, start: &str) -> Self {
+        let pid = machine.path("server.pid").display().to_string();
+        std::fs::create_dir(machine.path("run")).unwrap();
+        let restart = machine.write(
+            "restart",
+            format!(
+                "#!/bin/sh\nold=$(cat {pid} 2>/dev/null)\n[ -n \"$old\" ] && kill $old && while kill -0 $old 2>/dev/null; do sleep 0.05; done\nsetsid sh -c 'echo $$ >{pid}; exec {start}' >/dev/null 2>&1 </dev/null &\n"
+            ),
+        );
+        std::fs::set_permissions(&restart, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Command::new(&restart).status().unwrap().success());
+        let socket = machine.path("run/s.sock");
+        let server = Server { machine, kind, port, file, socket, restart };
+        wait_for("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
+        server
+    }
+
+    /// A file of the application; `@PORT` is the server's.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let text = text.replace("@PORT", &self.port.to_string());
+        self.machine.write(name, text).display().to_string()
+    }
+
+    pub(crate) fn switch(&self, target: &str, more: &[&str]) -> Ended {
+        let (file, socket) = (self.file.display().to_string(), self.socket.display().to_string());
+        let reload = format!("{}={}", self.kind, self.restart.display());
+        let words = ["switch", target, &file, "--socket", &socket, "--user", "root", "--reload", &reload];
+        let last = ["--reload", "application=true", "--observe", "300ms", "--yes", "--no-confirm"];
+        self.machine.samehost(&[&words[..], &last, more].concat())
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+    }
+
+    pub(crate) fn only_switch(&self) -> String {
+        let ended = self.machine.samehost(&["switch", "list", "--json"]);
+        let entries: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        entries[0]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The port stays open for what leads there, which is named; `switch finish` asks again, and closes it when it is gone.
+    /// What the switch said is returned.
+    pub(crate) fn assert_kept(&self, target: &str, says: &str, gone: impl FnOnce()) -> String {
+        let ended = self.switch(target, &["--close-tcp"]);
+        assert_eq!(ended.status, 0, "{}", ended.both());
+        assert!(self.is_open(), "its port was closed: {}", ended.both());
+        assert!(UnixStream::connect(&self.socket).is_ok(), "{}", ended.both());
+        let told = in_one_line(&ended);
+        assert!(told.contains(says) && told.contains("stays open"), "{says}: {told}");
+        let id = self.only_switch();
+        let reload = format!("{}={}", self.kind, self.restart.display());
+        let finish =
+            ["switch", "finish", &id, "--observe", "300ms", "--reload", &reload, "--yes", "--no-confirm"];
+        let barred = self.machine.samehost(&finish);
+        assert_eq!(barred.status, 1, "{}", barred.both());
+        assert!(in_one_line(&barred).contains(says) && self.is_open(), "{says}: {}", barred.both());
+        gone();
+        let finished = self.machine.samehost(&finish);
+        assert_eq!(finished.status, 0, "{}", finished.both());
+        assert!(!self.is_open(), "{}", finished.both());
+        told
+    }
+
+    /// Nobody is left: the port is closed in the same switch.
+    pub(crate) fn assert_closed(&self, target: &str) {
+        let ended = self.switch(target, &["--close-tcp"]);
+        assert_eq!(ended.status, 0, "{}", ended.both());
+        assert!(!self.is_open(), "{}", ended.both());
+        assert!(UnixStream::connect(&self.socket).is_ok(), "{}", ended.both());
+        let told = in_one_line(&ended);
+        let leads = format!("leads to tcp:127.0.0.1:{}", self.port);
+        assert!(!told.contains(&leads) && !told.contains("switch finish"), "{told}");
+    }
+}
+
+pub(crate) fn in_one_line(ended: &Ended) -> String {
+    ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const CACHE: &str = "CACHES = {\"default\": {\"BACKEND\": \"django.core.cache.backends.redis.RedisCache\", \"LOCATION\": \"redis://127.0.0.1:@PORT/6\"}}\n";
+
+pub(crate) const SYMFONY: &str = "{ \"require\": { \"symfony/framework-bundle\": \"^7.0\" } }";
+
+#[test]
+fn a_second_store_four_lines_below_a_cache_that_moves_keeps_the_port_open() {
+    let server = Server::redis();
+    let session =
+        "SESSION_REDIS = {\n    \"host\": \"127.0.0.1\",\n    \"port\": @PORT,\n    \"db\": 3,\n}\n";
+    let text = format!("SECRET_KEY = \"x\"\n{CACHE}{session}");
+    let file = server.write("shop/settings.py", &text);
+    server.assert_kept(&file, "settings.py:4", || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let start = text.find("SESSION_REDIS").unwrap();
+        std::fs::write(&file, &text[..start]).unwrap();
+    });
+}
+
+#[test]
+fn a_line_that_is_named_as_staying_keeps_the_port_open() {
+    let server = Server::redis();
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write(
+        "app/.env",
+        "APP_ENV=prod\nREDIS_URL=redis://127.0.0.1:@PORT/1\nSESSION_REDIS_HOST=127.0.0.1\nSESSION_REDIS_PORT=@PORT\n",
+    );
+    server.assert_kept(&file, ".env:3: SESSION_REDIS_HOST leads to", || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("SESSION_REDIS", "# SESSION_REDIS")).unwrap();
+    });
+}
+
+#[test]
+fn a_file_of_php_beside_the_plan_keeps_the_port_open() {
+    let server = Server::redis();
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let beside = server.write(
+        "app/session.php",
+        "<?php\nini_set('session.save_path', 'tcp://127.0.0.1:@PORT?database=2');\n",
+    );
+    server.assert_kept(&file, "session.php:2", || std::fs::remove_file(&beside).unwrap());
+}
+
+#[test]
+fn a_unit_beside_the_file_that_moves_keeps_the_port_open() {
+    let server = Server::redis();
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let unit = "[Service]\nExecStart=/bin/worker\nEnvironment=QUEUE_URL=redis://127.0.0.1:@PORT/1\n";
+    let beside = server.write("app/worker.service", unit);
+    server.assert_kept(&file, "worker.service:3: QUEUE_URL", || std::fs::remove_file(&beside).unwrap());
+}
+
+#[test]
+fn the_second_of_two_values_in_one_line_keeps_the_port_open() {
+    let server = Server::redis();
+    let text = format!("{}; QUEUE = \"redis://127.0.0.1:@PORT/9\"\n", CACHE.trim_end());
+    let file = server.write("shop/settings.py", &text);
+    server.assert_kept(&file, "settings.py:1", || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.split("; QUEUE").next().unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn a_server_that_can_be_at_one_place_only_does_not_move_from_under_a_line_that_stays() {
+    let server = Server::memcached();
+    let backend = "django.core.cache.backends.memcached.PyMemcacheCache";
+    let cache =
+        format!("CACHES = {{'default': {{'BACKEND': '{backend}', 'LOCATION': '127.0.0.1:@PORT'}}}}\n");
+    let file = server.write("shop/settings.py", &cache);
+    server.write(
+        "shop/limits.py",
+        "RATELIMIT = {\n    'backend': 'memcached',\n    'servers': ['127.0.0.1:@PORT'],\n}\n",
+    );
+    let ended = server.switch(&file, &[]);
+    let told = in_one_line(&ended);
+    assert!(server.is_open(), "{told}");
+    assert!(told.contains("limits.py:3") && told.contains("and stays"), "{told}");
+    std::fs::remove_file(server.machine.path("shop/limits.py")).unwrap();
+}
+
+#[test]
+fn comments_samples_and_other_addresses_keep_no_port_open() {
+    let server = Server::redis();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "# SESSION_REDIS = redis://127.0.0.1:@PORT/3\n{CACHE}OTHER = {{\"host\": \"127.0.0.1\", \"port\": {}}}\nSIX = \"redis://[::1]:@PORT/1\"\nFAR = \"redis://192.0.2.7:@PORT/1\"\n",
+        other.local_addr().unwrap().port()
+    );
+    let file = server.write("shop/settings.py", &text);
+    server.write("shop/settings.py.bak", CACHE);
+    server.write("shop/README.md", "SESSION_URL=redis://127.0.0.1:@PORT/1\n");
+    server.write("shop/env.example", "SESSION_URL=redis://127.0.0.1:@PORT/1\n");
+    server.assert_closed(&file);
+}
+
+#[test]
+fn all_values_that_move_together_keep_no_port_open() {
+    let server = Server::redis();
+    let text = CACHE.replace("}}\n", "}, \"second\": {\"BACKEND\": \"django.core.cache.backends.redis.RedisCache\", \"LOCATION\": \"redis://127.0.0.1:@PORT/2\"}}\n");
+    let file = server.write("shop/settings.py", &text);
+    server.assert_closed(&file);
+}

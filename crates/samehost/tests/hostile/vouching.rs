@@ -1,0 +1,189 @@
+//! Who may say what an application uses: what executes the application's own code and may read its configuration. Who only
+//! works in its directory neither vouches for it nor contradicts it, and is told.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::stays::in_one_line;
+use crate::support::{Ended, MALLORY, Machine, free_port, wait_for};
+
+/// Debian's www-data.
+const WEB: u32 = 33;
+
+/// A Laravel whose `.env` its own user alone may read, and a Redis at a port and a socket.
+struct Shop {
+    machine: Machine,
+    port: u16,
+    socket: PathBuf,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let (mut machine, port) = (Machine::new(), free_port());
+        let socket = machine.path("r.sock");
+        let mut redis = Command::new("redis-server");
+        redis.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--unixsocketperm",
+            "777",
+        ]);
+        redis.arg("--unixsocket").arg(&socket);
+        machine.start(redis);
+        wait_for("Redis", || socket.exists().then_some(()));
+        machine.write("app/artisan", "#!/usr/bin/env php\n");
+        machine.write("app/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+        let text = format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={port}\n");
+        let file = machine.write("app/.env", text);
+        chown(&file, Some(WEB), Some(WEB)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        Shop { machine, port, socket }
+    }
+
+    /// What a program does to be connected: at the socket, or at the port.
+    fn code(&self, is_at_the_socket: bool) -> String {
+        let connect = match is_at_the_socket {
+            true => format!("s = socket.socket(socket.AF_UNIX); s.connect('{}')", self.socket.display()),
+            false => format!("s = socket.create_connection(('127.0.0.1', {}))", self.port),
+        };
+        format!(
+            "import socket, time\nwhile True:\n    {connect}; s.send(b'PING\\r\\n'); s.recv(9); time.sleep(0.1)\n"
+        )
+    }
+
+    fn start(&mut self, uid: u32, words: &[&str]) -> u32 {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).uid(uid).gid(uid).current_dir(self.machine.path("app"));
+        let pid = self.machine.start(command);
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        assert!(
+            std::path::Path::new(&format!("/proc/{pid}/exe")).exists(),
+            "it has ended: {}",
+            self.machine.log()
+        );
+        pid
+    }
+
+    fn switch(&self) -> Ended {
+        let app = self.machine.path("app").display().to_string();
+        let words = ["switch", &app, "--user", "www-data", "--yes", "--no-confirm", "--observe", "300ms"];
+        let ended = self.machine.samehost(&words);
+        assert_eq!(ended.status, 0, "{}", ended.both());
+        ended
+    }
+
+    fn verify(&self) -> Ended {
+        let app = self.machine.path("app").display().to_string();
+        self.machine.samehost(&["verify", &app, "--expect", "unix", "--wait", "500ms"])
+    }
+
+    fn check(&self) -> Ended {
+        self.machine.samehost(&["switch", "check", "--wait", "500ms"])
+    }
+
+    /// Nobody of the application was seen, whatever else is connected; that is told.
+    fn assert_not_vouched(&self, who: &str) {
+        let switched = in_one_line(&self.switch());
+        assert!(!switched.contains("uses the Unix socket now"), "{switched}");
+        let verified = self.verify();
+        let told = in_one_line(&verified);
+        assert_eq!(verified.status, 5, "{told}");
+        assert!(told.contains(who) && told.contains("is not the application's own"), "{told}");
+        let checked = in_one_line(&self.check());
+        assert!(!checked.contains("in use:") && !checked.contains("NOT FOLLOWED"), "{checked}");
+    }
+
+    fn assert_in_use(&self) {
+        let verified = self.verify();
+        assert_eq!(verified.status, 0, "{}", verified.both());
+        let checked = in_one_line(&self.check());
+        assert!(checked.contains("in use:"), "{checked}");
+    }
+}
+
+#[test]
+fn the_one_liner_of_a_user_who_cannot_read_the_configuration_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    let code = shop.code(true);
+    shop.start(MALLORY, &["/usr/bin/python3", "-c", &code]);
+    shop.assert_not_vouched("python3");
+}
+
+#[test]
+fn the_applications_own_script_by_a_user_who_cannot_read_the_configuration_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    let script = shop.machine.write("app/worker.py", shop.code(true)).display().to_string();
+    shop.start(MALLORY, &["/usr/bin/python3", &script]);
+    shop.assert_not_vouched("python3");
+}
+
+#[test]
+fn an_operators_client_program_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    let socket = shop.socket.display().to_string();
+    shop.start(0, &["redis-cli", "-s", &socket, "subscribe", "x"]);
+    shop.assert_not_vouched("redis-cli");
+}
+
+#[test]
+fn a_program_of_another_directory_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    let script = shop.machine.write("second/server.py", shop.code(true)).display().to_string();
+    shop.start(WEB, &["/usr/bin/python3", &script]);
+    shop.assert_not_vouched("python3");
+}
+
+#[test]
+fn an_operators_client_program_contradicts_nothing() {
+    let mut shop = Shop::new();
+    shop.switch();
+    let script = shop.machine.write("app/worker.py", shop.code(true)).display().to_string();
+    shop.start(WEB, &["/usr/bin/python3", &script]);
+    let port = shop.port.to_string();
+    shop.start(0, &["redis-cli", "-p", &port, "subscribe", "x"]);
+    shop.assert_in_use();
+    let told = in_one_line(&shop.verify());
+    assert!(told.contains("redis-cli") && told.contains("is not the application's own"), "{told}");
+}
+
+#[test]
+fn the_applications_own_program_vouches_however_it_is_started() {
+    let mut shop = Shop::new();
+    shop.switch();
+    let code = shop.code(true);
+    shop.machine.write("app/manage.py", &code);
+    shop.machine.write("app/shop/__main__.py", &code);
+    let launcher = shop.machine.write("bin/gunicorn", &code).display().to_string();
+    let absolute = shop.machine.path("app/manage.py").display().to_string();
+    let php = format!(
+        "<?php while (1) {{ $s = stream_socket_client('unix://{}'); fwrite($s, \"PING\\r\\n\"); fgets($s); usleep(100000); }}\n",
+        shop.socket.display()
+    );
+    shop.machine.write("app/artisan", &php);
+    let node = format!(
+        "const n = require('net'); setInterval(() => n.connect('{}'), 100);\n",
+        shop.socket.display()
+    );
+    shop.machine.write("app/server.js", &node);
+    for words in [
+        &["/usr/bin/python3", "-u", "manage.py", "runserver"][..],
+        &["/usr/bin/python3", &absolute],
+        &["/usr/bin/python3", "-m", "shop"],
+        &["/usr/bin/python3", &launcher, "shop.wsgi"],
+        &["/usr/bin/php", "artisan", "queue:work"],
+        &["/usr/bin/node", "server.js"],
+        &["sh", "-c", "exec /usr/bin/python3 manage.py"],
+    ] {
+        let pid = shop.start(WEB, words);
+        shop.assert_in_use();
+        assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert_eq!(shop.verify().status, 5, "nobody is there any more");
+}
