@@ -350,7 +350,20 @@ impl Held<'_> {
             )));
         }
         let words = format!("{at_port} has {}, and {at_socket} has {socket}", port.local);
-        Err(if self.all.refused == 0 { Doors::Two(words) } else { Doors::Untold(words) })
+        Err(if self.may_be_led_unseen(&tcp) { Doors::Untold(words) } else { Doors::Two(words) })
+    }
+
+    /// Whether a process that may not be looked at may hold both doors: a main process that bears the name of one of theirs, or that
+    /// started processes of both. The first process of all is the parent of whoever lost his own, and says nothing by that.
+    fn may_be_led_unseen(&self, tcp: &BTreeSet<u32>) -> bool {
+        let families = [tcp, &self.unix]
+            .map(|pids| -> Vec<Process> { pids.iter().filter_map(|pid| self.process(*pid)).collect() });
+        self.all.refused.iter().any(|pid| {
+            let name = proc::name(*pid);
+            families.iter().flatten().any(|process| process.name == name)
+                || *pid != 1
+                    && families.iter().all(|family| family.iter().any(|process| process.parent == *pid))
+        })
     }
 
     /// Where the processes may not be looked at: the unit of systemd, or the container, that made the port, and that of the process which

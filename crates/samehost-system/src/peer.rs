@@ -155,7 +155,7 @@ fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
 #[must_use]
 pub fn holders(inode: u64) -> Holders {
     let Some(found) = walk(None) else { return Holders { pids: Vec::new(), some_hidden: true } };
-    Holders { pids: found.holders_of(inode).collect(), some_hidden: found.refused > 0 }
+    Holders { pids: found.holders_of(inode).collect(), some_hidden: !found.refused.is_empty() }
 }
 
 /// One of these processes that has the socket with this inode open; much cheaper than [`holders`].

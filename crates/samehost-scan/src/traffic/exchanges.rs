@@ -368,10 +368,14 @@ pub fn are_too_many_lost(counted: &Counted) -> bool {
 #[must_use]
 pub fn no_time(counts: &PairCounts, seconds: f64, is_lossy: bool) -> Option<NoTime> {
     if is_unseen(counts) {
-        Some(NoTime::Unseen)
-    } else if part(counts.violations, counts.all_exchanges()) > MOST_OVERLAPPING {
+        return Some(NoTime::Unseen);
+    }
+    // Where both are over, the one that is further beyond: the few things that a replica sends overlap with what streams to it.
+    let overlapping = part(counts.violations, counts.all_exchanges()) / MOST_OVERLAPPING;
+    let unasked = part(counts.unasked, counts.receives) / MOST_UNASKED;
+    if overlapping > 1.0 && overlapping >= unasked {
         Some(NoTime::Overlapping)
-    } else if part(counts.unasked, counts.receives) > MOST_UNASKED {
+    } else if unasked > 1.0 {
         Some(NoTime::Unasked)
     } else if is_stream_of_pieces(counts, seconds) {
         Some(NoTime::Streaming)
@@ -468,6 +472,14 @@ mod tests {
         assert_eq!(reason(&PairCounts { violations: 30, ..good.clone() }), Some(NoTime::Overlapping));
         assert_eq!(reason(&PairCounts { violations: 20, ..good.clone() }), None, "a sixth");
         assert_eq!(reason(&PairCounts { unasked: 6, ..good.clone() }), Some(NoTime::Unasked));
+        assert_eq!(
+            reason(&PairCounts { violations: 50, unasked: 60, ..good.clone() }),
+            Some(NoTime::Unasked)
+        );
+        assert_eq!(
+            reason(&PairCounts { violations: 90, unasked: 6, ..good.clone() }),
+            Some(NoTime::Overlapping)
+        );
         assert_eq!(reason(&PairCounts { untimed: 30, ..good.clone() }), Some(NoTime::Unstamped));
         assert_eq!(seen(&pair(), 0, &good, 1.0, true).no_time, Some(NoTime::Lost));
         let followed = PairCounts { exchanges: 2, receives: 900, ..good.clone() };

@@ -34,8 +34,8 @@ pub struct Descriptors {
     pub holders: Vec<(u64, u32)>,
     /// Inode of a network namespace, and a process in it; one entry for each process, ascending.
     pub namespaces: Vec<(u64, u32)>,
-    /// How many processes may not be looked at.
-    pub refused: u32,
+    /// The processes that may not be looked at.
+    pub refused: Vec<u32>,
 }
 
 impl Descriptors {
@@ -48,7 +48,7 @@ impl Descriptors {
     fn absorb(&mut self, other: Descriptors) {
         self.holders.extend(other.holders);
         self.namespaces.extend(other.namespaces);
-        self.refused += other.refused;
+        self.refused.extend(other.refused);
     }
 }
 
@@ -114,7 +114,7 @@ fn process(proc: BorrowedFd<'_>, pid: u32, buffer: &mut [MaybeUninit<u8>], found
     }
     let listed = sockets(proc, &format!("{pid}/fd"), buffer, |_, inode| found.holders.push((inode, pid)));
     if let Err(Errno::ACCESS | Errno::PERM) = listed {
-        found.refused += 1;
+        found.refused.push(pid);
     }
 }
 

@@ -5,6 +5,7 @@ pub mod descriptors;
 pub mod net_table;
 pub mod status;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -30,6 +31,18 @@ pub fn pids() -> Vec<u32> {
 #[must_use]
 pub fn own_pid() -> Option<u32> {
     fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()
+}
+
+/// This program and the processes that started it, one after the other, up to the first process.
+#[must_use]
+pub fn own_ancestry() -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    let mut at = own_pid().unwrap_or_default();
+    while at > 1 && found.insert(at) {
+        let Some(status) = status::read(at) else { break };
+        at = status.parent;
+    }
+    found
 }
 
 /// Everything that we can see of a process; `None` if it has ended. What is not visible to us is `None` or empty. Secrets in

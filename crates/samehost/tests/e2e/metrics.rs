@@ -12,9 +12,10 @@ use rustix::process::Signal;
 use samehost_testing::TINY;
 use serde_json::Value;
 
-use crate::scan::{Held, is_root, kernel};
-use crate::support::{Ended, Home, PRICES, SAMEHOST, not_tested, prices, send, wait_for};
+use crate::scan::{Held, is_root};
+use crate::support::{Ended, Home, SAMEHOST, not_tested, send, wait_for};
 use crate::switch::stack::{Stack, free_port, page};
+use samehost_testing::kernel;
 
 /// What the metrics of a scan may be told apart by.
 const LABELS: [&str; 6] = [
@@ -327,7 +328,7 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     let _receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     let load = ["-p", &port.to_string(), "-c", "1", "-n", "1000000000", "-q"];
     let busy = Held::start("redis-benchmark", &load);
-    stack.write(&format!("state/{PRICES}"), &prices(&kernel()));
+    samehost_testing::store_prices(&stack.path("state"), &kernel());
     // The client over TCP is not as expected.
     let expected = stack.write("expected", "redis unix\n").display().to_string();
     let observed = stack.samehost(&[

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use samehost_testing::free_port;
+use samehost_testing::{free_port, kernel};
 use serde_json::Value;
 
 use crate::support::{Home, SAMEHOST, not_tested, wait_for};
@@ -419,10 +419,6 @@ fn a_connection_that_opens_while_traffic_is_observed_and_stays_is_seen() {
     let hop = found["advice"].as_array().unwrap().iter().find(|one| one["now"] == now.as_str());
     let hop = hop.unwrap_or_else(|| panic!("{now}: {:#}", found["advice"]));
     assert_eq!((&hop["client_pids"][0], &hop["connections"]), (&Value::from(client.pid()), &Value::from(1)));
-}
-
-pub(crate) fn kernel() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().to_owned()
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The stacks that people run, half of them in a second network namespace: everything that `ss` lists is in
 //! `samehost scan --json`, and nothing else, with both ends joined.
 
+use samehost_testing::php_fpm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -40,13 +41,6 @@ struct Web {
     port: u16,
 }
 
-pub(crate) fn php_fpm() -> Option<PathBuf> {
-    let mut found: Vec<PathBuf> =
-        fs::read_dir("/usr/sbin").ok()?.flatten().map(|entry| entry.path()).collect();
-    found.sort();
-    found.into_iter().rfind(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm"))
-}
-
 fn web(home: &Home) -> Web {
     let folder = home.path("web");
     fs::create_dir(&folder).unwrap();
@@ -74,7 +68,7 @@ fn web(home: &Home) -> Web {
         ),
     )
     .unwrap();
-    let program = php_fpm().expect("install php-fpm");
+    let program = php_fpm();
     let fpm = Group::start(program.to_str().unwrap(), &["-F", "-R", "-y", &at("fpm.conf")]);
     wait_for("PHP-FPM", || std::os::unix::net::UnixStream::connect(folder.join("fpm.sock")).ok());
     let nginx = Group::start("nginx", &["-c", &at("nginx.conf"), "-e", &at("nginx.log")]);

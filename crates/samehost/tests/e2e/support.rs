@@ -8,8 +8,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use samehost_testing::store_prices;
 pub(crate) use samehost_testing::{Ended, wait_for};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Options of a measurement that is over soon and proves nothing but that it works.
 pub(crate) const QUICK: &[&str] =
@@ -21,18 +22,6 @@ pub(crate) const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");
 /// A test's own directories.
 pub(crate) struct Home {
     directory: tempfile::TempDir,
-}
-
-/// Where a checkup stores its prices, in the state directory.
-pub(crate) const PRICES: &str = "samehost/prices.json";
-
-/// What a checkup with this kernel would have stored of a request and of a connection.
-pub(crate) fn prices(kernel: &str) -> String {
-    let price = json!({ "cpu_us": { "low": 2.0, "high": 6.0 }, "us": { "low": 3.0, "high": 5.0 } });
-    let prices = json!({
-        "schema": "samehost.prices/1", "at": "2026-11-28 14:03 UTC", "kernel": kernel, "request": price, "connection": price,
-    });
-    prices.to_string()
 }
 
 impl Home {
@@ -73,8 +62,7 @@ impl Home {
 
     /// Stores what a checkup with this kernel would have found out of a request and of a connection.
     pub(crate) fn store_prices(&self, kernel: &str) {
-        fs::create_dir_all(self.path("state/samehost")).unwrap();
-        fs::write(self.path("state").join(PRICES), prices(kernel)).unwrap();
+        store_prices(&self.path("state"), kernel);
     }
 
     /// The samples files stored in this home.

@@ -1,9 +1,10 @@
 //! A port and a Unix socket that are doors of two servers: what a program writes must not be divided among them. Real servers, whose
 //! data are counted; and servers of one and of several processes, which are one server and are tried.
 
+use samehost_testing::php_fpm;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -278,9 +279,7 @@ print('done')";
 }
 
 /// Configures PHP-FPM with two pools, of which each has one address only: the doors are those of two pools.
-fn fpm(place: &mut Place, users: [&str; 2]) -> Option<u32> {
-    let program = ["8.4", "8.3", "8.2", "8.1"].map(|version| format!("/usr/sbin/php-fpm{version}"));
-    let program = program.into_iter().find(|path| Path::new(path).exists())?;
+fn fpm(place: &mut Place, users: [&str; 2]) -> u32 {
     let socket = place.path("fpm.sock");
     let mut text = format!("[global]\nerror_log = {}\n", place.path("fpm.log").display());
     let listens = [format!("127.0.0.1:{}", place.port), socket.display().to_string()];
@@ -290,17 +289,17 @@ fn fpm(place: &mut Place, users: [&str; 2]) -> Option<u32> {
         );
     }
     let configuration = place.machine.write("fpm.conf", text);
-    let mut command = Command::new(program);
+    let mut command = Command::new(php_fpm());
     command.arg("-F").arg("-y").arg(configuration);
     let pid = place.machine.start(command);
     wait_for("PHP-FPM", || std::os::unix::net::UnixStream::connect(&socket).ok());
-    Some(pid)
+    pid
 }
 
 #[test]
 fn pools_of_php_fpm_are_one_server_where_they_are_one_users() {
     let mut place = Place::new();
-    let pid = fpm(&mut place, ["www-data", "www-data"]).expect("php-fpm: cargo xtask servers installs it");
+    let pid = fpm(&mut place, ["www-data", "www-data"]);
     let map = place.map("fpm.sock");
     let dry = place.machine.samehost(&["run", "--trial", "--exact", "--dry-run", "--map", &map]);
     assert_eq!(dry.status, 0, "{}", dry.both());
@@ -308,7 +307,7 @@ fn pools_of_php_fpm_are_one_server_where_they_are_one_users() {
     assert!(said.contains("what it serves at each of them is in its configuration"), "{said}");
     end(pid);
     place = Place::new();
-    fpm(&mut place, ["www-data", "nobody"]).expect("php-fpm");
+    fpm(&mut place, ["www-data", "nobody"]);
     let map = place.map("fpm.sock");
     let dry = place.machine.samehost(&["run", "--trial", "--exact", "--dry-run", "--map", &map]);
     assert!(dry.status == 2 && dry.stderr.contains("nobody"), "{}", dry.both());

@@ -1,6 +1,7 @@
 //! A neighbour of the same kind: no switch gives a server the address that another one has, by the kernel's word or by a
 //! configuration's, and what answers afterwards is the server that was meant.
 
+use samehost_testing::php_fpm;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -330,12 +331,7 @@ fn a_pool_is_not_led_to_the_socket_of_another_pool_of_the_same_master() {
     );
     machine.write("php/pool.d/www.conf", pool("www", &format!("127.0.0.1:{fpm}")));
     machine.write("php/pool.d/shop.conf", pool("shop", &shop.display().to_string()));
-    let program = fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path());
-    let program = program
-        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm"))
-        .max()
-        .expect("PHP-FPM must be installed: cargo xtask test");
-    let mut command = Command::new(program);
+    let mut command = Command::new(php_fpm());
     command.args(["--nodaemonize", "--fpm-config", pools.to_str().unwrap()]);
     machine.start(command);
     let conf = nginx(

@@ -4,6 +4,7 @@
 
 use std::process::Command;
 
+use samehost_testing::{kernel, store_prices};
 use serde_json::Value;
 
 use crate::support::{Ended, Machine, bounded};
@@ -121,6 +122,7 @@ fn connections_of_another_namespace_are_counted_there() {
 #[test]
 fn what_was_refused_is_no_connection_and_a_quiet_pair_is_still_not_worth_it() {
     let machine = Machine::new();
+    store_prices(&machine.path("state"), &kernel());
     for how in ["quiet", "refused"] {
         let found = scanned(&machine, how, "");
         assert_eq!((found.short_per_s, found.uncounted_per_s), (0.0, 0.0), "{how}: {}", found.all);

@@ -1,6 +1,7 @@
 //! What is said to keep serving does: who else uses a port that would go, switches that take themselves back, and what
 //! is as private as its source.
 
+use samehost_testing::php_fpm;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,14 +24,6 @@ pub(crate) fn page(port: u16) -> Option<(u16, String)> {
     let text = String::from_utf8_lossy(&answer).into_owned();
     let status = text.split(' ').nth(1)?.parse().ok()?;
     Some((status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned()))
-}
-
-fn php_fpm() -> String {
-    let found = fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path());
-    let mut found: Vec<PathBuf> =
-        found.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm")).collect();
-    found.sort();
-    found.pop().expect("PHP-FPM must be installed: cargo xtask test").display().to_string()
 }
 
 /// PHP-FPM with one pool on a port, and web servers in front of it.

@@ -2,6 +2,7 @@
 //! around the application's file, other servers that run, processes that were told, and units that do not run. And what
 //! leads nowhere keeps nothing open.
 
+use samehost_testing::php_fpm;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -208,7 +209,7 @@ fn what_a_pool_that_runs_hands_to_php_keeps_the_port_open() {
         "fpm/php-fpm.conf",
         &format!("[global]\nerror_log={folder}/fpm.log\ndaemonize=no\n[www]\nuser=root\ngroup=root\nlisten={folder}/fpm.sock\npm=static\npm.max_children=1\nphp_value[session.save_handler]=redis\nphp_value[session.save_path]=tcp://127.0.0.1:@PORT\n"),
     );
-    let mut command = Command::new("php-fpm8.2");
+    let mut command = Command::new(php_fpm());
     command.args(["-F", "-R", "-y", &config]);
     let pid = server.machine.start(command);
     let socket = server.machine.path("fpm.sock");

@@ -12,7 +12,7 @@ use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::accounts::Names;
 use samehost_system::open;
-use samehost_system::proc::{pids, process, status};
+use samehost_system::proc::{own_ancestry, pids, process};
 
 use crate::findings::shown;
 use crate::place::real;
@@ -54,7 +54,7 @@ pub(super) fn find(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<Sw
     if files.is_empty() {
         return found;
     }
-    let own = ancestors(std::process::id());
+    let own = own_ancestry();
     // All of them: a scan has only those with sockets. Most are told apart by their command line and environment alone, so
     // that little more is read of each.
     let users = Names::of_users();
@@ -100,17 +100,6 @@ fn known(hop: &Hop) -> Vec<u32> {
     }
     known.extend(hop.server.pid);
     known
-}
-
-/// A process and those that started it, one after the other: this program has the file in its own command line.
-fn ancestors(pid: u32) -> BTreeSet<u32> {
-    let mut found = BTreeSet::new();
-    let mut at = pid;
-    while at > 1 && found.insert(at) {
-        let Some(status) = status::read(at) else { break };
-        at = status.parent;
-    }
-    found
 }
 
 fn is_onlooker(process: &Process) -> bool {

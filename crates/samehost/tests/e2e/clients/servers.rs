@@ -215,7 +215,7 @@ fn php_fpm(folder: &Path, port: u16) -> (PathBuf, String) {
     let settings = format!("[global]\nerror_log = {at}/error\ndaemonize = no\n{unix}{tcp}");
     fs::write(folder.join("fpm.conf"), settings).unwrap();
     fs::write(folder.join("index.php"), "<?php echo 'ok';").unwrap();
-    let program = crate::stacks::php_fpm().expect("install php-fpm");
+    let program = samehost_testing::php_fpm();
     (socket, format!("exec {} -F -R -y {at}/fpm.conf", program.display()))
 }
 

@@ -1,5 +1,6 @@
 //! Servers with configurations in a directory of the test's own; gone with the test.
 
+use samehost_testing::php_fpm;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -198,7 +199,7 @@ impl Stack {
         let (pool, main) = self.fpm_files(listen);
         let name = main.display().to_string();
         let ini = main.with_file_name("php.ini").display().to_string();
-        let program = php_fpm();
+        let program = php_fpm().display().to_string();
         let options = [program.as_str(), "--nodaemonize", "--fpm-config", &name, "-c", &ini];
         let options = if Path::new(&ini).exists() { &options[..] } else { &options[..4] };
         self.start("env", &[variables, options].concat());
@@ -357,14 +358,6 @@ pub(crate) fn is_root(test: &str) -> bool {
         );
     }
     is_root
-}
-
-fn php_fpm() -> String {
-    let mut found: Vec<PathBuf> =
-        fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path()).collect();
-    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
-    found.sort();
-    found.pop().expect("PHP-FPM must be installed: cargo xtask test").display().to_string()
 }
 
 /// Status and body of a page; none where nobody answers.

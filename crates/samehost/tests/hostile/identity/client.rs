@@ -1,5 +1,6 @@
 //! Who is taken for the client of a configuration.
 
+use samehost_testing::php_fpm;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -10,14 +11,6 @@ use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, copy_program, free
 
 fn words(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn php_fpm() -> PathBuf {
-    let mut found: Vec<PathBuf> =
-        fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path()).collect();
-    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
-    found.sort();
-    found.pop().expect("PHP-FPM must be installed: cargo xtask test")
 }
 
 /// A PHP-FPM of root's with one pool of a user; it has started its worker when this returns.
