@@ -34,4 +34,4 @@ pub use issues::time_for_percentile;
 pub use judge::smallest_found;
 pub use ladder::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 pub use published::{Judged, judge_ratio, judge_value};
-pub use stopping::{Row, decided, is_settled};
+pub use stopping::{Row, decided};

@@ -1,29 +1,10 @@
 //! Which points and rows of a report need no more blocks.
 
-use samehost_model::{MetricInfo, Plan, Point, Report};
-use samehost_stats::{Asked, Estimate, FIRST_LOOK, estimate_sequential, holm, is_confirmed};
+use samehost_model::{MetricInfo, Plan};
+use samehost_stats::{Asked, Estimate, FIRST_LOOK, estimate_sequential, holm};
 
 use crate::family::OF_THE_ANSWER;
 use crate::index::Index;
-
-/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric: the interval is
-/// narrow enough at two of the plan's looks in a row, or twice as narrow at one. Significance is never looked at, as
-/// repeated looks find differences that do not exist (docs/method.md §3).
-#[must_use]
-pub fn is_settled(report: &Report, point: &Point) -> bool {
-    let Some(metric) = report.head.workload.metrics.first() else { return true };
-    let plan = &report.head.plan;
-    let index = Index::of_report(report);
-    for group in index.groups.iter().filter(|group| group.baseline.point == *point) {
-        for candidate in &group.candidates {
-            let pairs = index.pairs(metric, &group.baseline.id, &candidate.id);
-            if !is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence) {
-                return false;
-            }
-        }
-    }
-    true
-}
 
 /// A comparison for which a verdict is required, by the ids of its arms.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,8 +8,6 @@ use samehost_model::Protocol;
 use samehost_system::Identity;
 use samehost_system::accounts::Names;
 
-use crate::error::Untied;
-
 /// A process by its pid and its start time, in clock ticks since boot: pids are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -32,8 +30,6 @@ pub struct Expected {
     pub(crate) units: Vec<String>,
     /// Processes of other services, which are refused whatever their account is.
     pub(crate) others: Vec<Known>,
-    /// Why no peer is expected, for the message.
-    pub(crate) nobody: Option<Box<Untied>>,
     pub(crate) started_by_us: bool,
     /// Whether the user of a peer that was tied before is enough.
     pub(crate) again: bool,
@@ -54,11 +50,6 @@ impl Expected {
     #[must_use]
     pub fn accounts(uids: impl IntoIterator<Item = u32>) -> Self {
         Expected { accounts: uids.into_iter().collect(), ..Expected::default() }
-    }
-
-    #[must_use]
-    pub fn nobody(untied: Untied) -> Self {
-        Expected { nobody: Some(Box::new(untied)), ..Expected::default() }
     }
 
     /// Peers that are known without scanning services: a server of this protocol runs as root, as the account
@@ -82,7 +73,6 @@ impl Expected {
         self.units.extend(other.units);
         self.others.extend(other.others);
         self.started_by_us |= other.started_by_us;
-        self.nobody = self.nobody.or(other.nobody);
         self
     }
 
@@ -112,11 +102,5 @@ impl Expected {
     #[must_use]
     pub fn is_account(&self, uid: u32) -> bool {
         self.accounts.contains(&uid)
-    }
-
-    #[must_use]
-    pub fn is_nobody(&self) -> bool {
-        let nothing = self.processes.is_empty() && self.accounts.is_empty() && self.units.is_empty();
-        nothing && !self.started_by_us
     }
 }

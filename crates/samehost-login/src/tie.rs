@@ -44,11 +44,6 @@ pub(crate) fn tie(
 ) -> Result<(), LoginError> {
     let begun = Instant::now();
     let refused = |untied: Untied| LoginError::Untied(Box::new(untied.at(endpoint)));
-    if let Some(untied) = &expected.nobody
-        && expected.is_nobody()
-    {
-        return Err(refused(untied.as_ref().clone()));
-    }
     loop {
         match attempt(&socket, network, expected) {
             Ok(()) => return Ok(()),

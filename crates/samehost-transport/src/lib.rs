@@ -90,7 +90,7 @@ pub use observed::{Family, Kind, Name, Observed, Protocol};
 pub use rustix::io::Errno;
 pub use samehost_model::{Endpoint, EndpointError, Transport};
 pub use socket::{AddressError, Connecting};
-pub use stream::{Listener, ShutdownHandle, Stream};
+pub use stream::{Listener, Stream};
 pub use tls::{CertificateMakingError, MadeCertificate, TlsServer, TlsTrust};
 pub use transports::run::{Offer, hand_over, offer};
 pub use transports::tls::start_tls;

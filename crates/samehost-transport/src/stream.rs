@@ -83,16 +83,6 @@ impl Stream {
         }
     }
 
-    /// The descriptor for writing; differs from [`as_fd`](AsFd::as_fd) only for pipes. After
-    /// [`shutdown_write`](Self::shutdown_write) of a pipe, returns the read side.
-    #[must_use]
-    pub fn write_fd(&self) -> BorrowedFd<'_> {
-        match &self.inner {
-            Inner::Pipe { write: Some(write), .. } => write.as_fd(),
-            _ => self.as_fd(),
-        }
-    }
-
     /// Makes reads and writes return `WouldBlock` instead of waiting, or wait again.
     ///
     /// # Errors
@@ -174,31 +164,6 @@ impl Stream {
         }
     }
 
-    /// Ends both directions immediately, and wakes threads that wait for this socket.
-    ///
-    /// A thread that is blocked in `read` holds the stream; give another thread a
-    /// [`shutdown_handle`](Self::shutdown_handle) beforehand.
-    ///
-    /// # Errors
-    /// Unsupported for pipes, which cannot be shut down; errors of shutdown(2).
-    pub fn shutdown_both(&self) -> io::Result<()> {
-        match &self.inner {
-            Inner::Pipe { .. } => Err(pipes_cannot()),
-            _ => Ok(rustix::net::shutdown(self.as_fd(), Shutdown::Both)?),
-        }
-    }
-
-    /// A handle with which another thread can end the connection.
-    ///
-    /// # Errors
-    /// Unsupported for pipes; too many open files.
-    pub fn shutdown_handle(&self) -> io::Result<ShutdownHandle> {
-        match &self.inner {
-            Inner::Pipe { .. } => Err(pipes_cannot()),
-            _ => Ok(ShutdownHandle { fd: rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)? }),
-        }
-    }
-
     /// Result of a connection that was in progress; also clears the socket's error.
     ///
     /// # Errors
@@ -227,10 +192,6 @@ impl Stream {
             _ => None,
         }
     }
-}
-
-fn pipes_cannot() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "a pipe cannot be shut down; drop the stream to close it")
 }
 
 #[cold]
@@ -300,22 +261,6 @@ impl AsFd for Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").field("transport", &self.transport).field("fd", &self.as_fd()).finish()
-    }
-}
-
-/// Ends a connection from another thread than the one that reads it.
-#[derive(Debug)]
-pub struct ShutdownHandle {
-    fd: OwnedFd,
-}
-
-impl ShutdownHandle {
-    /// Ends both directions; a blocked `read` returns 0 and a blocked `write` fails.
-    ///
-    /// # Errors
-    /// Errors of shutdown(2), such as ENOTCONN if the peer has already closed the connection.
-    pub fn shutdown_both(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(&self.fd, Shutdown::Both)?)
     }
 }
 

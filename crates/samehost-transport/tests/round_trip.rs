@@ -145,23 +145,6 @@ fn seqpacket_keeps_messages_apart_and_refuses_those_too_large() {
 }
 
 #[test]
-fn a_blocked_reader_is_released_from_another_thread() {
-    let place = Place::new();
-    for endpoint in place.endpoints() {
-        let (_listener, mut client, _server) = connected(&endpoint);
-        let handle = client.shutdown_handle().unwrap();
-        let reader = std::thread::spawn(move || client.read(&mut [0; 16]));
-        handle.shutdown_both().unwrap();
-        match reader.join().unwrap() {
-            Ok(count) => assert_eq!(count, 0, "{endpoint}"),
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{endpoint}: TLS was cut"),
-        }
-    }
-    let (one, _other) = pipe_pair().unwrap();
-    assert_eq!(one.shutdown_both().unwrap_err().kind(), io::ErrorKind::Unsupported);
-}
-
-#[test]
 fn nonblocking_ends_say_so_and_do_not_wait() {
     let place = Place::new();
     for (listener, mut client, mut server) in every_connection(&place) {
@@ -190,7 +173,7 @@ fn a_started_connection_arrives() {
     for endpoint in place.endpoints() {
         let listener = listen(&endpoint, &listen_options()).unwrap();
         let (mut client, _) = connect_nonblocking(listener.endpoint(), &ConnectOptions::default()).unwrap();
-        wait(client.write_fd(), PollFlags::OUT);
+        wait(client.as_fd(), PollFlags::OUT);
         client.take_error().unwrap();
         let server = std::thread::spawn(move || {
             let mut server = listener.accept().unwrap();

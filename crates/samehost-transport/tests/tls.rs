@@ -101,7 +101,7 @@ fn a_client_that_never_starts_its_handshake_holds_up_nobody() {
 #[test]
 fn a_peer_that_is_cut_off_is_no_clean_end() {
     let (_listener, mut client, server) = connected(&endpoint());
-    server.shutdown_both().unwrap();
+    rustix::net::shutdown(&server, rustix::net::Shutdown::Both).unwrap();
     let error = client.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
-use samehost_analysis::is_settled;
+use samehost_analysis::Index;
 use samehost_model::{Arm, Head, Host, Latency, Point, Report, Transport, Trial, WorkloadInfo, metric};
+use samehost_stats::is_confirmed;
 
 use crate::noise::Machine;
 
@@ -32,6 +33,24 @@ pub(crate) fn head(connections: &[u32]) -> Report {
         arms: arms.collect(),
         ..Head::default()
     })
+}
+
+/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric: the interval is
+/// narrow enough at two of the plan's looks in a row, or twice as narrow at one. Significance is never looked at, as
+/// repeated looks find differences that do not exist (docs/method.md §3).
+fn is_settled(report: &Report, point: &Point) -> bool {
+    let Some(metric) = report.head.workload.metrics.first() else { return true };
+    let plan = &report.head.plan;
+    let index = Index::of_report(report);
+    for group in index.groups.iter().filter(|group| group.baseline.point == *point) {
+        for candidate in &group.candidates {
+            let pairs = index.pairs(metric, &group.baseline.id, &candidate.id);
+            if !is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// Measures reports on one machine. `true_ratio` is that of every candidate in every metric.
