@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
-use std::time::Duration;
 
-use samehost_model::{Point, parse_count_list, parse_duration};
+use samehost_model::{Point, parse_count_list};
 
 use crate::error::BenchError;
 
@@ -242,14 +241,6 @@ pub(crate) trait Values {
             values.push(known(name, word.trim(), words)?);
         }
         Ok(Axis { name, values })
-    }
-
-    /// A time; zero for a parameter that has no effect.
-    fn duration(&self, name: &str) -> Result<Duration, BenchError> {
-        match self.given(name) {
-            Some(text) => Ok(parse_duration(&text)?),
-            None => Ok(Duration::ZERO),
-        }
     }
 }
 

@@ -58,10 +58,29 @@ const GONE: &[(&str, &str, &str)] = &[
         "--fresh",
         "nothing is kept of an earlier call; `samehost reproduce ID…` measures what is named",
     ),
+    ("switch", "--no-confirm", "`--confirm-within 0` is the same"),
+    (
+        "bench",
+        "--thread-handling",
+        "start the server with `thread_handling=pool-of-threads`, and name it with `--tcp` and `--unix`",
+    ),
+    ("bench", "--table", "the largest table of the URL's database with one integer as primary key is read"),
+    (
+        "bench",
+        "--post-size",
+        "a POST has 128 bytes; `samehost bench raw --size LIST` shows what larger ones cost",
+    ),
+    ("bench", "--query", "`--script '/srv/page.php?id=1'` has it"),
+    ("bench", "--nap", BURST),
+    ("bench", "--patience", BURST),
+    ("bench", "--workers", "the server in front has one worker"),
+    ("bench", "--reply", "a reply is as large as its request: `--size LIST`"),
     ("serve", "datagrams", "`nc -u -l PORT` or `nc -U -u -l PATH` takes datagrams"),
     ("serve", "rpc", "`samehost serve echo` and `samehost serve http` answer over every transport"),
 ];
 
+const BURST: &str =
+    "a burst asks a script that sleeps 20 ms, and waits until a dropped SYN was sent again more than once";
 const HEADING: &str = "a page's heading is its answer";
 const PAST: &str = "Prometheus has the past and the other hosts: `samehost scan --prometheus FILE` writes what it reads, and \
                     `samehost scan --json` to a file is a scan to keep";

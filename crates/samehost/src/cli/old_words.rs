@@ -102,7 +102,7 @@ mod tests {
             ("--forget X --yes", "prune X --yes"),
             ("--prune --older-than 9d", "prune --older-than 9d"),
             ("--recover --yes", "recover --yes"),
-            ("--finish X --observe 1s --no-confirm", "finish X --observe 1s --no-confirm"),
+            ("--finish X --observe 1s --confirm-within 0", "finish X --observe 1s --confirm-within 0"),
         ] {
             let (words, told) = translated(&format!("samehost switch {old}"));
             assert_eq!(words, format!("samehost switch {new}"));

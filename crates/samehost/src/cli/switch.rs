@@ -72,9 +72,6 @@ pub struct ApplyOptions {
     /// Undo it after this time unless it is confirmed (samehost switch confirm) or the --page stayed as it was; 0: never [default: 30m where nobody can be asked, else 0]
     #[arg(long, value_parser = parse_confirm, value_name = "TIME")]
     pub confirm_within: Option<Duration>,
-    /// The same as --confirm-within 0
-    #[arg(long, conflicts_with = "confirm_within")]
-    pub no_confirm: bool,
     /// Pass what only a person may pass: with --yes a file that a program writes again (managed), that other machines may
     /// read (shared-files), or that you did not name (other-files); with and without it a program that asks for TLS, which
     /// a Unix socket may not give (encryption)

@@ -205,7 +205,7 @@ fn a_page_without_an_end_after_the_change_puts_it_back() {
         let before = std::fs::read_to_string(&conf).unwrap();
         let (file, socket) = (conf.display().to_string(), socket.display().to_string());
         let url = format!("http://127.0.0.1:{port}/");
-        let words = ["switch", &file, "--socket", &socket, "--yes", "--no-confirm", "--page", &url];
+        let words = ["switch", &file, "--socket", &socket, "--yes", "--confirm-within=0", "--page", &url];
         let (status, seconds, memory, said) = measured(&machine.command(&words));
         assert_eq!(status, "4", "{manner}: {said}");
         assert_eq!(std::fs::read_to_string(&conf).unwrap(), before, "{manner}: {said}");

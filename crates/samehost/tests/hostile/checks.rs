@@ -68,7 +68,7 @@ fn piped(mut command: Command) -> Child {
 /// A switch of a file to a socket, confirmed by nothing but its own checks.
 fn switched(machine: &Machine, file: &std::path::Path, socket: &str, reload: &str) -> Ended {
     let file = file.display().to_string();
-    let options = ["--socket", socket, "--reload", reload, "--yes", "--no-confirm", "--json"];
+    let options = ["--socket", socket, "--reload", reload, "--yes", "--confirm-within=0", "--json"];
     machine.samehost(&[&["switch", &file], &options[..]].concat())
 }
 
@@ -104,7 +104,8 @@ fn a_module_beside_the_settings_is_not_imported() {
         "DATABASES = {{\n    'default': {{\n        'ENGINE': 'django.db.backends.mysql',\n        'HOST': '127.0.0.1',\n        'PORT': '{port}',\n    }},\n}}\n"
     );
     machine.write_as(MALLORY, "app/settings.py", settings);
-    let mut command = machine.command(&["switch", ".", "--socket", "/run/no.sock", "--yes", "--no-confirm"]);
+    let mut command =
+        machine.command(&["switch", ".", "--socket", "/run/no.sock", "--yes", "--confirm-within=0"]);
     command.current_dir(machine.path("app"));
     let ended = crate::support::bounded(command);
     assert!(!is_there(&marker) && !ended.both().contains("python"), "{}", ended.both());
@@ -145,7 +146,8 @@ fn roots_nginx_is_not_checked_where_a_user_writes_a_part_of_it() {
     let file = nginx(&machine, "own/nginx.conf", &service, &format!("include {};", part.display()));
     let file = file.display().to_string();
     let ended = machine.samehost(&[
-        "switch", &file, "--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm", "--json",
+        "switch", &file, "--socket", &service.socket, "--reload", "true", "--yes", "--confirm-within=0",
+        "--json",
     ]);
     assert!(!is_there(&log), "nginx -t ran as root: {}", ended.both());
     assert!(ended.status == 0 && ended.stdout.contains("is not run: it would run"), "{}", ended.both());
@@ -165,7 +167,7 @@ fn a_check_that_hangs_ends_with_ctrl_c_and_everything_is_put_back() {
     fs::write(&file, &text).unwrap();
     let name = file.display().to_string();
     let child = piped(machine.command(&[
-        "switch", &name, "--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm",
+        "switch", &name, "--socket", &service.socket, "--reload", "true", "--yes", "--confirm-within=0",
     ]));
     wait_for("the check", || (fs::read_to_string(&file).unwrap() != text).then_some(()));
     std::thread::sleep(Duration::from_millis(300));
@@ -187,7 +189,7 @@ fn a_reload_that_never_ends_ends_with_ctrl_c_and_sees_nothing_of_ours() {
         seen.display()
     );
     let mut command = machine.command(&[
-        "switch", &name, "--socket", &service.socket, "--reload", &reload, "--yes", "--no-confirm",
+        "switch", &name, "--socket", &service.socket, "--reload", &reload, "--yes", "--confirm-within=0",
     ]);
     command.env("PYTHONPATH", "/planted").env("LD_LIBRARY_PATH", "/planted").env("BASH_ENV", "/planted");
     command.current_dir(machine.path(""));
@@ -382,7 +384,7 @@ fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
     let (name, socket) = (config.display().to_string(), socket.display().to_string());
     for signal in [Signal::INT, Signal::TERM] {
         // It waits for a database that says nothing. A PHP-FPM of another test is not taken for the application's.
-        let options = ["switch", &name, "--socket", &socket, "--user", "root", "--yes", "--no-confirm"];
+        let options = ["switch", &name, "--socket", &socket, "--user", "root", "--yes", "--confirm-within=0"];
         let mut child = piped(machine.command(&options));
         let _held = wait_for("its login", || {
             if let Some(status) = child.try_wait().unwrap() {

@@ -16,7 +16,7 @@ fn killed() -> (Server, String, String) {
     let (file, socket) = (server.file.display().to_string(), server.socket.display().to_string());
     let reload = format!("redis={}", server.restart.display());
     let words = ["switch", &env, &file, "--socket", &socket, "--user", "root", "--reload", &reload];
-    let mut command = server.machine.command(&[&words[..], &["--yes", "--no-confirm"]].concat());
+    let mut command = server.machine.command(&[&words[..], &["--yes", "--confirm-within=0"]].concat());
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut child = command.spawn().unwrap();
     for _ in 0..3000 {

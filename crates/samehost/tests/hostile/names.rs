@@ -58,7 +58,7 @@ impl Redis {
         let (file, socket) = (self.file.display().to_string(), self.socket.display().to_string());
         let reload = format!("redis={}", self.machine.path(restart).display());
         let words = ["switch", &file, "--socket", &socket, "--reload", &reload, "--observe", "300ms"];
-        self.machine.samehost(&[&words[..], &["--yes", "--no-confirm"], more].concat())
+        self.machine.samehost(&[&words[..], &["--yes", "--confirm-within=0"], more].concat())
     }
 }
 

@@ -173,9 +173,9 @@ fn a_redis_beside_another_at_the_usual_socket_gets_one_of_its_own() {
         redis-server redis/redis.conf; redis-server b/redis.conf
         until redis-cli -p "$2" set who A >/dev/null 2>&1; do sleep 0.05; done
         until redis-cli -s /run/redis/redis-server.sock set who B >/dev/null 2>&1; do sleep 0.05; done
-        "$0" switch redis/redis.conf --yes --no-confirm --reload "redis=$1/restart" </dev/null; echo "status $?"
+        "$0" switch redis/redis.conf --yes --confirm-within 0 --reload "redis=$1/restart" </dev/null; echo "status $?"
         echo "usual: $(redis-cli -s /run/redis/redis-server.sock get who)"
-        "$0" switch redis/redis.conf --yes --no-confirm --reload "redis=$1/restart" </dev/null; echo "again $?"
+        "$0" switch redis/redis.conf --yes --confirm-within 0 --reload "redis=$1/restart" </dev/null; echo "again $?"
         "$0" switch undo $("$0" switch list --json | grep -o '"id": *"[^"]*"' | head -1 | cut -d'"' -f4) --yes </dev/null; echo "undo $?"
         echo "usual afterwards: $(redis-cli -s /run/redis/redis-server.sock get who)"
         for name in a b; do kill $(cat $1/$name.pid); done"#;
@@ -287,7 +287,7 @@ fn a_site_is_not_led_to_a_socket_of_another_service_or_of_another_site() {
     let switch = |socket: Option<&Path>| {
         let socket: Vec<&str> = socket.iter().flat_map(|path| ["--socket", path.to_str().unwrap()]).collect();
         let (conf, backend) = (conf.to_str().unwrap(), backend.to_str().unwrap());
-        machine.samehost(&[&["switch", conf, backend, "--yes", "--no-confirm"], &socket[..]].concat())
+        machine.samehost(&[&["switch", conf, backend, "--yes", "--confirm-within=0"], &socket[..]].concat())
     };
     for (socket, why) in [(&others, "is not free: nginx"), (&sites, "another of its sites")] {
         let ended = switch(Some(socket));
@@ -348,7 +348,7 @@ fn a_pool_is_not_led_to_the_socket_of_another_pool_of_the_same_master() {
         conf.to_str().unwrap(),
         pools.to_str().unwrap(),
         "--yes",
-        "--no-confirm",
+        "--confirm-within=0",
         "--observe",
         "100ms",
     ];
@@ -366,7 +366,7 @@ fn the_same_command_twice_leaves_the_web_servers_own_port_alone() {
     let mut machine = Machine::new();
     let Site { front, socket, conf, .. } = site(&mut machine);
     listens_at(&socket);
-    let arguments = ["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"];
+    let arguments = ["switch", conf.to_str().unwrap(), "--yes", "--confirm-within=0"];
     let with_socket = [&arguments[..], &["--socket", socket.to_str().unwrap()]].concat();
     let first = machine.samehost(&with_socket);
     assert_eq!(first.status, 0, "{}", first.both());
@@ -419,7 +419,7 @@ fn a_reload_that_did_not_happen_is_put_back() {
     let _somebody = std::net::TcpListener::bind(("127.0.0.1", foreign)).unwrap();
     let edited = text(&conf).replace("server {", &format!("server {{\n    listen 127.0.0.1:{foreign};"));
     fs::write(&conf, &edited).unwrap();
-    let switch = ["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"];
+    let switch = ["switch", conf.to_str().unwrap(), "--yes", "--confirm-within=0"];
     let ended = machine.samehost(&switch);
     assert_eq!(ended.status, 4, "{}", ended.both());
     assert!(words(&ended).contains("did not take the change"), "{}", ended.both());
@@ -445,8 +445,15 @@ fn a_path_that_is_taken_between_plan_and_write_is_left_alone() {
     wait_for("the site", || page(front).filter(|body| body == "site"));
     let before = [text(&conf), text(&server)];
     // The address that closes is watched for this long, after the plan.
-    let arguments =
-        ["--socket", socket.to_str().unwrap(), "--close-tcp", "--observe", "3s", "--yes", "--no-confirm"];
+    let arguments = [
+        "--socket",
+        socket.to_str().unwrap(),
+        "--close-tcp",
+        "--observe",
+        "3s",
+        "--yes",
+        "--confirm-within=0",
+    ];
     let switch = [&["switch", conf.to_str().unwrap(), server.to_str().unwrap()], &arguments[..]].concat();
     let mut command = machine.command(&switch);
     command.stdin(std::process::Stdio::null());
@@ -467,7 +474,7 @@ fn a_server_whose_socket_was_taken_away_is_named_when_the_switch_is_undone() {
     let lost = machine.path("run/redis.sock");
     let Site { conf, .. } = site(&mut machine);
     neighbour(&mut machine, &lost);
-    let ended = machine.samehost(&["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"]);
+    let ended = machine.samehost(&["switch", conf.to_str().unwrap(), "--yes", "--confirm-within=0"]);
     assert_eq!(ended.status, 0, "{}", ended.both());
     // What an earlier version did to it.
     fs::remove_file(&lost).unwrap();

@@ -36,7 +36,7 @@ fn a_dry_run_finds_no_room_where_the_real_run_would() {
     }
     let inside = |mounts: &str, more: &[&str]| {
         let script = format!(
-            "{mounts}\nexec \"$0\" switch \"$APP/.env\" --socket {socket} --reload true --yes --no-confirm \"$@\""
+            "{mounts}\nexec \"$0\" switch \"$APP/.env\" --socket {socket} --reload true --yes --confirm-within 0 \"$@\""
         );
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-ec", &script]);

@@ -38,7 +38,7 @@ impl NodeApp {
 
     fn switch(&self) -> Ended {
         let app = self.machine.path("app").display().to_string();
-        self.machine.samehost(&["switch", &app, "--user", "www-data", "--yes", "--no-confirm"])
+        self.machine.samehost(&["switch", &app, "--user", "www-data", "--yes", "--confirm-within=0"])
     }
 
     /// A `psql` of that user without TLS, which works in this directory; it is connected.
@@ -114,7 +114,8 @@ fn a_url_in_the_environment_goes_before_database_yml() {
     let file = rails(&machine, server.port);
     let url = format!("mysql2://by_native:x@127.0.0.1:{}/shop", server.port);
     client(&mut machine, server.port, "app", &[("DATABASE_URL", &url)]);
-    let ended = machine.samehost(&["switch", &file, "--yes", "--no-confirm", "--reload", "application=true"]);
+    let ended =
+        machine.samehost(&["switch", &file, "--yes", "--confirm-within=0", "--reload", "application=true"]);
     let told = in_one_line(&ended);
     assert_eq!(ended.status, 1, "{told}");
     assert!(told.contains("effective-value") && told.contains("sets DATABASE_URL"), "{told}");

@@ -106,7 +106,7 @@ fn another_users_file_is_not_edited_because_somebody_includes_it() {
     let socket = machine.path("db.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let socket = socket.display().to_string();
-    let ended = machine.samehost(&["switch", &bobs, "--socket", &socket, "--yes", "--no-confirm"]);
+    let ended = machine.samehost(&["switch", &bobs, "--socket", &socket, "--yes", "--confirm-within=0"]);
     refused(&ended, &format!("belongs to user {ALICE}"));
     assert_eq!(fs::read_to_string(&part).unwrap(), text);
     // Of his own the same is only tried, and fails for the database is none.

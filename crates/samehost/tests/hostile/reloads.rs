@@ -26,7 +26,7 @@ fn children(pid: u32) -> Vec<String> {
 }
 
 fn switch(machine: &Machine, file: &str, reloads: &[&str]) -> Ended {
-    let mut words = vec!["switch", file, "--yes", "--no-confirm", "--observe", "300ms"];
+    let mut words = vec!["switch", file, "--yes", "--confirm-within=0", "--observe", "300ms"];
     for reload in reloads {
         words.extend(["--reload", reload]);
     }

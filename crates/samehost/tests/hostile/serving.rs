@@ -140,7 +140,7 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let (file, web, apache) = site.apache();
     let (pool, socket) = (site.pool_name(), site.socket.clone());
     let before = fs::read(&site.pool).unwrap();
-    let common = ["--socket", &socket, "--observe", "300ms", "--no-confirm"];
+    let common = ["--socket", &socket, "--observe", "300ms", "--confirm-within=0"];
     let with = |words: &[&'static str]| -> Vec<String> {
         [pool.as_str()].iter().chain(&common).chain(words).map(|word| (*word).to_owned()).collect()
     };
@@ -166,8 +166,9 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let id = site.switches()[0].0.clone();
     assert!(both.stdout.contains(&format!("samehost switch finish {id}")), "{}", both.stdout);
 
-    let early = site
-        .switch(&["finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
+    let early = site.switch(&[
+        "finish", &id, "--observe", "300ms", "--confirm-within=0", "--accept", "other-files", "--yes",
+    ]);
     assert_eq!(early.status, 1, "Apache still names the port: {}", early.both());
     assert!(early.stdout.contains("apache.conf"), "{}", early.stdout);
     assert!(site.is_open());
@@ -192,8 +193,9 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let dry = site.switch(&["finish", &id, "--observe", "300ms", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert!(site.is_open(), "a dry run touches nothing");
-    let finished = site
-        .switch(&["finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
+    let finished = site.switch(&[
+        "finish", &id, "--observe", "300ms", "--confirm-within=0", "--accept", "other-files", "--yes",
+    ]);
     assert_eq!(finished.status, 0, "{}\n{}", finished.both(), site.machine.log());
     wait_for("the port to be closed", || (!site.is_open()).then_some(()));
     assert!(!is_there(&copy), "the copy is gone");
@@ -212,8 +214,8 @@ fn a_sound_nginx_in_front_of_the_same_pool_still_moves() {
     let files = site.nginx(&[("shop", web)]);
     let main = files[0].display().to_string();
     let ended = site.switch(&[
-        &main, "--socket", &site.socket, "--observe", "300ms", "--no-confirm", "--accept", "other-files",
-        "--yes",
+        &main, "--socket", &site.socket, "--observe", "300ms", "--confirm-within=0", "--accept",
+        "other-files", "--yes",
     ]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.machine.log());
     wait_for("the port to be closed", || (!site.is_open()).then_some(()));
@@ -231,8 +233,8 @@ fn another_vhost_keeps_the_port_and_is_named() {
     let pool = site.pool_name();
     let reload = format!("nginx=kill -HUP $(cat {}/nginx/pid)", site.machine.path("").display());
     let words = [
-        &shop, &pool, "--reload", &reload, "--socket", &site.socket, "--observe", "300ms", "--no-confirm",
-        "--yes",
+        &shop, &pool, "--reload", &reload, "--socket", &site.socket, "--observe", "300ms",
+        "--confirm-within=0", "--yes",
     ];
     let ended = site.switch(&words);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.machine.log());
@@ -472,7 +474,7 @@ fn a_port_stays_until_an_application_that_nobody_restarts_was_seen_on_the_socket
     let target = env.display().to_string();
     let words = [
         "switch", &target, &name, "--socket", &redis.socket, "--close-tcp", "--reload", &reload, "--observe",
-        "200ms", "--no-confirm", "--yes",
+        "200ms", "--confirm-within=0", "--yes",
     ];
     let ended = machine.samehost(&words);
     assert_eq!(ended.status, 0, "{}", ended.both());
@@ -487,7 +489,7 @@ fn a_port_stays_until_an_application_that_nobody_restarts_was_seen_on_the_socket
     let entries: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
     let id = entries[0]["id"].as_str().unwrap().to_owned();
     let finish =
-        ["switch", "finish", &id, "--reload", &reload, "--observe", "200ms", "--no-confirm", "--yes"];
+        ["switch", "finish", &id, "--reload", &reload, "--observe", "200ms", "--confirm-within=0", "--yes"];
     let early = machine.samehost(&finish);
     assert_eq!(early.status, 1, "{}", early.both());
     assert!(early.stdout.contains("no client is seen"), "{}", early.stdout);

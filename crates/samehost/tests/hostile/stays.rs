@@ -72,7 +72,7 @@ impl Server {
         let (file, socket) = (self.file.display().to_string(), self.socket.display().to_string());
         let reload = format!("{}={}", self.kind, self.restart.display());
         let words = ["switch", target, &file, "--socket", &socket, "--user", "root", "--reload", &reload];
-        let last = ["--reload", "application=true", "--observe", "300ms", "--yes", "--no-confirm"];
+        let last = ["--reload", "application=true", "--observe", "300ms", "--yes", "--confirm-within=0"];
         self.machine.samehost(&[&words[..], &last, more].concat())
     }
 
@@ -97,8 +97,9 @@ impl Server {
         assert!(told.contains(says) && told.contains("stays open"), "{says}: {told}");
         let id = self.only_switch();
         let reload = format!("{}={}", self.kind, self.restart.display());
-        let finish =
-            ["switch", "finish", &id, "--observe", "300ms", "--reload", &reload, "--yes", "--no-confirm"];
+        let finish = [
+            "switch", "finish", &id, "--observe", "300ms", "--reload", &reload, "--yes", "--confirm-within=0",
+        ];
         let barred = self.machine.samehost(&finish);
         assert_eq!(barred.status, 1, "{}", barred.both());
         assert!(in_one_line(&barred).contains(says) && self.is_open(), "{says}: {}", barred.both());

@@ -349,7 +349,7 @@ fn a_switch_says_what_is_in_force_at_each_failing_system_call_at_length() {
     assert!(undone.status == 0 && now() == before, "{}", undone.both());
     let main = site.machine.path("nginx/nginx.conf").display().to_string();
     let words = [
-        "switch", &main, "--socket", &site.socket, "--observe", "50ms", "--no-confirm", "--accept",
+        "switch", &main, "--socket", &site.socket, "--observe", "50ms", "--confirm-within=0", "--accept",
         "other-files", "--yes", "--json",
     ];
     for point in (1..).step_by(3) {

@@ -104,7 +104,7 @@ fn a_switch_without_threads_ends_complete_or_as_it_was() {
         let socket = site.machine.path("sockets/fpm.sock").display().to_string();
         let main = files[0].display().to_string();
         let words = [
-            "switch", &main, "--socket", &socket, "--observe", "200ms", "--no-confirm", "--accept",
+            "switch", &main, "--socket", &socket, "--observe", "200ms", "--confirm-within=0", "--accept",
             "other-files", "--yes",
         ];
         let command = site.machine.command(&words);

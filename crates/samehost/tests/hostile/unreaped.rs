@@ -17,7 +17,7 @@ const SCRIPT: &str = r#"cd "$1"; fpm=$(ls /usr/sbin/php-fpm* | tail -1)
     until_served() { for i in $(seq 200); do [ "$(page x "$1")" = served ] && return; sleep 0.05; done; echo "no page"; }
     $fpm --daemonize --fpm-config $1/php/php-fpm.conf; nginx -c $1/nginx/nginx.conf -e $1/nginx.log
     until_served $2; first=$(cat $1/fpm.pid)
-    "$0" switch $1/nginx/nginx.conf --socket $1/sockets/fpm.sock --observe 200ms --yes --no-confirm --accept other-files </dev/null; echo "switch $?"
+    "$0" switch $1/nginx/nginx.conf --socket $1/sockets/fpm.sock --observe 200ms --yes --confirm-within 0 --accept other-files </dev/null; echo "switch $?"
     until_served $2; second=$(cat $1/fpm.pid); [ "$first" = "$second" ] || echo "another number"
     grep -q '^State:.*Z' /proc/$first/status && echo "unreaped"
     "$0" switch undo --yes </dev/null; echo "undo $?"

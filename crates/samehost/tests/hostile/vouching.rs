@@ -72,7 +72,8 @@ impl Shop {
 
     fn switch(&self) -> Ended {
         let app = self.machine.path("app").display().to_string();
-        let words = ["switch", &app, "--user", "www-data", "--yes", "--no-confirm", "--observe", "300ms"];
+        let words =
+            ["switch", &app, "--user", "www-data", "--yes", "--confirm-within=0", "--observe", "300ms"];
         let ended = self.machine.samehost(&words);
         assert_eq!(ended.status, 0, "{}", ended.both());
         ended

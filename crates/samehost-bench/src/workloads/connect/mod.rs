@@ -35,8 +35,10 @@ struct Settings {
     burst: bool,
     backlog: u32,
     accept_delay: String,
-    patience: Duration,
 }
+
+/// How long a burst waits for its replies: a SYN that was dropped is sent again after one second and after three.
+const PATIENCE: Duration = Duration::from_millis(3500);
 
 words! {
     enum Pattern { Cycle = "cycle", Burst = "burst" }
@@ -50,11 +52,6 @@ const PARAMETERS: &[Parameter] = &[
         "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
     ),
     Parameter::duration("accept-delay", "1ms", "burst: the server's pause after each accept"),
-    Parameter::duration(
-        "patience",
-        "3500ms",
-        "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
-    ),
 ];
 
 impl Workload for Connect {
@@ -72,7 +69,6 @@ impl Workload for Connect {
             burst: parameters.word::<Pattern>("pattern")? == Pattern::Burst,
             backlog: parameters.count("backlog", u32::MAX)?,
             accept_delay: parameters.text("accept-delay"),
-            patience: parameters.duration("patience")?,
         }))
     }
 }
@@ -132,7 +128,6 @@ impl Configured for Settings {
         Ok(Box::new(RunningConnect {
             server: BuiltIn::start(spec, &given.missing)?,
             burst: self.burst,
-            patience: self.patience,
             given,
             time_waits_before: 0,
             port: None,
@@ -144,7 +139,6 @@ struct RunningConnect {
     server: BuiltIn,
     given: Given,
     burst: bool,
-    patience: Duration,
     time_waits_before: u64,
     /// Server port of the current trial; `None` over transports without ports.
     port: Option<u16>,
@@ -167,7 +161,7 @@ impl Instance for RunningConnect {
                 endpoint,
                 connects: arm.point.connections,
                 session: Box::new(|| Box::new(EchoSession::new(REQUEST.len()))),
-                patience: self.patience,
+                patience: PATIENCE,
             }));
         }
         let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };

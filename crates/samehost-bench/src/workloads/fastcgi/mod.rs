@@ -58,9 +58,12 @@ struct Settings {
     /// Worker processes of each pool; `None` for as many as the kind of load needs.
     children: Option<u32>,
     backlog: Axis<u32>,
-    nap: Duration,
-    patience: Duration,
 }
+
+/// How long our script sleeps in each request of a burst, microseconds.
+const NAP_US: u64 = 20_000;
+/// How long a burst waits for its replies: a SYN that was dropped is sent again after a second, and then after two, four and eight more.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 words! {
     enum Pattern { Cycle = "cycle", Burst = "burst" }
@@ -78,17 +81,22 @@ impl Settings {
             Some(via) if via != VIA[0] => Some(parameters.one_of("via", VIA)?),
             _ => None,
         };
+        let (script, query) = match parameters.given("script") {
+            Some(script) => {
+                let (path, query) = script.split_once('?').unwrap_or((&script, ""));
+                (Some(path.to_owned()), query.to_owned())
+            }
+            None => (None, String::new()),
+        };
         Ok(Settings {
             burst,
             kept: parameters.word::<Connect>("connect")? == Connect::Keep && !burst,
             via,
             front: parameters.one_of("front", FRONTS)?,
-            script: parameters.given("script"),
-            query: parameters.text("query"),
+            script,
+            query,
             children: children(&parameters.text("children"))?,
             backlog: parameters.counts("backlog", u32::MAX)?,
-            nap: parameters.duration("nap")?,
-            patience: parameters.duration("patience")?,
         })
     }
 
@@ -129,9 +137,8 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::choice("front", FRONTS, "The transport in front of that server, the same for all arms"),
     Parameter::text(
         "script",
-        "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
+        "A script of your own, by its absolute path as PHP-FPM sees it (/srv/page.php?id=1); without, one of ours that prints --size bytes",
     ),
-    Parameter::text("query", "The query string for --script"),
     Parameter {
         name: "children",
         help: "Worker processes of each pool of the private PHP-FPM; each serves one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
@@ -142,12 +149,6 @@ const PARAMETERS: &[Parameter] = &[
         "backlog",
         BACKLOG,
         "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
-    ),
-    Parameter::duration("nap", "20ms", "burst: how long our script sleeps in each request"),
-    Parameter::duration(
-        "patience",
-        "10s",
-        "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
     ),
 ];
 
@@ -178,10 +179,6 @@ impl Workload for FastCgi {
                 parameters.insert("backlog".into(), list);
             }
             parameters.insert("connect".into(), String::new());
-        } else {
-            for unused in ["nap", "patience"] {
-                parameters.insert(unused.into(), String::new());
-            }
         }
         Ok(parameters)
     }
@@ -335,8 +332,8 @@ echo substr(str_repeat($line, intdiv($size, strlen($line)) + 1), 0, $size);
     )
 }
 
-fn query(size: u64, nap: Duration) -> String {
-    format!("size={size}&nap={}", nap.as_micros())
+fn query(size: u64, nap_us: u64) -> String {
+    format!("size={size}&nap={nap_us}")
 }
 
 fn body(size: u64) -> Arc<[u8]> {
@@ -436,7 +433,7 @@ mod tests {
         assert_eq!(body(0).len(), 0);
         assert_eq!(&*body(5), b"All t");
         assert_eq!(body(130)[128..], *b"Al");
-        assert_eq!(query(5, Duration::from_millis(20)), "size=5&nap=20000");
+        assert_eq!(query(5, NAP_US), "size=5&nap=20000");
     }
 
     #[test]

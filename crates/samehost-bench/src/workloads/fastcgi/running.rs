@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, Trial};
 
@@ -215,7 +214,7 @@ impl RunningFastCgi {
             endpoint,
             connects: arm.point.connections,
             session: Box::new(move || Box::new(session())),
-            patience: self.settings.patience,
+            patience: super::PATIENCE,
         })
     }
 
@@ -331,8 +330,8 @@ impl Instance for RunningFastCgi {
         let burst = self.settings.burst;
         let (query, body) = if self.settings.script.is_none() {
             let size = arm.point.size_bytes.unwrap_or(128);
-            let nap = if burst { self.settings.nap } else { Duration::ZERO };
-            (super::query(size, nap), Some(super::body(size)))
+            let nap_us = if burst { super::NAP_US } else { 0 };
+            (super::query(size, nap_us), Some(super::body(size)))
         } else {
             (self.settings.query.clone(), None)
         };

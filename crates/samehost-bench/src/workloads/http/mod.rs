@@ -32,7 +32,9 @@ pub use page::PageLook;
 pub(crate) use reply::refusal;
 
 const MOST_PIPELINE: u32 = 64;
-/// Largest reply of the built-in server, and the largest body of a POST.
+/// Bytes of the body of a POST.
+const POST_BYTES: usize = 128;
+/// Largest reply of the built-in server.
 const MOST_SIZE: u64 = 64 << 20;
 
 const FORMS: Forms = Forms {
@@ -46,7 +48,6 @@ pub struct Http;
 
 const PARAMETERS: &[Parameter] = &[
     Parameter::word::<Method>("method", "Method of the request"),
-    Parameter::count("post-size", "128", "post: bytes of the request's body"),
     Parameter::word::<Version>("http", "Version of HTTP in the request"),
     Parameter::word::<Connect>(
         "connect",
@@ -87,7 +88,6 @@ impl Workload for Http {
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         Ok(Arc::new(Settings {
             method: parameters.word("method")?,
-            post_size: parameters.count("post-size", MOST_SIZE as u32)?,
             version: parameters.word("http")?,
             per_request: parameters.word::<Connect>("connect")? == Connect::PerRequest,
             pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
@@ -130,10 +130,10 @@ impl Configured for Settings {
                 "--pipeline needs connections that stay: leave --connect per-request out",
             );
         }
-        let largest = point.size_bytes.unwrap_or(0).max(u64::from(self.post_size));
+        let largest = point.size_bytes.unwrap_or(0);
         if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
             return BenchError::refuse(format!(
-                "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size, --post-size or --pipeline"
+                "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size or --pipeline"
             ));
         }
         if let Some(path) = &self.path
@@ -207,7 +207,6 @@ impl Configured for Settings {
 #[derive(Clone, Debug)]
 struct Settings {
     method: Method,
-    post_size: u32,
     version: Version,
     per_request: bool,
     pipeline: Axis<u32>,
@@ -303,7 +302,7 @@ impl RunningHttp {
             (None, None) => "localhost",
         };
         let body = match settings.method {
-            Method::Post => Some(value(settings.post_size as usize)),
+            Method::Post => Some(value(POST_BYTES)),
             Method::Get => None,
         };
         let parts = RequestParts {

@@ -13,7 +13,7 @@ use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Secret, Transport, m
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo, words};
+use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::mariadb::Brand;
 use crate::private_servers::{MARIADB, MARIADB_USER, PrivateServer};
 use crate::workload::{
@@ -58,14 +58,9 @@ const PARAMETERS: &[Parameter] = &[
     ),
     Parameter::text("rows", "Rows of the table [default: 10000; for a dump 200000]"),
     Parameter::word::<Brand>("server", "The private server; any is what is installed, MariaDB first"),
-    Parameter::word::<ThreadHandling>("thread-handling", "The private server's threads (MariaDB)"),
     Parameter::word::<YesOrNo>(
         "read-only",
-        "On a server that runs: write nothing, and use a table that is there (--table)",
-    ),
-    Parameter::text(
-        "table",
-        "With --read-only yes: the table, which has one integer as primary key [default: the largest such of the URL's database]",
+        "On a server that runs: write nothing, and use the largest table of the URL's database that has one integer as primary key",
     ),
 ];
 
@@ -108,9 +103,7 @@ impl Workload for MySql {
             per_query,
             rows: rows(statement, parameters.given("rows"))?,
             brand: parameters.word("server")?,
-            thread_handling: parameters.word("thread-handling")?,
             read_only: parameters.is_yes("read-only")?,
-            table: parameters.given("table"),
         }))
     }
 }
@@ -165,11 +158,6 @@ impl Configured for Settings {
         if self.read_only && self.statement.writes() {
             return BenchError::refuse("--read-only yes and a statement that writes do not go together");
         }
-        if self.table.is_some() && !self.read_only {
-            return BenchError::refuse(
-                "--table is for --read-only yes; otherwise the tool makes tables of its own",
-            );
-        }
         Ok(())
     }
 
@@ -211,17 +199,7 @@ struct Settings {
     per_query: bool,
     rows: u32,
     brand: Brand,
-    thread_handling: ThreadHandling,
     read_only: bool,
-    /// The table that is read with `read_only`; `None` for the largest.
-    table: Option<String>,
-}
-
-words! {
-    enum ThreadHandling {
-        OneThreadPerConnection = "one-thread-per-connection",
-        PoolOfThreads = "pool-of-threads",
-    }
 }
 
 fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> {

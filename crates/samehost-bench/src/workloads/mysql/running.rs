@@ -17,7 +17,6 @@ use crate::engine::Job;
 use crate::engine::session::{Seen, Session};
 use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
-use crate::parameters::Word;
 use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb, random_hex};
 use crate::workload::{Instance, Look, StartOptions};
@@ -92,11 +91,7 @@ impl RunningMySql {
 }
 
 fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateServer, BenchError> {
-    let options = MariaDbOptions {
-        brand: settings.brand,
-        connections: start.most_connections,
-        thread_handling: settings.thread_handling.word().into(),
-    };
+    let options = MariaDbOptions { brand: settings.brand, connections: start.most_connections };
     mariadb::start(&start.program, &options, answers)?.reached_by_run(&start.program, &start.transports)
 }
 
@@ -390,7 +385,7 @@ impl Tables {
                 "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1",
             );
         };
-        let (name, key) = keyed_table(&mut dialogue, database, settings.table.as_deref())?;
+        let (name, key) = keyed_table(&mut dialogue, database)?;
         table.points = format!("{}.{}", quoted(database), quoted(&name));
         table.key = quoted(&key);
         table.columns = "*".into();
@@ -441,20 +436,12 @@ fn literal(text: &str) -> String {
     if hex.is_empty() { "''".into() } else { format!("x'{hex}'") }
 }
 
-/// Finds a table whose primary key is a single integer column, and that column; the largest table if none is named.
-fn keyed_table(
-    dialogue: &mut Dialogue,
-    database: &str,
-    wanted: Option<&str>,
-) -> Result<(String, String), BenchError> {
-    let only = match wanted {
-        Some(name) => format!("AND t.TABLE_NAME = {}", literal(name)),
-        None => String::new(),
-    };
+/// Finds the largest table whose primary key is a single integer column, and that column.
+fn keyed_table(dialogue: &mut Dialogue, database: &str) -> Result<(String, String), BenchError> {
     let sql = format!(
         "SELECT t.TABLE_NAME, MIN(c.COLUMN_NAME) FROM information_schema.TABLES t \
          JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY = 'PRI' \
-         WHERE t.TABLE_SCHEMA = {} {only} GROUP BY t.TABLE_NAME, t.TABLE_ROWS \
+         WHERE t.TABLE_SCHEMA = {} GROUP BY t.TABLE_NAME, t.TABLE_ROWS \
          HAVING COUNT(*) = 1 AND SUM(c.DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')) = 1 \
          ORDER BY t.TABLE_ROWS DESC LIMIT 1",
         literal(database)
@@ -463,7 +450,7 @@ fn keyed_table(
     match row.as_slice() {
         [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
         _ => BenchError::refuse(format!(
-            "the database `{}` has no such table whose primary key is one integer; name one with --table, or use --statement select-1",
+            "the database `{}` has no table whose primary key is one integer; use --statement select-1",
             database.escape_debug()
         )),
     }
@@ -480,7 +467,7 @@ fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<K
         ids.push(id);
     }
     if ids.is_empty() {
-        return BenchError::refuse(format!("{points} has no row to ask for; name another --table"));
+        return BenchError::refuse(format!("{points} has no row to ask for; use --statement select-1"));
     }
     let mut command = if protocol == Protocol::Text {
         Command::query(Statement::PointSelect, table)

@@ -54,11 +54,6 @@ const PARAMETERS: &[Parameter] = &[
         default: "",
         kind: ParameterKind::Choices(FRONTS),
     },
-    Parameter::count(
-        "workers",
-        "1",
-        "Workers of that server: processes of nginx and Apache, threads of HAProxy",
-    ),
 ];
 
 impl Workload for Proxy {
@@ -152,7 +147,7 @@ impl Configured for Settings {
             let spec = FrontSpec {
                 listens: &self.front.values,
                 connections: start.most_connections,
-                workers: self.workers,
+                workers: 1,
                 account,
                 passes: Passes::Http(&hosts),
             };
@@ -183,7 +178,6 @@ struct Settings {
     http: Axis<Version>,
     via: Axis<FrontKind>,
     front: Axis<Transport>,
-    workers: u32,
 }
 
 const VERSIONS: &[&str] = &["1.0", "1.1"];
@@ -202,7 +196,6 @@ impl Settings {
             http: parameters.list("http", VERSIONS)?,
             via: parameters.list("via", FrontKind::WORDS)?,
             front: parameters.list("front", FRONTS)?,
-            workers: parameters.count("workers", u32::MAX)?,
         })
     }
 }
@@ -449,7 +442,7 @@ impl Instance for RunningProxy {
         let Some(condition) = &self.current_condition else { return };
         let front = condition.via.descriptor();
         if front.worker_is_one_cpu {
-            trial.proxy_most_cpus = Some(f64::from(self.settings.workers));
+            trial.proxy_most_cpus = Some(1.0);
         }
         if let Some(each) = self.settings.backend.most_cpus {
             trial.server_most_cpus = Some(f64::from(each * condition.backends));

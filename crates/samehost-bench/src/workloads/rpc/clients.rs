@@ -18,20 +18,14 @@ pub(super) struct JsonAsked {
 }
 
 impl JsonAsked {
-    /// `payload` must be text that JSON does not escape; `awaited` is the payload of the reply.
-    pub(super) fn new(payload: &[u8], reply_size: u32, awaited: &[u8]) -> Self {
+    /// `payload` must be text that JSON does not escape.
+    pub(super) fn new(payload: &[u8]) -> Self {
         let head: &[u8] = b",\"result\":{\"payload\":\"";
-        let size = reply_size.to_string();
-        let request: [&[u8]; 5] = [
-            b"{\"method\":\"Echo.Call\",\"params\":[{\"payload\":\"",
-            payload,
-            b"\",\"reply_size\":",
-            size.as_bytes(),
-            b"}],\"id\":",
-        ];
+        let request: [&[u8]; 3] =
+            [b"{\"method\":\"Echo.Call\",\"params\":[{\"payload\":\"", payload, b"\"}],\"id\":"];
         JsonAsked {
             request: request.concat().into(),
-            reply: [head, awaited, b"\"},\"error\":null}\n"].concat().into(),
+            reply: [head, payload, b"\"},\"error\":null}\n"].concat().into(),
             head: head.len(),
         }
     }
@@ -141,7 +135,7 @@ mod tests {
     use crate::engine::session::in_any_pieces;
 
     fn session(payload: &[u8]) -> JsonSession {
-        let mut session = JsonSession::new(JsonAsked::new(payload, 0, payload));
+        let mut session = JsonSession::new(JsonAsked::new(payload));
         session.request(&mut Vec::new());
         session
     }
@@ -150,7 +144,7 @@ mod tests {
 
     #[test]
     fn requests_are_numbered_json() {
-        let mut session = JsonSession::new(JsonAsked::new(b"abc", 7, b"abcabca"));
+        let mut session = JsonSession::new(JsonAsked::new(b"abc"));
         for number in 1..=2 {
             let mut out = Vec::new();
             session.request(&mut out);
@@ -159,7 +153,6 @@ mod tests {
             assert_eq!(request["id"], number);
             assert_eq!(request["method"], "Echo.Call");
             assert_eq!(request["params"][0]["payload"], "abc");
-            assert_eq!(request["params"][0]["reply_size"], 7);
         }
     }
 
@@ -199,7 +192,7 @@ mod tests {
             pieces in proptest::collection::vec(1_usize..90, 1..40),
         ) {
             let payload = super::super::payload(size);
-            let mut session = JsonSession::new(JsonAsked::new(&payload, 0, &payload));
+            let mut session = JsonSession::new(JsonAsked::new(&payload));
             for number in 1..=calls {
                 session.request(&mut Vec::new());
                 let head = format!("{{\"id\":{number},\"result\":{{\"payload\":\"");

@@ -1,33 +1,28 @@
 //! Remote procedure calls of Go's net/rpc, one at a time on each connection, against a small Go server, with a Go client
-//! (gob over HTTP) or ours (JSON codec). The procedure returns the payload, repeated or cut to the size asked for.
+//! (gob over HTTP) or ours (JSON codec). The procedure returns the payload.
 //! gRPC was measured too, with tonic on both sides: thirty crates for a client whose cost is its own stack's, and nobody's server.
 
 mod clients;
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, parse_size};
+use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport};
 
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::error::BenchError;
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
+use crate::parameters::{Parameter, Parameters, Values, words};
 use crate::private_servers::PrivateServer;
 use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
 use crate::workloads::requests::{MOST_SLICED, SMALL, listening, plain_job, require_size, size_of};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
-const ECHO: &str = "echo";
 
 pub struct Rpc;
 
 struct Settings {
     protocol: Protocol,
-    /// Size of the reply's payload as it was given; `None` for that of the request.
-    reply: Option<String>,
-    /// Bytes of the reply's payload; 0 for the size of the request's.
-    reply_size: u32,
 }
 
 words! {
@@ -37,18 +32,10 @@ words! {
     }
 }
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter::word::<Protocol>(
-        "protocol",
-        "go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. Both need Go (golang-go) and build a server of ours first",
-    ),
-    Parameter {
-        name: "reply",
-        help: "Bytes of the reply's payload (such as 4k); echo: the request's payload comes back",
-        default: ECHO,
-        kind: ParameterKind::Text,
-    },
-];
+const PARAMETERS: &[Parameter] = &[Parameter::word::<Protocol>(
+    "protocol",
+    "go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. Both need Go (golang-go) and build a server of ours first",
+)];
 
 impl Workload for Rpc {
     fn description(&self) -> Description {
@@ -61,7 +48,7 @@ impl Workload for Rpc {
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
-        Ok(Arc::new(Settings::parse(parameters)?))
+        Ok(Arc::new(Settings { protocol: parameters.word("protocol")? }))
     }
 }
 
@@ -79,22 +66,14 @@ impl Configured for Settings {
     }
 
     fn title(&self) -> String {
-        let what = match self.protocol {
-            Protocol::GoGob => "Go net/rpc calls, gob over HTTP, Go client",
-            Protocol::GoJson => "Go net/rpc calls, JSON codec",
-        };
-        match &self.reply {
-            None => what.into(),
-            Some(size) => format!("{what}, replies of {size}"),
+        match self.protocol {
+            Protocol::GoGob => "Go net/rpc calls, gob over HTTP, Go client".to_owned(),
+            Protocol::GoJson => "Go net/rpc calls, JSON codec".to_owned(),
         }
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        let sizes = [("--size", point.size_bytes.unwrap_or(0)), ("--reply", u64::from(self.reply_size))];
-        for (name, size) in sizes {
-            require_size(name, size, "rpc", MOST_SIZE)?;
-        }
-        Ok(())
+        require_size("--size", point.size_bytes.unwrap_or(0), "rpc", MOST_SIZE)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -103,26 +82,7 @@ impl Configured for Settings {
             Protocol::GoJson => GoCodec::Json,
         };
         let (server, program) = go::start(&start.program, codec)?;
-        Ok(Box::new(Go { server, program, codec, reply_size: self.reply_size }))
-    }
-}
-
-impl Settings {
-    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
-        let protocol = parameters.word("protocol")?;
-        match parameters.given("reply") {
-            Some(text) if text != ECHO => {
-                Ok(Settings { protocol, reply_size: reply_size(&text)?, reply: Some(text) })
-            }
-            _ => Ok(Settings { protocol, reply_size: 0, reply: None }),
-        }
-    }
-}
-
-fn reply_size(text: &str) -> Result<u32, BenchError> {
-    match u32::try_from(parse_size(text)?) {
-        Ok(size) if size > 0 => Ok(size),
-        _ => BenchError::refuse(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}")),
+        Ok(Box::new(Go { server, program, codec }))
     }
 }
 
@@ -131,19 +91,10 @@ fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
 }
 
-/// The payload that comes back: the request's, or as many bytes of it, over and over.
-fn reply_to(payload: &[u8], reply_size: u32) -> Vec<u8> {
-    if reply_size == 0 {
-        return payload.to_vec();
-    }
-    payload.iter().copied().cycle().take(reply_size as usize).collect()
-}
-
 struct Go {
     server: PrivateServer,
     program: Arc<GoProgram>,
     codec: GoCodec,
-    reply_size: u32,
 }
 
 impl Go {
@@ -158,7 +109,6 @@ impl Go {
             ("-address", address.to_owned()),
             ("-connections", arm.point.connections.to_string()),
             ("-size", size_of(arm).to_string()),
-            ("-reply-size", self.reply_size.to_string()),
         ] {
             command.extend([flag.into(), value]);
         }
@@ -182,9 +132,8 @@ impl Instance for Go {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
         let payload = payload(size_of(arm));
-        let awaited = reply_to(&payload, self.reply_size);
-        let small = payload.len().max(awaited.len()) <= SMALL;
-        let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);
+        let small = payload.len() <= SMALL;
+        let asked = clients::JsonAsked::new(&payload);
         Ok(plain_job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
     }
 
@@ -201,43 +150,24 @@ impl Instance for Go {
 mod tests {
     use super::*;
 
-    fn parameters(protocol: &str, reply: &str) -> Parameters {
-        [("protocol".into(), protocol.into()), ("reply".into(), reply.into())].into()
+    fn configured(protocol: &str) -> Arc<dyn Configured> {
+        Rpc.configure(&[("protocol".into(), protocol.into())].into()).unwrap()
     }
 
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
-        fn point(connections: u32, size: u64) -> Point {
-            Point { connections, size_bytes: Some(size), ..Point::default() }
-        }
-        fn check(point: &Point, protocol: &str, reply: &str) -> bool {
-            let configured = Rpc.configure(&parameters(protocol, reply));
-            configured.is_ok_and(|rpc| rpc.check(point, Transport::Tcp).is_ok())
-        }
-        assert!(check(&point(1025, 128), "go-json", "echo"));
-        assert!(check(&point(1, MOST_SIZE), "go-gob", "64m"));
-        assert!(!check(&point(1, MOST_SIZE + 1), "go-gob", "echo"));
-        assert!(!check(&point(1, 1), "go-json", "65m"));
-        assert!(!check(&point(1, 1), "go-gob", "0"));
-        assert!(!check(&point(1, 1), "go-gob", "much"));
-    }
-
-    #[test]
-    fn a_reply_has_the_length_asked_for() {
-        fn reply_size(reply: &str) -> u32 {
-            Settings::parse(&parameters("go-gob", reply)).unwrap().reply_size
-        }
-        assert_eq!((reply_size("echo"), reply_size("4k")), (0, 4096));
-        assert_eq!(
-            [reply_to(b"abc", 0), reply_to(b"abc", 2), reply_to(b"abc", 8)],
-            [&b"abc"[..], b"ab", b"abcabcab"]
-        );
+        let check = |connections: u32, size: u64| {
+            let point = Point { connections, size_bytes: Some(size), ..Point::default() };
+            configured("go-json").check(&point, Transport::Tcp).is_ok()
+        };
+        assert!(check(1025, 128) && check(1, MOST_SIZE));
+        assert!(!check(1, MOST_SIZE + 1));
     }
 
     #[test]
     fn only_the_go_client_has_no_rate() {
         for (protocol, rates) in [("go-gob", false), ("go-json", true)] {
-            let axes = Rpc.configure(&parameters(protocol, "echo")).unwrap().axes();
+            let axes = configured(protocol).axes();
             assert_eq!((axes.rates, axes.foreign_servers), (rates, false), "{protocol}");
         }
     }

@@ -68,11 +68,7 @@ pub(super) struct Site {
 pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, PrivateServer), BenchError> {
     require_wordpress(Path::new(WORDPRESS))?;
     // A page has one connection, a probe two.
-    let options = MariaDbOptions {
-        brand: Brand::Any,
-        connections: most_pages.saturating_mul(2),
-        thread_handling: "one-thread-per-connection".into(),
-    };
+    let options = MariaDbOptions { brand: Brand::Any, connections: most_pages.saturating_mul(2) };
     // The account of PHP, which must reach its socket.
     let account = Account::made()?;
     let server =

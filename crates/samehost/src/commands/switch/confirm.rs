@@ -98,7 +98,7 @@ pub(super) fn named(id: Option<&str>, states: &[State]) -> anyhow::Result<String
 /// Time until a switch takes itself back; `None` if it stays without a confirmation.
 pub(super) fn within(options: &ApplyOptions) -> Option<Duration> {
     let usual = if is_attended() { Duration::ZERO } else { UNATTENDED };
-    let within = if options.no_confirm { Duration::ZERO } else { options.confirm_within.unwrap_or(usual) };
+    let within = options.confirm_within.unwrap_or(usual);
     (within > Duration::ZERO).then_some(within)
 }
 

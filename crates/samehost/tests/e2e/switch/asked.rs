@@ -72,7 +72,7 @@ impl NodeApp {
 
     fn switch(&self, more: &[&str]) -> Ended {
         let app = self.stack.path("app").display().to_string();
-        self.stack.samehost(&[&["switch", &app, "--yes", "--no-confirm"], more].concat())
+        self.stack.samehost(&[&["switch", &app, "--yes", "--confirm-within=0"], more].concat())
     }
 
     fn env(&self) -> PathBuf {
@@ -244,7 +244,7 @@ impl Settings {
 
     fn switch(&self, more: &[&str]) -> Ended {
         let file = self.stack.path("app/settings.py").display().to_string();
-        self.stack.samehost(&[&["switch", &file, "--yes", "--no-confirm"], more].concat())
+        self.stack.samehost(&[&["switch", &file, "--yes", "--confirm-within=0"], more].concat())
     }
 }
 

@@ -18,7 +18,7 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
     let nginx = hop.nginx.display().to_string();
     let arguments = [
-        "switch", &nginx, "--socket", &socket, "--observe", "100ms", "--no-confirm", "--accept",
+        "switch", &nginx, "--socket", &socket, "--observe", "100ms", "--confirm-within=0", "--accept",
         "other-files", "--yes",
     ];
     let mut killed = 0;

@@ -122,7 +122,7 @@ impl AtWork {
     fn is_told_as_it_is(&mut self) {
         let name = self.program.name;
         let env = self.stack.path("app/.env").display().to_string();
-        let (ended, report) = self.samehost(&["switch", &env, "--yes", "--no-confirm"]);
+        let (ended, report) = self.samehost(&["switch", &env, "--yes", "--confirm-within=0"]);
         assert_eq!(ended.status, 0, "{name}: {}", ended.both());
         assert_eq!(report["standing"], "tried", "{name}, which was not started again: {}", ended.both());
         assert_eq!(self.verified(), (1, "tried".into()), "{name}, which was not started again");
@@ -146,7 +146,7 @@ fn another_program_of_the_same_user_on_the_same_socket_is_not_the_application() 
     }
     let mut at_work = of_postgres(psycopg());
     let env = at_work.stack.path("app/.env").display().to_string();
-    let ended = at_work.stack.samehost(&["switch", &env, "--yes", "--no-confirm"]);
+    let ended = at_work.stack.samehost(&["switch", &env, "--yes", "--confirm-within=0"]);
     assert_eq!(ended.status, 0, "{}", ended.both());
     at_work.stack.stop_last();
     // It may read the file, and connects where the file leads.

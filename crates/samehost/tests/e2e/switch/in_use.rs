@@ -125,7 +125,7 @@ impl Site {
 
     fn switch(&self, more: &[&str]) -> Ended {
         let root = self.root();
-        self.stack.samehost(&[&["switch", root.as_str(), "--yes", "--no-confirm"], more].concat())
+        self.stack.samehost(&[&["switch", root.as_str(), "--yes", "--confirm-within=0"], more].concat())
     }
 
     fn url(&self, target: &str) -> String {

@@ -82,7 +82,7 @@ fn both_files_move_and_come_back() {
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));
 
     // And the other way, from a socket that is there to a port that is not.
-    let again = switch(&["--no-confirm", "--accept", "other-files", "--yes"]);
+    let again = switch(&["--confirm-within=0", "--accept", "other-files", "--yes"]);
     assert_eq!(again.status, 0, "{}", again.both());
     let address = format!("127.0.0.1:{}", hop.fpm);
     let back = hop.stack.samehost(&[

@@ -63,8 +63,9 @@ impl AtWork {
 
     /// Switches, and starts the worker again.
     fn switch(&mut self, more: &[&str]) -> Ended {
-        let ended =
-            self.stack.samehost(&[&["switch", self.env.as_str(), "--yes", "--no-confirm"], more].concat());
+        let ended = self
+            .stack
+            .samehost(&[&["switch", self.env.as_str(), "--yes", "--confirm-within=0"], more].concat());
         assert_eq!(ended.status, 0, "{}\n{}", ended.both(), self.stack.log());
         self.stack.stop_last();
         self.start_worker();
@@ -94,7 +95,9 @@ impl AtWork {
     /// `samehost switch` by another program, which takes something away from it.
     fn switch_by(&mut self, words: &[&str]) {
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).args([SAMEHOST, "switch", &self.env, "--yes", "--no-confirm", "--exact"]);
+        command
+            .args(&words[1..])
+            .args([SAMEHOST, "switch", &self.env, "--yes", "--confirm-within=0", "--exact"]);
         let output = command.env("XDG_STATE_HOME", self.stack.path("state")).output().unwrap();
         let ended = Ended::of(&output);
         assert_eq!(ended.status, 0, "{}", ended.both());

@@ -146,14 +146,14 @@ fn the_hop_behind_a_pooler_moves_and_comes_back_and_no_client_fails() {
     assert_eq!(Stack::facts(&[&pooled.ini]), before, "a dry run touches nothing");
 
     pooled.stack.assert_not_followed(
-        &["switch", &name, "--no-confirm", "--yes"],
+        &["switch", &name, "--confirm-within=0", "--yes"],
         "pgbouncer",
         &[&pooled.ini],
     );
     let before = Stack::facts(&[&pooled.ini]);
-    let ended = pooled.stack.samehost(&["switch", &name, "--no-confirm", "--yes"]);
+    let ended = pooled.stack.samehost(&["switch", &name, "--confirm-within=0", "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), pooled.stack.log());
-    pooled.stack.assert_nothing_to_do(&["switch", &name, "--no-confirm", "--yes"], &[&pooled.ini]);
+    pooled.stack.assert_nothing_to_do(&["switch", &name, "--confirm-within=0", "--yes"], &[&pooled.ini]);
     assert!(ended.stdout.contains("user by_scram, Unix socket"), "{}", ended.stdout);
     pooled.stack.assert_followed(|| drop(client(pooled.port)));
     let socket = pooled.cluster.socket();

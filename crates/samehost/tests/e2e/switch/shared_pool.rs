@@ -82,7 +82,8 @@ impl Sites {
     }
 
     fn switch(&self, site: usize) {
-        let (ended, said) = self.asked(&[1 - site], &["switch", &self.root(site), "--yes", "--no-confirm"]);
+        let (ended, said) =
+            self.asked(&[1 - site], &["switch", &self.root(site), "--yes", "--confirm-within=0"]);
         assert_eq!(ended.status, 0, "{said}\n{}", self.stack.log());
         assert!(!said.contains("still connects at the old address"), "{said}");
         self.answers(site, "UNIX");

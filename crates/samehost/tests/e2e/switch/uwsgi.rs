@@ -70,7 +70,7 @@ fn nginx_alone_is_not_moved_to_a_socket_of_uwsgi_at_which_nobody_listens() {
     let name = file.display().to_string();
     let wanted = stack.path("uwsgi/uwsgi.sock").display().to_string();
     for more in [&[][..], &["--socket", wanted.as_str()]] {
-        let ended = stack.samehost(&[&["switch", &name, "--yes", "--no-confirm"], more].concat());
+        let ended = stack.samehost(&[&["switch", &name, "--yes", "--confirm-within=0"], more].concat());
         assert_eq!(ended.status, 1, "{}", ended.both());
         assert!(
             in_one_line(&ended).contains("uWSGI") || in_one_line(&ended).contains("/run/uwsgi"),

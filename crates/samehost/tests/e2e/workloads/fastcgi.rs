@@ -67,8 +67,8 @@ fn large_replies_and_a_rate() {
 #[test]
 fn a_script_of_ones_own_may_print_what_it_likes() {
     let (_folder, path) = script("<?php echo 'hello, ', $_GET['who'];");
-    let path = path.to_str().unwrap();
-    let report = Here::new().report(&["fastcgi", "--script", path, "--query", "who=world"]);
+    let asked = format!("{}?who=world", path.display());
+    let report = Here::new().report(&["fastcgi", "--script", &asked]);
     assert_sound(&report);
     let (_folder, path) = script("<?php echo hrtime(true);");
     assert_sound(&Here::new().report(&["fastcgi", "--script", path.to_str().unwrap()]));
@@ -115,12 +115,8 @@ fn a_script_that_fails_now_and_then_is_counted() {
 #[test]
 fn a_burst_fails_on_a_short_backlog_and_not_on_the_one_that_is_advised() {
     let here = Here::new();
-    let burst = ["fastcgi", "--pattern", "burst", "--connections", "40", "--backlog", "8", "--nap", "5ms"];
-    // Long enough for every SYN that is dropped again and again.
-    let once = [
-        "--patience", "60s", "--min-blocks", "1", "--max-blocks", "1", "--no-control", "--budget", "1s",
-        "--json", "-",
-    ];
+    let burst = ["fastcgi", "--pattern", "burst", "--connections", "40", "--backlog", "8"];
+    let once = ["--min-blocks", "1", "--max-blocks", "1", "--no-control", "--budget", "1s", "--json", "-"];
     let output = here.bench(&[&burst[..], &once].concat()).output().unwrap();
     let report = parsed(&output);
     let only = |arm: &str| trials(&report, arm).next().unwrap().clone();
@@ -181,7 +177,7 @@ fn through_apache_and_haproxy_too() {
 fn burst_through(via: &str) -> Value {
     let here = Here::new();
     let burst = ["fastcgi", "--via", via, "--pattern", "burst", "--connections", "40", "--backlog", "8"];
-    let once = ["--nap", "5ms", "--patience", "60s", "--min-blocks", "1", "--max-blocks", "1"];
+    let once = ["--min-blocks", "1", "--max-blocks", "1"];
     let output = here
         .bench(&[&burst[..], &once, &["--no-control", "--budget", "1s", "--json", "-"]].concat())
         .output();

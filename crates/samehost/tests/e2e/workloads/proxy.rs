@@ -86,7 +86,7 @@ fn apache_and_haproxy_in_front() {
     for (via, title, tcp, unix) in
         [("apache", "Apache", "127.0.0.1:", "unix:/"), ("haproxy", "HAProxy", "127.0.0.1:", "unix:")]
     {
-        let settings = ["--backends", "2", "--connections", "2", "--workers", "2"];
+        let settings = ["--backends", "2", "--connections", "2"];
         let report =
             Here::new().report(&[&["proxy", "--via", via, "--backend", "built-in"], &settings[..]].concat());
         assert_behind(&report, 4, &[(title, tcp, unix)]);

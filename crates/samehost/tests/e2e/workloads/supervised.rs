@@ -179,7 +179,6 @@ const WRONG_USE: &[(&str, &[Refused])] = &[
             (&["--rows", "0"], "a number from 1"),
             (&["--rows", "many"], "a number from 1"),
             (&["--read-only", "yes", "--statement", "update"], "do not go together"),
-            (&["--table", "t"], "--read-only yes"),
             (&["--statement", "dump", "--connections", "2"], "takes no --connections"),
             (&["--connect", "per-query", "--connections", "1025"], "at most 1024"),
             (&["--tcp", "postgres://127.0.0.1"], "not a URL of MySQL"),
@@ -223,8 +222,6 @@ const WRONG_USE: &[(&str, &[Refused])] = &[
         "rpc",
         &[
             (&["--size", "65m"], "too large"),
-            (&["--reply", "65m"], "too large"),
-            (&["--reply", "much"], "much"),
             (&["--protocol", "grpc"], "go-gob"),
             (&["--protocol", "go-gob", "--rate", "100"], "--rate"),
             (&["--protocol", "go-json", "--tcp", "tcp:127.0.0.1:1"], "--tcp"),
