@@ -312,8 +312,8 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
             return Err(here.refusal("the record has no method", CORRECT_IT));
         };
         let has_options = rest.next().is_some();
-        // With its texts and what it is found by.
-        if !budget::hold(3 * size_of::<Record>()) {
+        // With its texts, what it is found by, and what a plan keeps of its login.
+        if !budget::hold(4 * size_of::<Record>()) {
             break;
         }
         records.push(Record { line, kind, database, user, address, method, has_options });
