@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use samehost_edit::Files;
-use samehost_edit::formats::systemd::unquoted;
+use samehost_edit::formats::systemd::{assigned, unquoted};
 use samehost_services::Kind;
 
 use super::server_files::environment_files_of;
@@ -67,23 +67,22 @@ fn texts(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
 }
 
 impl WrittenUnit {
-    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a Path, usize, &'a str)> {
+    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a Path, u32, String)> {
         self.files.iter().flat_map(move |(path, text)| {
-            let lines = text.lines().enumerate();
-            lines.filter_map(move |(index, line)| {
-                let value = line.trim().strip_prefix(key)?.trim_start().strip_prefix('=')?;
-                Some((path.as_path(), index + 1, value.trim()))
-            })
+            let of_key = assigned(text).into_iter().filter(move |(name, ..)| name == key);
+            of_key.map(|(_, value, line)| (path.as_path(), line, value))
         })
     }
 
     /// Whether its program is of a directory: it works there, or is started from there.
     pub(crate) fn is_of(&self, folder: &Path) -> bool {
-        let works = self.values("WorkingDirectory").last().map(|(_, _, value)| value.trim_start_matches('-'));
-        let words = self.values("ExecStart").flat_map(|(_, _, value)| value.split_ascii_whitespace());
-        let mut paths =
-            works.into_iter().chain(words).map(|word| word.trim_matches(['"', '\'', '@', '-', '+', '!']));
-        paths.any(|path| path.starts_with('/') && real(Path::new(path)).starts_with(folder))
+        let works = self.values("WorkingDirectory").last();
+        let values = works.into_iter().chain(self.values("ExecStart")).map(|(_, _, value)| value);
+        let is_within = |word: &str| {
+            let path = word.trim_matches(['"', '\'', '@', '-', '+', '!']);
+            path.starts_with('/') && real(Path::new(path)).starts_with(folder)
+        };
+        values.into_iter().any(|value| value.split_ascii_whitespace().any(is_within))
     }
 
     /// Whether it starts a server of a kind that is known: its words say where that listens.
@@ -104,8 +103,8 @@ impl WrittenUnit {
             found.push(GivenVariable { name: name.trim().to_owned(), value, place });
         };
         for (path, line, value) in self.values("Environment") {
-            for word in unquoted(value) {
-                add(&word, place(path, line as u32));
+            for word in unquoted(&value) {
+                add(&word, place(path, line));
             }
         }
         for (path, text) in &self.environment_files {
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_does_not_run_says_where_it_works_and_what_it_gives() {
-        let text = "[Service]\nWorkingDirectory=/nonexistent/shop\nEnvironment=\"A=b c\" B=d\nExecStart=/usr/bin/php artisan queue:work\n";
+        let text = "[Service]\nWorkingDirectory=/nonexistent/shop\nEnvironment=\"A=b c\" \\\n  # E=f\n  B=d\nExecStart=/usr/bin/php artisan queue:work\n";
         let unit = WrittenUnit {
             name: "shop.service".into(),
             files: vec![("/etc/systemd/system/shop.service".into(), text.into())],

@@ -30,6 +30,19 @@ pub fn unquoted(value: &str) -> Vec<String> {
     words(value).unwrap_or_default().into_iter().map(|word| word.text).collect()
 }
 
+/// What a unit's file assigns, in whatever section, as systemd joins its lines: key, value and the first line's number. A unit that
+/// cannot be edited says where it leads all the same.
+#[must_use]
+pub fn assigned(text: &str) -> Vec<(String, String, u32)> {
+    let mut found = Vec::new();
+    for (line, number, _) in unit::logical_lines(text) {
+        if let Some((key, value)) = line.split_once('=') {
+            found.push((key.trim().to_owned(), value.trim().to_owned(), number));
+        }
+    }
+    found
+}
+
 pub(crate) struct Systemd;
 
 impl Editor for Systemd {

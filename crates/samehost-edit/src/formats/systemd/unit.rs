@@ -222,17 +222,27 @@ pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     if whole.contains('\0') {
         return Err(stop(0, "it has a zero byte"));
     }
+    for line in lines(text) {
+        if whole[line.range.clone()].trim_matches(SPACE).contains('\r') {
+            return Err(stop(line.number, "it has a carriage return inside of a line"));
+        }
+    }
     let mut found = Vec::new();
     let mut section = String::new();
-    // The logical line being read: its text and range.
+    for (logical, number, range) in logical_lines(whole) {
+        statement(file, whole, (&logical, number, range), &mut section, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// The lines as systemd joins them, without comments: text, number of the first line, and range.
+pub(super) fn logical_lines(whole: &str) -> Vec<(String, u32, Range<usize>)> {
+    let mut found = Vec::new();
     let mut open: Option<(String, u32, Range<usize>)> = None;
-    for (index, line) in lines(text).enumerate() {
+    for (index, line) in lines(whole.as_bytes()).enumerate() {
         let content = &whole[line.range.clone()];
         let content = if index == 0 { content.strip_prefix('\u{feff}').unwrap_or(content) } else { content };
         let trimmed = content.trim_start_matches(SPACE);
-        if trimmed.trim_end_matches(SPACE).contains('\r') {
-            return Err(stop(line.number, "it has a carriage return inside of a line"));
-        }
         if trimmed.starts_with(['#', ';']) {
             continue;
         }
@@ -247,12 +257,10 @@ pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
             open = Some((logical, number, range));
             continue;
         }
-        statement(file, whole, (&logical, number, range), &mut section, &mut found)?;
+        found.push((logical, number, range));
     }
-    if let Some((logical, number, range)) = open {
-        statement(file, whole, (&logical, number, range), &mut section, &mut found)?;
-    }
-    Ok(found)
+    found.extend(open);
+    found
 }
 
 fn is_continued(line: &str) -> bool {

@@ -360,6 +360,8 @@ fn end(consent: Consent, report: &SwitchReport) -> anyhow::Result<Ending> {
         output::complain(&format!("the switch {id} is committed; to put it back: samehost switch undo {id}"));
     }
     Ok(match report.outcome {
+        // In force, and contradicted by what its application does: a script reads the status alone.
+        SwitchOutcome::Committed if report.hops.iter().any(|hop| !hop.seen_old.is_empty()) => Ending::Finding,
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
         SwitchOutcome::Left => Ending::Left,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,

@@ -219,7 +219,7 @@ fn an_environment_that_php_is_given_goes_before_the_file_and_one_that_it_is_not_
     // PHP-FPM's own environment cannot be read; what the application does is seen.
     let given = Site::with_dotenv("clear_env = no", &variables);
     let ended = given.switch(&["--page", &given.url("/ledger")]);
-    assert_eq!(ended.status, 0, "{}", ended.both());
+    assert_eq!(ended.status, 1, "{}", ended.both());
     let said = in_one_line(&ended);
     assert!(said.contains("the application still connects at the old address: php-fpm"), "{said}");
     assert!(said.contains("clear_env = no"), "{said}");
@@ -282,7 +282,7 @@ fn an_application_that_does_not_follow_its_file_is_told_with_who_it_is() {
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert!(site.host("/how").contains("TCP"), "{}", site.host("/how"));
     let ended = site.switch(&["--page", &site.url("/"), "--json"]);
-    assert_eq!(ended.status, 0, "{}", ended.both());
+    assert_eq!(ended.status, 1, "{}", ended.both());
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(report["standing"], "tried", "{}", ended.both());
     let who = report["hops"][0]["seen_old"][0].as_str().unwrap_or_default().to_owned();
