@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, statat, unlinkat};
 use samehost_login::Known;
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service, Socket};
-use samehost_scan::{described, holders_of, services_at};
+use samehost_scan::{ScanError, described, holders_of, services_at};
 use samehost_services::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +160,12 @@ impl OldPlace {
             }
         }
         None
+    }
+
+    /// That nobody knows what is at the old place after the way back, where somebody was there before.
+    pub(crate) fn unseen(&self, error: &ScanError) -> Option<String> {
+        let (from, name) = (&self.from, &self.name);
+        (!self.was_empty()).then(|| format!("whether {name} listens at {from} again is not known: {error}"))
     }
 
     /// What is wrong at the old place after the way back; `None` where the server that was there is there again.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use samehost_edit::{Overlay, leads, recognise};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
-use samehost_scan::collect_seeing;
+use samehost_scan::{ScanError, collect_seeing};
 use samehost_transaction::{Store, WayBack};
 
 use crate::configuration::ConfigFile;
@@ -29,8 +29,8 @@ const STEP: Duration = Duration::from_millis(200);
 /// What a store of switches asks before it puts anything back.
 pub const WAY_BACK: WayBack = WayBack { barred, needed_by };
 
-fn look() -> Option<Scan> {
-    collect_seeing(env!("CARGO_PKG_VERSION")).ok()
+fn look() -> Result<Scan, ScanError> {
+    collect_seeing(env!("CARGO_PKG_VERSION"))
 }
 
 /// Why a switch may not be put back: its application would be somebody else's.
@@ -39,7 +39,7 @@ fn barred(store: &Store, id: &str) -> Option<String> {
     if places.is_empty() {
         return None;
     }
-    let scan = look()?;
+    let scan = look().ok()?;
     for place in places {
         if let Some(who) = place.stranger(&scan) {
             let OldPlace { from, name, .. } = place;
@@ -59,7 +59,10 @@ pub fn not_back(store: &Store, id: &str) -> Vec<String> {
     let begun = Instant::now();
     let mut good_since: Option<Instant> = None;
     while !places.is_empty() {
-        let Some(scan) = look() else { break };
+        let scan = match look() {
+            Ok(scan) => scan,
+            Err(error) => return places.iter().filter_map(|place| place.unseen(&error)).collect(),
+        };
         let wrong: Vec<String> = places.iter().filter_map(|place| place.wrong(&scan)).collect();
         good_since = if wrong.is_empty() { good_since.or_else(|| Some(Instant::now())) } else { None };
         let stands = good_since.is_some_and(|since| since.elapsed() >= STANDS);

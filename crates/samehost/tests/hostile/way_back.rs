@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use crate::stays::{SYMFONY, Server, in_one_line};
-use crate::support::{Ended, MALLORY, wait_for};
+use crate::support::{Ended, MALLORY, bounded, wait_for};
 
 fn shop(server: &Server) -> String {
     server.write("app/composer.json", SYMFONY);
@@ -101,6 +101,24 @@ fn a_server_that_is_not_there_again_is_told_with_where_and_by_status() {
     std::fs::write(&server.restart, script).unwrap();
     assert!(Command::new(&server.restart).status().unwrap().success());
     wait_for("Redis", || server.is_open().then_some(()));
+}
+
+#[test]
+fn an_undo_that_may_not_look_does_not_say_that_all_is_as_before() {
+    let server = Server::redis();
+    closed(&server);
+    std::fs::write(&server.restart, "#!/bin/sh\nexit 0\n").unwrap();
+    let own = server.machine.command(&["switch", "undo", "--yes"]);
+    // In a namespace of its own it sees none of the processes that hold the machine's sockets.
+    let mut command = Command::new("unshare");
+    command.args(["-p", "-f", "-m", "--mount-proc", "--kill-child"]);
+    command.arg(own.get_program()).args(own.get_args());
+    for (name, value) in own.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let undone = bounded(command);
+    let told = in_one_line(&undone);
+    assert!(undone.status == 1 && told.contains("again is not known"), "{told}");
 }
 
 #[test]
