@@ -9,7 +9,7 @@ use crate::Protocol;
 include!(concat!(env!("OUT_DIR"), "/languages.rs"));
 
 /// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced,
-/// and blanks for what a URL names: `{db:DB}` is the database, or `DB` without one.
+/// and blanks for what a URL names: `{db:DB}` is the database, or `DB` without one; `{#, db: #}` the number of one, or nothing.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
@@ -117,6 +117,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn every_client_of_redis_keeps_the_number_of_a_database() {
+        for client in languages().iter().flat_map(|language| &language.clients) {
+            if client.protocol == Protocol::Redis {
+                let words = client.socket.iter().chain([&client.tcp]);
+                assert!(words.into_iter().all(|words| words.contains("{#")), "{}", client.name);
+            }
+        }
+    }
 
     #[test]
     fn names_are_unique_for_each_protocol() {

@@ -58,7 +58,7 @@ impl UrlParts {
     }
 
     pub(super) fn fill(&self, text: &str, words: Words) -> String {
-        let mut filled = text.to_owned();
+        let mut filled = self.with_number(text);
         for (blank, value) in self.blanks(words) {
             let start = format!("{{{blank}:");
             while let Some(at) = filled.find(&start) {
@@ -66,6 +66,36 @@ impl UrlParts {
                 let without = filled[at + start.len()..at + length].to_owned();
                 filled.replace_range(at..=at + length, value.as_deref().unwrap_or(&without));
             }
+        }
+        filled
+    }
+
+    /// The number of a database that is not the first.
+    fn number(&self) -> Option<&str> {
+        let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+        self.database.as_deref().filter(is_number).filter(|number| *number != "0")
+    }
+
+    /// Whether words have a place for the number of the database, if there is one.
+    pub(super) fn are_kept_by(&self, words: &str) -> bool {
+        self.number().is_none() || words.contains("{#")
+    }
+
+    /// Fills `{#, db: #}`: with the number of a database it is `, db: 5`, and nothing without one, or with the first, which is the
+    /// default of every client. Braces within it are kept.
+    fn with_number(&self, text: &str) -> String {
+        let number = self.number();
+        let mut filled = text.to_owned();
+        while let Some(at) = filled.find("{#") {
+            let mut depth = 0;
+            let end = filled[at..].find(|sign| {
+                depth += i32::from(sign == '{') - i32::from(sign == '}');
+                depth == 0
+            });
+            let Some(length) = end else { break };
+            let inside = filled[at + 2..at + length].to_owned();
+            let words = number.map(|number| inside.replace('#', number));
+            filled.replace_range(at..=at + length, &words.unwrap_or_default());
         }
         filled
     }
@@ -78,7 +108,6 @@ impl UrlParts {
             let password = if self.has_password { ":password" } else { "" };
             format!("{}{password}@", escape(user))
         });
-        let number = database.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let options = self.options(words);
         // JDBC takes the user as an option like the others.
         let mut jdbc: Vec<String> = Vec::new();
@@ -95,10 +124,6 @@ impl UrlParts {
             ("js-user", user.map(|user| format!("user: '{user}'"))),
             ("js-username", user.map(|user| format!("username: '{user}'"))),
             ("js-database", database.map(|name| format!("database: '{name}'"))),
-            ("/db", number.map(|number| format!("/{number}"))),
-            (" -n", number.map(|number| format!(" -n {number}"))),
-            (", db", number.map(|number| format!(", db: {number}"))),
-            ("?virtual_host", number.map(|number| format!("?virtual_host={number}"))),
             ("?options", joined('?', &options, "&")),
             ("&options", joined('&', &options, "&")),
             ("?jdbc", joined('?', &jdbc, "&")),
@@ -162,7 +187,10 @@ mod tests {
     fn without_a_url_a_row_is_as_it_was() {
         let none = UrlParts::default();
         assert_eq!(none.fill("{login:user:password@}h/{db:db}{?options:}", Words::Tcp), "user:password@h/db");
-        assert_eq!(none.fill("user={'user':...}, redis://h{/db:}{ -n:}", Words::Tcp), "user=..., redis://h");
+        assert_eq!(
+            none.fill("user={'user':...}, redis://h{#/#}{# {{#}}}", Words::Tcp),
+            "user=..., redis://h"
+        );
     }
 
     #[test]
@@ -178,7 +206,8 @@ mod tests {
             let found = (parts.user.as_deref(), parts.database.as_deref());
             assert_eq!(found, (Some("ledger"), Some("books")), "{text}");
         }
-        assert_eq!(UrlParts::of("redis+unix:///run/r.sock?db=3").fill("x{ -n:}", Words::Socket), "x -n 3");
-        assert_eq!(UrlParts::of("redis://127.0.0.1/3").fill("x{ -n:}", Words::Socket), "x -n 3");
+        assert_eq!(UrlParts::of("redis+unix:///run/r.sock?db=3").fill("x{# -n #}", Words::Socket), "x -n 3");
+        assert_eq!(UrlParts::of("redis://127.0.0.1/3").fill("x{# {{#}}}.", Words::Socket), "x {{3}}.");
+        assert_eq!(UrlParts::of("redis://127.0.0.1/0").fill("x{#/#}", Words::Socket), "x");
     }
 }

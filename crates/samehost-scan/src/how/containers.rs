@@ -109,7 +109,8 @@ fn client(
     let mut side = Side { name: "app".to_owned(), image: "your-application".to_owned(), ..Side::default() };
     let Some(wanted) = &question.client else {
         side.remarks.push("Each client has its own words for this: add --client NAME.".to_owned());
-        if let Some(url) = &known.url {
+        // A variable that loses the number of a database leads to other data.
+        if let Some(url) = known.url.as_ref().filter(|url| parts.are_kept_by(url)) {
             side.variables = variables(&fill(url)).unwrap_or_default();
         }
         return Ok(side);
@@ -118,7 +119,7 @@ fn client(
     let Some(socket) = &client.socket else {
         return Err(HowError::CannotBySelf(client.name.clone(), client.note.clone()));
     };
-    let words = fill(client.variables.as_ref().unwrap_or(socket));
+    let words = fill(client.variables.as_ref().filter(|text| parts.are_kept_by(text)).unwrap_or(socket));
     if !client.note.is_empty() {
         side.remarks.push(format!("{}, {language}: {}.", client.name, client.note));
     }

@@ -6,7 +6,6 @@
 //! the server's own file, are none (`samehost_edit::leads`).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -169,39 +168,17 @@ fn to_unix(scan: &Scan, left: &Left) -> String {
     let Some(path) = socket(scan, left) else {
         return "The server listens on no Unix socket yet: have it listen on one first".to_owned();
     };
-    let name = &left.lead.name;
-    let directory = directory_of(&path);
-    let is_php = left.file.extension() == Some(OsStr::new("php"));
-    let is_variable = !is_php
-        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit());
-    let protocol = kind_of(scan, left).and_then(Kind::protocol);
-    let words = match (protocol, left.lead.form) {
-        // PEAR's MDB2, which webmails use.
-        (Some(Protocol::Postgres | Protocol::Mysql), LeadForm::Url)
-            if is_php && name.starts_with("db_dsn") =>
-        {
-            let place = if protocol == Some(Protocol::Postgres) { &directory } else { &path };
-            format!(
-                "USER@unix({place})/DATABASE, with the password as it is, in place of USER@HOST:PORT/DATABASE"
-            )
+    // Who reads it is not known, so no client's words are its own: a pgjdbc was given libpq's, and an ioredis lost the number of its
+    // database.
+    let directory = match kind_of(scan, left).and_then(Kind::protocol) {
+        Some(Protocol::Postgres) => {
+            format!(", or its directory {} and the port as it is", directory_of(&path))
         }
-        (Some(Protocol::Postgres), LeadForm::Url) => {
-            format!("?host={directory} in the URL, with its port as it is")
-        }
-        (Some(Protocol::Postgres), _) => {
-            format!("{name} = {directory} (the socket's directory), with the port as it is")
-        }
-        (Some(Protocol::Mysql), _) if is_php => {
-            format!("'unix_socket' => '{path}' (or 'socket', where its program calls it so) beside {name}")
-        }
-        (Some(Protocol::Mysql), LeadForm::Dsn) => format!("unix_socket={path} in place of host and port"),
-        (Some(Protocol::Redis), _) if is_variable => {
-            format!("REDIS_URL=unix://{path} (ioredis, redis-rb, redis-py) in place of {name}")
-        }
-        (Some(Protocol::Redis), LeadForm::Url) => format!("unix://{path} for the URL"),
-        _ => format!("the socket {path}, as the program that reads {name} spells it"),
+        _ => String::new(),
     };
-    format!("By hand, where its program can use a socket: {words}")
+    format!(
+        "By hand, where its program can use a socket: {path}{directory}, as that program spells it, and all else of the value as it is"
+    )
 }
 
 /// The port at which the server of a socket listens as well, the usual one first.

@@ -26,6 +26,8 @@ use crate::support::{Home, not_tested};
 
 const SERVICES: [&str; 9] =
     ["mysql", "postgres", "redis", "memcached", "nginx", "php-fpm", "grpc", "dogstatsd", "rsyslog"];
+/// The database of Redis that clients ask for.
+const NUMBER: &str = "5";
 /// How long a client may take to connect, or a server to say so.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -72,8 +74,15 @@ fn asked(home: &Home, service: &str, target: &str) -> Vec<Value> {
 fn cases(home: &Home, server: &str, place: &Place, rows: &[&'static Row]) -> Vec<Case> {
     let rows: Vec<&'static Row> = rows.iter().copied().filter(|row| row.server == server).collect();
     let service = rows[0].service;
-    let unix = asked(home, service, &format!("unix:{}", place.socket.display()));
-    let tcp = asked(home, service, &format!("tcp:127.0.0.1:{}", place.port));
+    let (socket, port) = (place.socket.display(), place.port);
+    // A number of a database must not get lost: the server says which one its client has.
+    let (unix, tcp) = match service {
+        "redis" => {
+            (format!("redis+unix://{socket}?db={NUMBER}"), format!("redis://127.0.0.1:{port}/{NUMBER}"))
+        }
+        _ => (format!("unix:{socket}"), format!("tcp:127.0.0.1:{port}")),
+    };
+    let (unix, tcp) = (asked(home, service, &unix), asked(home, service, &tcp));
     let mut cases = Vec::new();
     for row in rows {
         let of = |all: &[Value]| {

@@ -325,7 +325,8 @@ impl Place {
             ),
             "redis" => {
                 let clients = must("redis-cli", &["-s", socket, "client", "list"]);
-                let others = clients.lines().filter(|line| !line.contains("cmd=client"));
+                let is_in_it = |line: &&str| line.contains(&format!(" db={} ", super::NUMBER));
+                let others = clients.lines().filter(|line| !line.contains("cmd=client")).filter(is_in_it);
                 // Valkey 9 writes `[/path:0]:0`.
                 let address = |line: &str| line.split(" addr=").nth(1).unwrap_or_default().replace('[', "");
                 others.map(|line| address(line).replace(socket, "unix") + "\n").collect()

@@ -195,7 +195,7 @@ fn a_file_of_another_program_is_refused_with_its_lines() {
         server.port
     );
     let file = stack.write("cms/config/system/settings.php", &cms);
-    let words = format!("'unix_socket' => '{}'", server.socket());
+    let words = format!("can use a socket: {}, as that program spells it", server.socket());
     for target in [&file, &stack.path("cms")] {
         assert_told(&dry(&stack, target, &[]), 2, &["settings.php:5: host leads to", &words]);
     }
