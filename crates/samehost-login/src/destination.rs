@@ -44,7 +44,8 @@ pub enum DestinationError {
 }
 
 /// Options that name a socket: of PHP and libmysqlclient, of SQLAlchemy's and Ruby's drivers, of JDBC and Node.
-pub const MYSQL_SOCKET_OPTIONS: &[&str] = &["socket", "unix_socket", "unixSocket", "socketPath"];
+pub const MYSQL_SOCKET_OPTIONS: &[&str] =
+    &["socket", "unix_socket", "unixSocket", "socketPath", "localSocket"];
 
 impl Destination {
     /// Resolves a URL; what it leaves out are the defaults of the protocol's own clients, down to which default socket
@@ -135,13 +136,16 @@ fn number(text: &str) -> Result<u16, DestinationError> {
         .map_err(|_| DestinationError::Part(format!("`{}` is not a port number", text.escape_debug())))
 }
 
-/// In libmysqlclient and everything based on it, `localhost` means the default socket, and so does an empty host.
+/// In libmysqlclient and everything based on it, `localhost` means the default socket, and so does an empty host; other drivers are
+/// known by their scheme.
 fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
     let (host, port) = host_and_port(url)?;
     let socket = MYSQL_SOCKET_OPTIONS.iter().find_map(|name| url.option(name));
     let found = match socket {
         Some(path) => Destination::socket(Protocol::Mysql, path)?,
-        None if host.is_empty() || host == "localhost" => Destination::default_socket(Protocol::Mysql, None)?,
+        None if (host.is_empty() || host == "localhost") && !url.is_localhost_a_host => {
+            Destination::default_socket(Protocol::Mysql, None)?
+        }
         None => return Destination::tcp(Protocol::Mysql, host, port),
     };
     Ok(Destination { ignored_port: port, ..found })
@@ -152,7 +156,8 @@ fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
 fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
     let url = &with_service(url, &OwnFiles::here())
         .map_err(|UnknownService(name)| DestinationError::Service(name))?;
-    if let Some(path) = url.option("socket") {
+    // pgjdbc has no other way to a socket than a factory of sockets, whose argument is the path.
+    if let Some(path) = url.option("socket").or(url.option("socketFactoryArg")) {
         return Destination::socket(Protocol::Postgres, path);
     }
     let (written, port) = host_and_port(url)?;

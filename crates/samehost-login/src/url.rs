@@ -20,6 +20,8 @@ pub enum UrlError {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     pub scheme: String,
+    /// Whether the driver that its scheme names takes `localhost` for a host like any other.
+    pub is_localhost_a_host: bool,
     /// `None` if missing or empty.
     pub user: Option<String>,
     /// `None` if missing or empty.
@@ -37,7 +39,9 @@ impl ServerUrl {
     #[must_use]
     pub fn parse(text: &str) -> Option<Result<Self, UrlError>> {
         if let Some((scheme, rest)) = text.split_once("://") {
-            return Some(Self::parts(&plain_scheme(scheme), rest));
+            let parts = Self::parts(&plain_scheme(scheme), rest);
+            let takes_hosts = takes_localhost_for_a_host(scheme);
+            return Some(parts.map(|url| Self { is_localhost_a_host: takes_hosts, ..url }));
         }
         let is_gos = text.contains("@unix(") || text.contains("@tcp(");
         is_gos.then(|| Self::parts("mysql", text))
@@ -84,6 +88,7 @@ impl ServerUrl {
         }
         Ok(ServerUrl {
             scheme: scheme.to_owned(),
+            is_localhost_a_host: false,
             user: decoded_login(user)?,
             password: decoded_login(password)?,
             place,
@@ -131,6 +136,14 @@ fn plain_scheme(scheme: &str) -> String {
         }
     }
     scheme.to_owned()
+}
+
+/// Whether the driver of a scheme connects to `localhost` over TCP, where libmysqlclient takes its default socket: JDBC, and SQLAlchemy's
+/// drivers that are written in Python (docs.sqlalchemy.org/en/20/dialects/mysql.html).
+fn takes_localhost_for_a_host(scheme: &str) -> bool {
+    let of_python = ["pymysql", "aiomysql", "asyncmy", "mysqlconnector"];
+    scheme.starts_with("jdbc:")
+        || scheme.split_once('+').is_some_and(|(_, driver)| of_python.contains(&driver))
 }
 
 /// The place in the usual form, and the path of a socket in it. Go's driver for MySQL has its own form: `unix(/path)/db` is
