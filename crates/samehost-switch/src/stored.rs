@@ -18,6 +18,7 @@ use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, SwitchObstacle};
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{OwnLook, OwnPair, Stamps, Trusted, look_at_own_times, service_at, services_at};
 use samehost_system::clock;
+use samehost_system::lookup;
 use samehost_transaction::{FileChange, State, Store, TransactionError};
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,9 @@ struct LaterHop {
     /// Users that its server may run as, beside root and the account that its package created.
     #[serde(default)]
     trusted: Vec<u32>,
+    /// The application's user, where a person named one.
+    #[serde(default)]
+    user: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,7 +111,7 @@ pub(crate) fn keep(
     plan: &Plan,
     before: &Before,
     environment: &Environment<'_>,
-    id: &str,
+    (id, user): (&str, Option<&String>),
 ) -> Result<(), TransactionError> {
     let store = environment.store;
     if !before.looks.is_empty() {
@@ -139,6 +143,7 @@ pub(crate) fn keep(
             to: hop.to.to_string(),
             is_restarted,
             trusted: hop.server.trusted.users().collect(),
+            user: user.cloned(),
         });
     }
     later.stages.extend(plan.later.iter().map(LaterStage::of));
@@ -287,6 +292,11 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, wanted: Wanted<'_>) ->
     let server = Server::of(scan, service, setting.protocol, trusted);
     let name = server.service(scan).map(|service| service.name.clone());
     let server = Server { name, ..server };
+    // Whom a person named once is the application still, whatever else runs beside it by now.
+    let wanted = match &hop.user {
+        Some(user) if wanted == Wanted::ToLogIn && lookup::account(user).is_some() => Wanted::User(user),
+        _ => wanted,
+    };
     let (client, notes) = ClientSide::find(scan, &config, &setting, service, wanted).ok()?;
     Some((Hop { config, setting, to, server, server_line: None, client, login: None }, notes))
 }

@@ -200,19 +200,39 @@ fn a_proxy_that_runs_before_the_server_keeps_the_port_open() {
     server.assert_kept(&file, "haproxy.cfg:8", || end(pid));
 }
 
-#[test]
-fn what_a_pool_that_runs_hands_to_php_keeps_the_port_open() {
-    let mut server = Server::redis();
-    let file = symfony(&server);
+/// PHP-FPM with a pool of this user, and more lines of it.
+fn pool(server: &mut Server, user: &str, more: &str) -> u32 {
     let folder = server.machine.path("").display().to_string();
     let config = server.write(
         "fpm/php-fpm.conf",
-        &format!("[global]\nerror_log={folder}/fpm.log\ndaemonize=no\n[www]\nuser=root\ngroup=root\nlisten={folder}/fpm.sock\npm=static\npm.max_children=1\nphp_value[session.save_handler]=redis\nphp_value[session.save_path]=tcp://127.0.0.1:@PORT\n"),
+        &format!("[global]\nerror_log={folder}/fpm.log\ndaemonize=no\n[www]\nuser={user}\nlisten={folder}/fpm.sock\npm=static\npm.max_children=1\n{more}"),
     );
     let mut command = Command::new(php_fpm());
     command.args(["-F", "-R", "-y", &config]);
     let pid = server.machine.start(command);
     let socket = server.machine.path("fpm.sock");
     wait_for("PHP-FPM", || socket.exists().then_some(()));
-    server.assert_kept(&file, "php-fpm.conf:11: session.save_path", || end(pid));
+    pid
+}
+
+/// Somebody named the application's user: `switch finish` asks as that one, and as no pool that runs beside it and may not connect.
+#[test]
+fn a_switch_is_finished_as_the_user_that_was_named() {
+    let mut server = Server::redis();
+    let file = symfony(&server);
+    pool(&mut server, "nobody", "");
+    let cron = server.write("app/cron.php", "<?php\n$r = new Redis(); $r->connect(\"127.0.0.1\", @PORT);\n");
+    server.assert_kept(&file, "app/cron.php:2: connect leads to", || std::fs::remove_file(cron).unwrap());
+}
+
+#[test]
+fn what_a_pool_that_runs_hands_to_php_keeps_the_port_open() {
+    let mut server = Server::redis();
+    let file = symfony(&server);
+    let session = format!(
+        "php_value[session.save_handler]=redis\nphp_value[session.save_path]=tcp://127.0.0.1:{}\n",
+        server.port
+    );
+    let pid = pool(&mut server, "root", &session);
+    server.assert_kept(&file, "php-fpm.conf:10: session.save_path", || end(pid));
 }
