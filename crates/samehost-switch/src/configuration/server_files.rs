@@ -110,7 +110,8 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
 }
 
 /// The process that runs by a configuration: the one whose command line names this file; else the only one whose own
-/// file is in a directory above it (an included part); else the only one at all. The order of several means nothing.
+/// file is in a directory above it (an included part); else the only one at all, unless its own file is known and does not
+/// include this one: an nginx of somebody else's was told to take a change that it never reads. The order of several means nothing.
 pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     let kind = config.kind()?;
     let mut sound: Vec<&Service> = Vec::new();
@@ -131,8 +132,18 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     }
     match only(&below) {
         Some(pid) => Some(pid),
-        None => only(&sound),
+        None => {
+            only(&sound).filter(|_| !sound.iter().any(|service| reads_others(scan, service, &config.file)))
+        }
     }
+}
+
+/// Whether the command line of a service names what it reads, and a file is not among it. A title that a program gave itself, as that of
+/// Redis, names nothing.
+fn reads_others(scan: &Scan, service: &Service, file: &Path) -> bool {
+    let Some(main) = named_by(scan, service) else { return false };
+    let texts = texts_of(&[main]);
+    !texts.is_empty() && texts.iter().all(|(path, _)| real(path) != real(file))
 }
 
 fn only(services: &[&Service]) -> Option<u32> {
