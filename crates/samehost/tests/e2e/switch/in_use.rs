@@ -321,7 +321,7 @@ fn a_switch_that_nothing_follows_is_not_confirmed_by_its_page() {
     let (root, url) = (site.root(), site.url("/"));
     let words = ["switch", &root, "--yes", "--page", &url, "--confirm-within", "8s"];
     let ended = site.stack.samehost(&words);
-    assert_eq!(ended.status, 0, "{}", ended.both());
+    assert_eq!(ended.status, 1, "{}", ended.both());
     wait_for("the switch to be taken back", || {
         let list = site.stack.samehost(&["switch", "list", "--json"]);
         // The reason is in the journal before the file is back.

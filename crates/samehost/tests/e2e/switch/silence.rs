@@ -176,12 +176,12 @@ fn a_file_of_another_program_is_refused_with_its_lines() {
         postgres.port
     );
     let file = stack.write("webmail/config/config.inc.php", &webmail);
-    let dsn = format!("@unix({folder})/");
+    let directory = format!("or its directory {folder} and the port as it is");
     for target in [&file, &stack.path("webmail")] {
         let words = [
             "config.inc.php:3: db_dsnw leads to",
             "config.inc.php:5: redis_hosts leads to",
-            &dsn,
+            &directory,
             "samehost how",
             "samehost run --map",
         ];
