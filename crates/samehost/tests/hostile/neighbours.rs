@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Ended, Machine, free_port, wait_for};
+use crate::stays::{SYMFONY, Server};
+use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, wait_for};
 
 fn words(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -488,4 +489,39 @@ fn a_server_whose_socket_was_taken_away_is_named_when_the_switch_is_undone() {
             && said.contains(&format!("listens at {}, and its file has gone", lost.display())),
         "{said}"
     );
+}
+
+/// Two sites in two pools of two users: the neighbour's user may not connect to the socket, and never will.
+#[test]
+fn a_site_moves_though_the_user_of_its_neighbours_pool_may_not_connect() {
+    let mut server = Server::redis();
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let at = server.machine.path("").display().to_string().trim_end_matches('/').to_owned();
+    let mut pools = format!("[global]\nerror_log = {at}/fpm.log\ndaemonize = no\n");
+    let (mut blocks, mut front) = (String::new(), 0);
+    for (site, user) in [("app", ALICE), ("shop", MALLORY)] {
+        front = free_port();
+        server.write(&format!("{site}/public/index.php"), "<?php echo 'served';\n");
+        pools += &format!(
+            "[{site}]\nuser = {user}\ngroup = {user}\nlisten = {at}/{site}.sock\nlisten.mode = 0666\npm = static\npm.max_children = 1\n"
+        );
+        blocks += &format!(
+            "server {{\n    listen 127.0.0.1:{front};\n    root {at}/{site}/public;\n    location / {{\n        fastcgi_pass unix:{at}/{site}.sock;\n        fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n        fastcgi_param REQUEST_METHOD $request_method;\n    }}\n}}\n"
+        );
+    }
+    let mut fpm = Command::new(php_fpm());
+    fpm.args(["-F", "-R", "-y"]).arg(server.machine.write("php/php-fpm.conf", pools));
+    server.machine.start(fpm);
+    listens_at(&server.machine.path("shop.sock"));
+    nginx(&mut server.machine, "nginx", &blocks);
+    wait_for("nginx", || std::net::TcpStream::connect(("127.0.0.1", front)).ok());
+    let (conf, socket) = (server.file.display().to_string(), server.socket.display().to_string());
+    let reload = format!("redis={}", server.restart.display());
+    let words = ["switch", &file, &conf, "--socket", &socket, "--reload", &reload];
+    let last = ["--reload", "application=true", "--observe", "300ms", "--yes", "--confirm-within=0"];
+    let ended = server.machine.samehost(&[&words[..], &last].concat());
+    let said = self::words(&ended);
+    assert!(ended.status == 0 && said.contains(&format!("({ALICE})")), "{said}");
+    assert!(!said.contains(&format!("({MALLORY})")), "{said}");
 }

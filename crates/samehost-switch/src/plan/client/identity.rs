@@ -17,9 +17,10 @@ use samehost_system::{Account, Executable, Identity as Present, open, start_time
 
 use super::access::{may_anyone_read, may_read};
 use super::own::Home;
-use super::pools::{self, Worker};
+use super::pools::{self, Worker, pools_around};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
+use crate::place::real;
 use crate::reload::unit_of;
 
 /// A user that will connect, and a process of that user if one runs.
@@ -72,7 +73,7 @@ impl ClientIdentity {
         let process = candidate.process;
         let found = Present::of(process.pid)?;
         let (identity, user) = match &candidate.will_start {
-            Some(Worker { account, name }) => (account.clone(), name.clone()),
+            Some(Worker { account, name, .. }) => (account.clone(), name.clone()),
             None => {
                 let identity = Account { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
                 let user = match &process.user {
@@ -205,7 +206,7 @@ fn candidates<'a>(
         Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,
     };
     let processes: Vec<&Process> = match uptake {
-        Uptake::AtOnce => return (php(scan, holders, notes), reader),
+        Uptake::AtOnce => return (of_its_pools(scan, &config.file, php(scan, holders, notes)), reader),
         Uptake::Reload(Kind::PhpFpm) => return (fpm(scan, main, holders, notes), reader),
         Uptake::Reload(kind) | Uptake::Restart(kind) => {
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
@@ -234,7 +235,7 @@ fn candidates<'a>(
                 }
             }
             if inside.is_empty() && has_php {
-                return (php(scan, holders, notes), reader);
+                return (of_its_pools(scan, &config.file, php(scan, holders, notes)), reader);
             }
             inside
         }
@@ -277,6 +278,20 @@ fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Cand
         found.retain(|process| process.uid != 0);
     }
     found.into_iter().map(Candidate::from).chain(waiting).collect()
+}
+
+/// Without the workers of pools that serve other sites, where a web server says which ones serve this file's: a neighbour's user may be
+/// one who may not connect, and its pool never will.
+fn of_its_pools<'a>(scan: &Scan, file: &Path, mut found: Vec<Candidate<'a>>) -> Vec<Candidate<'a>> {
+    let pools = file.parent().map(|folder| pools_around(scan, &real(folder))).unwrap_or_default();
+    if pools.is_empty() {
+        return found;
+    }
+    found.retain(|Candidate { process, will_start }| match will_start {
+        Some(worker) => pools.iter().any(|pool| pool.master == process.pid && pool.name == worker.pool),
+        None => !is_one_of(process, &[PHP_FPM]) || pools.iter().any(|pool| pool.has(process)),
+    });
+    found
 }
 
 /// The workers of a PHP-FPM, and those that it will start; of every one if it is not known which is meant.

@@ -28,7 +28,7 @@ use crate::place::real;
 
 use self::identity::{A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs};
 use self::own::{AtHome, Home, Judged, runs_a_script};
-use self::pools::{fpm_config, pools_of, sites_of};
+use self::pools::{fpm_config, pools_around, sites_of};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, process_of};
 use crate::findings::{bar, place};
@@ -379,11 +379,8 @@ pub(crate) fn application(
 /// The processes of PHP behind PHP-FPM that serve files of a directory, or of the one above it (`public/`). Nothing where
 /// several masters could: whose connection it is could not be told.
 fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
-    for directory in directory.ancestors().take(2) {
-        let pools = pools_of(scan, directory);
-        if pools.is_empty() {
-            continue;
-        }
+    let pools = pools_around(scan, directory);
+    if !pools.is_empty() {
         let mut serving = Application { beside: sites_of(scan, &pools), ..Application::default() };
         serving.pools = pools.into_iter().map(|pool| (pool.master, pool.name)).collect();
         return serving;

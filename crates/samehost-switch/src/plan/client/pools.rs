@@ -36,7 +36,7 @@ pub(crate) struct Pool {
 }
 
 /// The pools that serve files below a directory; none where no web server of this machine says so.
-pub(crate) fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
+fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
     let mut found: Vec<Pool> = Vec::new();
     for passing in passing(scan) {
         if names(&passing.block, directory) {
@@ -46,6 +46,24 @@ pub(crate) fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
     found.sort();
     found.dedup();
     found
+}
+
+/// The pools that serve files of a directory, or of the one above it (`public/`).
+pub(crate) fn pools_around(scan: &Scan, directory: &Path) -> Vec<Pool> {
+    directory
+        .ancestors()
+        .take(2)
+        .map(|one| pools_of(scan, one))
+        .find(|pools| !pools.is_empty())
+        .unwrap_or_default()
+}
+
+impl Pool {
+    /// Whether a process is a worker of this pool, by the title that PHP-FPM gives it.
+    pub(crate) fn has(&self, worker: &Process) -> bool {
+        let title = format!("php-fpm: pool {}", self.name);
+        worker.parent == self.master && worker.command_line.iter().any(|word| word.trim_end() == title)
+    }
 }
 
 /// The directories of sites that web servers of this machine pass to these pools.
@@ -205,6 +223,7 @@ fn endpoint(value: &str) -> Option<Endpoint> {
 }
 
 pub(crate) struct Worker {
+    pub(crate) pool: String,
     pub(crate) account: Account,
     /// For people: `www-data, pool www, which has no process now`.
     pub(crate) name: String,
@@ -236,7 +255,8 @@ pub(crate) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) ->
             notes.push(note);
             continue;
         }
-        found.push(Worker { account, name: format!("{user}, pool {pool}, which has no process now") });
+        let name = format!("{user}, pool {pool}, which has no process now");
+        found.push(Worker { pool, account, name });
     }
     found
 }
