@@ -5,6 +5,7 @@
 mod edit;
 mod options;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
@@ -96,20 +97,20 @@ fn reading(options: &Options) -> Reading {
             None => listening(options, block, &mut reading),
         }
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for entry in &options.entries {
         let group = entry.group.as_str();
-        if !CONNECTING.contains(&entry.name.as_str()) || seen.contains(&group) {
+        if !CONNECTING.contains(&entry.name.as_str()) || seen.contains(group) {
             continue;
         }
         if group == "client" || PROGRAMS.contains(&group) {
-            seen.push(group);
+            seen.insert(group);
             match unsure(options, |other| client_groups(group).contains(&other), CONNECTING) {
                 Some(refusal) => reading.refused.push(refusal),
                 None => connecting(options, group, entry, &mut reading),
             }
         } else if entry.name == "host" || is_numbered(group) {
-            seen.push(group);
+            seen.insert(group);
             reading.refused.push(entry.refusal(
                 format!("which program reads [{group}], and how, is not known"),
                 format!("write the connection of [{group}] as that program wants it"),

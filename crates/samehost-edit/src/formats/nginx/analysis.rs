@@ -34,6 +34,8 @@ pub(super) struct Analysis {
     pub(super) refused: Vec<Refusal>,
     /// Which of `found` stands where in a file: its source, and where its directive ends.
     places: HashMap<(usize, usize), usize>,
+    /// A directive such as `proxy_bind`, which gives connections an address of this machine.
+    pub(super) bind: Option<usize>,
 }
 
 struct Use {
@@ -70,13 +72,18 @@ impl Analysis {
 
     fn of_tree(tree: Tree) -> Analysis {
         let refused = tree.missing.iter().map(|(_, refusal)| refusal.clone()).collect();
-        let mut analysis = Analysis { tree, found: Vec::new(), refused, places: HashMap::new() };
+        let mut analysis = Analysis { tree, found: Vec::new(), refused, places: HashMap::new(), bind: None };
         let uses = analysis.passes();
         for node in 0..analysis.tree.nodes.len() {
             let directive = &analysis.tree.nodes[node];
             match (analysis.tree.parent_name(node), directive.name()) {
                 (Some(b"upstream"), b"server") if !directive.is_block => analysis.server(node, &uses),
                 (Some(b"server"), b"listen") if !analysis.is_stream(node) => analysis.listener(node),
+                (_, name)
+                    if name.ends_with(b"_bind") && !directive.is_block && directive.first() != b"off" =>
+                {
+                    analysis.bind.get_or_insert(node);
+                }
                 _ => {}
             }
         }

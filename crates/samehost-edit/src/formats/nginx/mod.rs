@@ -89,10 +89,12 @@ impl Editor for Nginx {
         goal: &Goal,
     ) -> Result<Vec<Edit>> {
         let analysis = &*files.once(file, || Analysis::of(file, files))?;
-        let place = (&setting.name, &setting.file, setting.line);
-        let mut all = analysis.found.iter();
-        let found = all.find(|Found { setting, .. }| (&setting.name, &setting.file, setting.line) == place);
-        let found = found.ok_or_else(|| setting.missing())?;
+        // The line first: of thousands of moves each looks here, and names are long and alike.
+        let is_it = |found: &&Found| {
+            let other = &found.setting;
+            other.line == setting.line && other.name == setting.name && other.file == setting.file
+        };
+        let found = analysis.found.iter().find(is_it).ok_or_else(|| setting.missing())?;
         let mut places = found.nodes.iter().map(|node| {
             if found.kind == Kind::Listen {
                 Listener { analysis, found, node: *node, goal }.edits()
@@ -187,7 +189,7 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     };
     let refused = |reason: String| tree.at(node).refusal(reason, example.clone());
     if matches!(goal.endpoint, Endpoint::Unix(_))
-        && let Some(bound) = bind(tree)
+        && let Some(bound) = analysis.bind
     {
         let (text, place) = (tree.text(bound), tree.place(bound));
         return Err(refused(format!("`{text}` ({place}) is an address that no socket has")));
@@ -211,16 +213,6 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         edits.push(listen::insert(tree, node, &lines));
     }
     Ok(edits)
-}
-
-/// A directive such as `proxy_bind`, which gives connections an address of this machine.
-fn bind(tree: &Tree) -> Option<usize> {
-    for (index, directive) in tree.nodes.iter().enumerate() {
-        if directive.name().ends_with(b"_bind") && !directive.is_block && directive.first() != b"off" {
-            return Some(index);
-        }
-    }
-    None
 }
 
 /// nginx' own check, which needs the file alone. Its relatives check the same files.

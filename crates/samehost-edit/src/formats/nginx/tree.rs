@@ -215,7 +215,7 @@ impl Reader<'_> {
                     let parent = open.last().copied().or(below);
                     let node = self.tree.nodes.len();
                     let is_block = end == End::Opens;
-                    if !budget::step(20) || !budget::hold(3 * size_of::<Node>()) {
+                    if !budget::step(20) || !budget::hold(4 * size_of::<Node>()) {
                         return Ok(());
                     }
                     let (words, after) = (Rc::clone(&statement.words), statement.after);

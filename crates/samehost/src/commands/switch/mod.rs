@@ -306,7 +306,11 @@ fn apply(
         is_watched = confirm::watch_over(program, id, within);
     }
     let ending = end(options.consent, &done)?;
-    is_watched.map(|()| ending)
+    is_watched?;
+    // In force, and contradicted by what its application did for the page: a script reads the status alone. Without a page a program
+    // that nobody has started again yet is no contradiction.
+    let is_at_old = site.is_some() && done.hops.iter().any(|hop| !hop.seen_old.is_empty());
+    Ok(if ending == Ending::Done && is_at_old { Ending::Finding } else { ending })
 }
 
 fn stamps(options: &MoveOptions) -> Stamps {
@@ -360,8 +364,6 @@ fn end(consent: Consent, report: &SwitchReport) -> anyhow::Result<Ending> {
         output::complain(&format!("the switch {id} is committed; to put it back: samehost switch undo {id}"));
     }
     Ok(match report.outcome {
-        // In force, and contradicted by what its application does: a script reads the status alone.
-        SwitchOutcome::Committed if report.hops.iter().any(|hop| !hop.seen_old.is_empty()) => Ending::Finding,
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
         SwitchOutcome::Left => Ending::Left,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,
