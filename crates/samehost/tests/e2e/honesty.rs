@@ -96,8 +96,8 @@ fn a_busy_neighbour_is_named_and_silences_nothing() {
     let busy = BusyLoop::start();
     // Two arms that differ by far, in trials one after the other, which a neighbour meets less evenly than slices.
     let slowed = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "90%"];
-    // Six blocks were too few beside a compiler.
-    let blocks = ["--min-blocks", "16", "--max-blocks", "16", "--json", "-", "--quiet"];
+    // Six blocks were too few beside a compiler, and sixteen beside two: as many as it takes.
+    let blocks = ["--until-decided", "--max-blocks", "200", "--budget", "2m", "--json", "-", "--quiet"];
     let ended = home.run(&[&slowed[..], &["--rate", "500", "--trial-time", "200ms"], &blocks].concat());
     drop(busy);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
