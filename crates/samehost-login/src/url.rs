@@ -39,9 +39,7 @@ impl ServerUrl {
     #[must_use]
     pub fn parse(text: &str) -> Option<Result<Self, UrlError>> {
         if let Some((scheme, rest)) = text.split_once("://") {
-            let parts = Self::parts(&plain_scheme(scheme), rest);
-            let takes_hosts = takes_localhost_for_a_host(scheme);
-            return Some(parts.map(|url| Self { is_localhost_a_host: takes_hosts, ..url }));
+            return Some(Self::parts(scheme, rest));
         }
         let is_gos = text.contains("@unix(") || text.contains("@tcp(");
         is_gos.then(|| Self::parts("mysql", text))
@@ -66,13 +64,14 @@ impl ServerUrl {
         }
     }
 
-    fn parts(scheme: &str, rest: &str) -> Result<Self, UrlError> {
+    fn parts(written: &str, rest: &str) -> Result<Self, UrlError> {
+        let scheme = plain_scheme(written);
         let (rest, query) = match rest.split_once('?') {
             Some((rest, query)) => (rest, Some(query)),
             None => (rest, None),
         };
         // In HTTP a path may contain `@`, and a login has no slash.
-        let is_http = matches!(samehost_services::scheme(scheme), Some((Protocol::Http, _)));
+        let is_http = matches!(samehost_services::scheme(&scheme), Some((Protocol::Http, _)));
         let end = if is_http { rest.find('/').unwrap_or(rest.len()) } else { rest.len() };
         // Clients accept an `@` in a password: the last one ends the login.
         let (login, place) = match rest[..end].rfind('@') {
@@ -87,8 +86,8 @@ impl ServerUrl {
             options.push(("socket".to_owned(), path));
         }
         Ok(ServerUrl {
-            scheme: scheme.to_owned(),
-            is_localhost_a_host: false,
+            scheme,
+            is_localhost_a_host: takes_localhost_for_a_host(written),
             user: decoded_login(user)?,
             password: decoded_login(password)?,
             place,

@@ -249,7 +249,7 @@ fn proceed(
     transaction: &mut Transaction,
     environment: &Environment<'_>,
 ) -> Result<Proved, Aborted> {
-    keep(plan, before, environment, (transaction.id(), request.user.as_ref()))?;
+    keep(plan, request, before, environment, transaction.id())?;
     let page_before = environment.page.map(Page::remember);
     let mut notes = Vec::new();
     for index in 0..plan.stages.len() {

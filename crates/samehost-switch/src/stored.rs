@@ -17,8 +17,7 @@ use samehost_model::scan::{ExchangeMode, Scan};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, SwitchObstacle};
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{OwnLook, OwnPair, Stamps, Trusted, look_at_own_times, service_at, services_at};
-use samehost_system::clock;
-use samehost_system::lookup;
+use samehost_system::{clock, lookup};
 use samehost_transaction::{FileChange, State, Store, TransactionError};
 use serde::{Deserialize, Serialize};
 
@@ -109,9 +108,10 @@ struct LaterStage {
 /// at both places until then (docs/decisions/0069).
 pub(crate) fn keep(
     plan: &Plan,
+    request: &SwitchRequest,
     before: &Before,
     environment: &Environment<'_>,
-    (id, user): (&str, Option<&String>),
+    id: &str,
 ) -> Result<(), TransactionError> {
     let store = environment.store;
     if !before.looks.is_empty() {
@@ -143,7 +143,7 @@ pub(crate) fn keep(
             to: hop.to.to_string(),
             is_restarted,
             trusted: hop.server.trusted.users().collect(),
-            user: user.cloned(),
+            user: request.user.clone(),
         });
     }
     later.stages.extend(plan.later.iter().map(LaterStage::of));

@@ -309,17 +309,22 @@ fn short_connections_are_measured_from_their_opening_as_root() {
         let timed = (requests - 1).max(1);
         let are_whole =
             counted.connections.iter().filter(|one| one.has_both_ends && one.timed == timed).count();
-        let (mut exchanges, mut nanoseconds, mut log_sum) = (0.0, 0.0, 0.0);
-        for one in counted.connections.iter().filter(|one| one.timed > 0) {
+        let mut all: Vec<_> = counted.connections.iter().filter(|one| one.timed > 0).collect();
+        for one in &all {
             let (mean, log) = (one.nanoseconds as f64 / one.timed as f64, one.log_sum / one.timed as f64);
             assert!(log.exp() <= 1.001 * mean, "{log}: {what}");
+        }
+        // Of all together: one exchange that waits for a CPU takes 300 times as long as the others of its connection. Without the
+        // slowest connection: one that waited for 66 ms beside a compiler took as long as the others together and twenty times more.
+        all.sort_by_key(|one| one.nanoseconds);
+        all.pop();
+        let (mut exchanges, mut nanoseconds, mut log_sum) = (0.0, 0.0, 0.0);
+        for one in all {
             exchanges += one.timed as f64;
             nanoseconds += one.nanoseconds as f64;
             log_sum += one.log_sum;
         }
-        // Of all together: one exchange that waits for a CPU takes 300 times as long as the others of its connection, and one of fifty
-        // that waited for 66 ms beside a compiler took 2,000 times as long.
-        assert!((log_sum / exchanges).exp() >= 0.005 * nanoseconds / exchanges, "{log_sum}: {what}");
+        assert!((log_sum / exchanges).exp() >= 0.05 * nanoseconds / exchanges, "{log_sum}: {what}");
         assert!(are_whole >= TIMES - 3, "{what}");
         assert!(counted.connections.iter().all(|one| one.has_sent && one.has_read), "{what}");
         assert!(counted.pairs[0].parted >= TIMES as u64 / 2, "{what}");

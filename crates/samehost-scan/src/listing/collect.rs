@@ -64,9 +64,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     }
     let connections = join::join(&mut sockets, &spaces);
     name_clients(&mut sockets, &connections);
-    let own_ancestry = proc::own_ancestry();
-    let others = numbers.iter().filter(|pid| !own_ancestry.contains(pid)).count() as u32;
-    let hidden = hidden(&sockets, &descriptors, &spaces, others);
+    let hidden = hidden(&sockets, &descriptors, &spaces, &numbers);
     let processes = processes(&sockets);
     stop_if_interrupted()?;
     let mut scan = Scan {
@@ -112,8 +110,13 @@ fn own_sockets(namespace: u64) -> Result<(ReadBy, Option<String>, Vec<Socket>), 
     }
 }
 
-/// `others` is how many processes there are besides those that started this program.
-fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace], others: u32) -> Hidden {
+/// `pids` are all processes that `/proc` shows.
+fn hidden(
+    sockets: &[Socket],
+    descriptors: &Descriptors,
+    spaces: &[NetworkNamespace],
+    pids: &[u32],
+) -> Hidden {
     // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
     let unheld = sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0).count() as u32;
     let refused = spaces.iter().filter(|space| matches!(space.read_by, ReadBy::Refused(_)));
@@ -125,7 +128,7 @@ fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamesp
     let own = proc::own_pid();
     let is_seen = |socket: &Socket| socket.pids.iter().any(|pid| Some(*pid) != own);
     let is_telling = |refusal: &Refusal| {
-        !refusal.is_of_ordinary_user() && (refusal.has_reason() || others <= 2 * processes)
+        !refusal.is_of_ordinary_user() && (refusal.has_reason() || others(pids) <= 2 * processes)
     };
     let saw_no_process = !sockets.iter().any(is_seen) && because.as_ref().is_some_and(is_telling);
     Hidden {
@@ -137,6 +140,12 @@ fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamesp
             .map(|refusal| Unseen { why: refusal.why(), try_next: refusal.try_next().to_owned() }),
         saw_no_process,
     }
+}
+
+/// How many processes there are besides those that started this program.
+fn others(pids: &[u32]) -> u32 {
+    let own = proc::own_ancestry();
+    pids.iter().filter(|pid| !own.contains(pid)).count() as u32
 }
 
 fn processes(sockets: &[Socket]) -> Vec<Process> {

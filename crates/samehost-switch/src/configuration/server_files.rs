@@ -130,11 +130,10 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
             below.push(*service);
         }
     }
-    match only(&below) {
-        Some(pid) => Some(pid),
-        None => {
-            only(&sound).filter(|_| !sound.iter().any(|service| reads_others(scan, service, &config.file)))
-        }
+    match (&below[..], &sound[..]) {
+        ([service], _) if service.pid.is_some() => service.pid,
+        (_, [service]) if !reads_others(scan, service, &config.file) => service.pid,
+        _ => None,
     }
 }
 
@@ -144,13 +143,6 @@ fn reads_others(scan: &Scan, service: &Service, file: &Path) -> bool {
     let Some(main) = named_by(scan, service) else { return false };
     let texts = texts_of(&[main]);
     !texts.is_empty() && texts.iter().all(|(path, _)| real(path) != real(file))
-}
-
-fn only(services: &[&Service]) -> Option<u32> {
-    match services {
-        [service] => service.pid,
-        _ => None,
-    }
 }
 
 /// What is in the directory where a program of some language begins.

@@ -13,11 +13,8 @@ use samehost_model::scan::{Scan, Service};
 use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
-use samehost_system::{Identity, open, peer};
+use samehost_system::{Identity, peer, proc};
 use samehost_transaction::ReloadError;
-
-/// How much of a process's title is read, in bytes.
-const LONGEST_TITLE: u64 = 4096;
 
 /// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,8 +318,7 @@ fn path_of(identity: &Identity) -> String {
 
 /// The command line of a process, which many servers replace by a title.
 fn title(pid: u32) -> String {
-    let title = open::proc_file(&format!("/proc/{pid}/cmdline"), LONGEST_TITLE).unwrap_or_default();
-    String::from_utf8_lossy(&title).trim_end_matches('\0').replace('\0', " ")
+    String::from_utf8_lossy(&proc::command_line(pid)).trim_end_matches('\0').replace('\0', " ")
 }
 
 /// Whether a service of a kind runs here that may be this system's own.

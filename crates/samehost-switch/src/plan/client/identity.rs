@@ -17,7 +17,7 @@ use samehost_system::{Account, Executable, Identity as Present, open, start_time
 
 use super::access::{may_anyone_read, may_read};
 use super::own::Home;
-use super::pools::{self, Worker, pools_around};
+use super::pools::{self, Pool, Worker, pools_around};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
 use crate::place::real;
@@ -283,13 +283,14 @@ fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Cand
 /// Without the workers of pools that serve other sites, where a web server says which ones serve this file's: a neighbour's user may be
 /// one who may not connect, and its pool never will.
 fn of_its_pools<'a>(scan: &Scan, file: &Path, mut found: Vec<Candidate<'a>>) -> Vec<Candidate<'a>> {
-    let pools = file.parent().map(|folder| pools_around(scan, &real(folder))).unwrap_or_default();
+    let pools = pools_around(scan, &real(server_files::folder(file)));
     if pools.is_empty() {
         return found;
     }
+    let workers: BTreeSet<u32> = pools.iter().flat_map(Pool::workers).collect();
     found.retain(|Candidate { process, will_start }| match will_start {
         Some(worker) => pools.iter().any(|pool| pool.master == process.pid && pool.name == worker.pool),
-        None => !is_one_of(process, &[PHP_FPM]) || pools.iter().any(|pool| pool.has(process)),
+        None => !is_one_of(process, &[PHP_FPM]) || workers.contains(&process.pid),
     });
     found
 }

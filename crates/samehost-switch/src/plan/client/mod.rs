@@ -28,7 +28,7 @@ use crate::place::real;
 
 use self::identity::{A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs};
 use self::own::{AtHome, Home, Judged, runs_a_script};
-use self::pools::{fpm_config, pools_around, sites_of};
+use self::pools::{Pool, fpm_config, pools_around, sites_of};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, process_of};
 use crate::findings::{bar, place};
@@ -109,7 +109,7 @@ fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     }
 }
 
-/// How much of a process's environment, of its memory map and of its title is read, in bytes.
+/// How much of a process's environment, and of its memory map, is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;
 const MOST_MAPS: u64 = 4 << 20;
 /// libpq's variables beside those that are words of a connection.
@@ -277,16 +277,14 @@ pub(crate) fn environment(pid: u32) -> Variables {
     variables
 }
 
-const LONGEST_TITLE: u64 = 4096;
-
 /// The processes of an application, by which its connections are known. New ones come with each reload, and belong to it
 /// by the one that starts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Application {
     /// Processes and their descendants.
     pub(crate) families: Vec<u32>,
-    /// Masters of PHP-FPM, each with the name of the pool whose workers count.
-    pub(crate) pools: Vec<(u32, String)>,
+    /// Pools of PHP-FPM, whose workers count.
+    pub(crate) pools: Vec<Pool>,
     /// Where it is, if it takes its configuration by being started again.
     pub(crate) home: Option<Home>,
     /// The configuration of a site whose processes may serve others too: PHP behind PHP-FPM.
@@ -304,21 +302,12 @@ impl Application {
     pub(crate) fn processes(&self, judged: &mut Judged) -> AtHome {
         let mut all = self.home.as_ref().map_or_else(AtHome::default, |home| home.processes(judged));
         all.own.extend(self.families.iter().flat_map(|root| peer::family(*root)));
-        for (master, name) in &self.pools {
-            let title = format!("php-fpm: pool {name}");
-            all.own.extend(peer::children(*master).into_iter().filter(|worker| title_of(*worker) == title));
-        }
+        all.own.extend(self.pools.iter().flat_map(Pool::workers));
         all.own.sort_unstable();
         all.own.dedup();
         all.bystanders.retain(|pid| all.own.binary_search(pid).is_err());
         all
     }
-}
-
-/// The title that a process gave itself, or its command line.
-fn title_of(pid: u32) -> String {
-    let title = open::proc_file(&format!("/proc/{pid}/cmdline"), LONGEST_TITLE).unwrap_or_default();
-    String::from_utf8_lossy(&title).trim_end_matches(['\0', ' ']).to_owned()
 }
 
 /// The processes of the application that a configuration belongs to, given who will connect. Of PHP, those of the pool
@@ -381,9 +370,7 @@ pub(crate) fn application(
 fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
     let pools = pools_around(scan, directory);
     if !pools.is_empty() {
-        let mut serving = Application { beside: sites_of(scan, &pools), ..Application::default() };
-        serving.pools = pools.into_iter().map(|pool| (pool.master, pool.name)).collect();
-        return serving;
+        return Application { beside: sites_of(scan, &pools), pools, ..Application::default() };
     }
     let mut masters = BTreeSet::new();
     for worker in of_programs(scan, &[PHP_FPM]) {
@@ -475,10 +462,10 @@ impl Master {
 /// The masters of PHP-FPM that run an application: those of its pools, else those of its clients.
 fn masters(scan: &Scan, application: &Application, clients: &[ClientIdentity]) -> Vec<Master> {
     let mut wanted: Vec<(u32, Vec<String>)> = Vec::new();
-    for (master, pool) in &application.pools {
+    for Pool { master, name } in &application.pools {
         match wanted.iter_mut().find(|(known, _)| known == master) {
-            Some((_, pools)) => pools.push(pool.clone()),
-            None => wanted.push((*master, vec![pool.clone()])),
+            Some((_, pools)) => pools.push(name.clone()),
+            None => wanted.push((*master, vec![name.clone()])),
         }
     }
     if wanted.is_empty() {

@@ -15,7 +15,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::services_at;
 use samehost_services::Kind;
-use samehost_system::{Account, User, accounts, identity, lookup};
+use samehost_system::{Account, User, accounts, identity, lookup, peer, proc};
 
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
@@ -35,34 +35,33 @@ pub(crate) struct Pool {
     pub(crate) name: String,
 }
 
-/// The pools that serve files below a directory; none where no web server of this machine says so.
-fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
-    let mut found: Vec<Pool> = Vec::new();
-    for passing in passing(scan) {
-        if names(&passing.block, directory) {
+/// The pools that serve files of a directory, or of the one above it (`public/`); none where no web server of this machine says so.
+pub(crate) fn pools_around(scan: &Scan, directory: &Path) -> Vec<Pool> {
+    let passing = passing(scan);
+    for directory in directory.ancestors().take(2) {
+        let mut found: Vec<Pool> = Vec::new();
+        for passing in passing.iter().filter(|passing| names(&passing.block, directory)) {
             found.extend(passing.to.iter().flat_map(|endpoint| pools_at(scan, endpoint)));
         }
+        if !found.is_empty() {
+            found.sort();
+            found.dedup();
+            return found;
+        }
     }
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// The pools that serve files of a directory, or of the one above it (`public/`).
-pub(crate) fn pools_around(scan: &Scan, directory: &Path) -> Vec<Pool> {
-    directory
-        .ancestors()
-        .take(2)
-        .map(|one| pools_of(scan, one))
-        .find(|pools| !pools.is_empty())
-        .unwrap_or_default()
+    Vec::new()
 }
 
 impl Pool {
-    /// Whether a process is a worker of this pool, by the title that PHP-FPM gives it.
-    pub(crate) fn has(&self, worker: &Process) -> bool {
+    /// Its workers now, by the title that PHP-FPM gives them.
+    pub(crate) fn workers(&self) -> Vec<u32> {
         let title = format!("php-fpm: pool {}", self.name);
-        worker.parent == self.master && worker.command_line.iter().any(|word| word.trim_end() == title)
+        let mut workers = peer::children(self.master);
+        workers.retain(|pid| {
+            let command_line = proc::command_line(*pid);
+            String::from_utf8_lossy(&command_line).trim_end_matches(['\0', ' ']) == title
+        });
+        workers
     }
 }
 
