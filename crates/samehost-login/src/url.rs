@@ -20,7 +20,7 @@ pub enum UrlError {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     pub scheme: String,
-    /// Whether the driver that its scheme names takes `localhost` for a host like any other.
+    /// Whether the driver that its scheme, or Go's `tcp(…)`, names takes `localhost` for a host like any other.
     pub is_localhost_a_host: bool,
     /// `None` if missing or empty.
     pub user: Option<String>,
@@ -80,6 +80,7 @@ impl ServerUrl {
         };
         let login = login.unwrap_or_default();
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let is_localhost_a_host = takes_localhost_for_a_host(written) || in_brackets(place, "tcp(").is_some();
         let mut options = decoded_options(query.unwrap_or_default())?;
         let (place, socket) = out_of_brackets(place)?;
         if let Some(path) = socket {
@@ -87,7 +88,7 @@ impl ServerUrl {
         }
         Ok(ServerUrl {
             scheme,
-            is_localhost_a_host: takes_localhost_for_a_host(written),
+            is_localhost_a_host,
             user: decoded_login(user)?,
             password: decoded_login(password)?,
             place,

@@ -115,6 +115,8 @@ pub const DESTINATIONS: &[(&str, &str)] = &[
     ("jdbc:mariadb://127.0.0.1:3399/db?localSocket=/run/x.sock", "unix:/run/x.sock"),
     ("jdbc:postgresql://localhost/db?socketFactory=F&socketFactoryArg=/run/x.sock", "unix:/run/x.sock"),
     ("mysql+pymysql://u@localhost:3399/db", "tcp:localhost:3399"),
+    ("mysql://u@tcp(localhost:3399)/db", "tcp:localhost:3399"),
+    ("u:p@tcp(localhost)/db", "tcp:localhost:3306"),
     ("mysql+mysqldb://u@localhost/db?unix_socket=/run/x.sock", "unix:/run/x.sock"),
     ("redis://:a/b@127.0.0.1", "tcp:127.0.0.1:6379"),
     ("redis://[::1]:1/2", "tcp:[::1]:1"),
