@@ -21,7 +21,7 @@ impl Drop for Redis {
     fn drop(&mut self) {
         for name in ["server.pid", "other.pid"] {
             let pid = std::fs::read_to_string(self.machine.path(name)).unwrap_or_default();
-            let _ = Command::new("kill").arg(pid.trim()).status();
+            let _ = Command::new("kill").args(["-9", pid.trim()]).status();
         }
     }
 }
