@@ -15,7 +15,7 @@ use samehost_system::mounts::{Share, share};
 
 use super::socket::enough;
 use crate::advice::walk::Root;
-use crate::diag::{Activity, Diag};
+use crate::diag::Diag;
 use crate::listing::datagrams;
 use crate::listing::published::published;
 use crate::namespaces::network_setting;
@@ -137,7 +137,6 @@ struct Taken {
 /// and destination, so each such pair has all ports of the range to itself.
 fn ports(scan: &Scan) -> Vec<Finding> {
     let Some((first, last)) = port_range() else { return Vec::new() };
-    let Ok(ended) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return Vec::new() };
     let reuse = network_setting("ipv4/tcp_tw_reuse").unwrap_or_default();
     let own = scan.own_namespace().unwrap_or(0);
     let mut taken: BTreeMap<(IpAddr, SocketAddr), Taken> = BTreeMap::new();
@@ -151,13 +150,13 @@ fn ports(scan: &Scan) -> Vec<Finding> {
             taken.entry((local.ip(), peer)).or_default().connected += 1;
         }
     }
-    for socket in &ended {
-        if let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet())
-            && (first..=last).contains(&local.port())
-            && !is_free_again(socket, peer.ip(), &reuse)
-        {
+    let count = |local: SocketAddr, peer: SocketAddr, left_ms| {
+        if (first..=last).contains(&local.port()) && !is_free_again(left_ms, peer.ip(), &reuse) {
             taken.entry((local.ip(), peer)).or_default().in_time_wait += 1;
         }
+    };
+    if Diag::open().and_then(|mut diag| diag.in_time_wait(count)).is_err() {
+        return Vec::new();
     }
     let all = usize::from(last - first) + 1;
     let mut found = Vec::new();
@@ -180,14 +179,14 @@ fn ports(scan: &Scan) -> Vec<Finding> {
     found
 }
 
-fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
+fn is_free_again(left_ms: u32, peer: IpAddr, reuse: &str) -> bool {
     let may = match reuse {
         "1" => true,
         // 2 is for connections inside of this machine only.
         "2" => peer.to_canonical().is_loopback(),
         _ => false,
     };
-    let age = TIME_WAIT_MS.saturating_sub(socket.expires_ms);
+    let age = TIME_WAIT_MS.saturating_sub(left_ms);
     may && age >= REUSED_AFTER_MS
 }
 

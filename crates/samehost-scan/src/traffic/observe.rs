@@ -229,9 +229,7 @@ const WORTH_A_LINE: f64 = 0.05;
 
 fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, acceptors: &Acceptors) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    // The kernel keeps up to a minute's connections there; they are asked for only where the ends were not all announced.
-    let kept = if ended.is_all { Vec::new() } else { in_time_wait(scan) };
-    let (short, uncounted) = short_connections([before, after], ended, &kept, acceptors, seconds);
+    let (short, uncounted) = short_connections(scan, [before, after], ended, acceptors, seconds);
     let nobody = Seen::default();
     let mut booked: HashMap<usize, (&Seen, Shares)> = HashMap::new();
     for (service, short) in short.iter().collect::<BTreeMap<_, _>>() {
@@ -364,17 +362,12 @@ fn look(scan: &Scan) -> Look {
 }
 
 /// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
-fn in_time_wait(scan: &Scan) -> Vec<(Key, u32)> {
-    let mut found = Vec::new();
+fn in_time_wait(scan: &Scan, mut each: impl FnMut(Key, u32) + Send) {
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
-        let Some(Ok(ended)) = namespaces::within(space, || Diag::open()?.in_time_wait()) else { continue };
-        for one in ended {
-            if let (Some(local), Some(peer)) = (one.local.inet(), one.peer.inet()) {
-                found.push(((space.inode, local, peer), one.expires_ms));
-            }
-        }
+        let _ = namespaces::within(space, || {
+            Diag::open()?.in_time_wait(|local, peer, left_ms| each((space.inode, local, peer), left_ms))
+        });
     }
-    found
 }
 
 impl Look {
@@ -446,27 +439,31 @@ fn wrapped(was: u32, is: u32) -> f64 {
 /// root). Where it does not say, or its buffer was too small, those count that are in TIME_WAIT with more than
 /// 60 s less the time of the observation left. Only their number is known then, and each is one round trip (docs/method.md §14).
 fn short_connections(
+    scan: &Scan,
     [before, after]: [&Look; 2],
-    Heard { sums: counted, begun, .. }: Heard,
-    kept: &[(Key, u32)],
+    Heard { sums: counted, is_all, begun }: Heard,
     acceptors: &Acceptors,
     seconds: f64,
 ) -> (HashMap<usize, Short>, HashMap<u64, u64>) {
-    let mut in_time_wait: HashMap<u64, u64> = HashMap::new();
+    let mut kept: HashMap<u64, u64> = HashMap::new();
     let mut found: HashMap<usize, Short> = HashMap::new();
-    for ((namespace, local, peer), left_ms) in kept {
-        if f64::from(*left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
-            continue;
+    let mut count = |(namespace, local, peer): Key, left_ms: u32| {
+        if f64::from(left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
+            return;
         }
-        *in_time_wait.entry(*namespace).or_default() += 1;
+        *kept.entry(namespace).or_default() += 1;
         // Only the end that closed first is in TIME_WAIT; that may be either the service or the client.
-        for end in [*local, *peer] {
-            let Some(service) = acceptors.at(*namespace, end) else { continue };
+        for end in [local, peer] {
+            let Some(service) = acceptors.at(namespace, end) else { continue };
             let short = found.entry(service).or_default();
             short.per_s += 1.0 / seconds;
             *short.kept.entry(end).or_default() += 1;
-            break;
+            return;
         }
+    };
+    // The kernel keeps up to a minute's connections there; they are asked for only where the ends were not all announced.
+    if !is_all {
+        in_time_wait(scan, &mut count);
     }
     for ((namespace, server), tallies) in counted {
         let Some(service) = acceptors.at(namespace, server) else { continue };
@@ -477,7 +474,7 @@ fn short_connections(
         short.per_s = short.per_s.max(short.counted() as f64 / seconds);
     }
     let uncounted = begun.into_iter().filter_map(|(namespace, begun)| {
-        let kept = in_time_wait.get(&namespace).copied().unwrap_or(0);
+        let kept = kept.get(&namespace).copied().unwrap_or(0);
         let seen = begun.ended.max(kept) + after.opened_since(before, namespace, &acceptors.tcp);
         Some((namespace, uncounted(begun.opened, seen)?))
     });

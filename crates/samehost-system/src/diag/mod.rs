@@ -39,9 +39,7 @@ pub struct Activity {
     pub local: Address,
     pub peer: Address,
     pub state: SocketState,
-    /// Milliseconds until its timer expires; in TIME_WAIT, until the socket is gone.
-    pub expires_ms: u32,
-    /// TIME_WAIT has none.
+    /// None where the kernel has none.
     pub counters: Option<Counters>,
     /// The kernel's name of the socket, which no other one has had since the machine started.
     pub cookie: u64,
@@ -79,10 +77,15 @@ impl Diag {
         Ok(found)
     }
 
-    pub fn in_time_wait(&mut self) -> Result<Vec<Activity>, Errno> {
-        let mut found = Vec::new();
-        self.dump_kinds(&TCP, Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
-        Ok(found)
+    /// Gives the local address and the peer's of each socket in TIME_WAIT, and the milliseconds until it is gone. There are some ten
+    /// thousand of a busy site, so no list is made.
+    pub fn in_time_wait(&mut self, mut each: impl FnMut(SocketAddr, SocketAddr, u32)) -> Result<(), Errno> {
+        self.dump_kinds(&TCP, Wanted::TimeWait, |payload, kind| {
+            let Some(socket) = inet::parse(payload, kind, 0) else { return };
+            if let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet()) {
+                each(local, peer, inet::expires_ms(payload));
+            }
+        })
     }
 
     /// All UDP sockets, and how many datagrams each has dropped because its queue was full, modulo 2³².
@@ -241,7 +244,6 @@ fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
         local: socket.local,
         peer: socket.peer,
         state: socket.state,
-        expires_ms: inet::expires_ms(payload),
         counters: inet::counters(payload),
         cookie: inet::cookie(payload),
     })

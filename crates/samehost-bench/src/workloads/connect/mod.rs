@@ -4,10 +4,10 @@
 //! The client closes first, as most clients do, so that TCP's TIME_WAIT stays on its side.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::scan::Address;
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
 use samehost_transport::{ConnectOptions, TlsTrust, connect};
@@ -192,16 +192,14 @@ impl Instance for RunningConnect {
 
 /// Connections to or from this port in TIME_WAIT; 0 where the kernel cannot be asked.
 fn time_waits(port: u16) -> u64 {
-    let Ok(sockets) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return 0 };
-    let mut count = 0;
-    for socket in &sockets {
-        count += u64::from(has_port(&socket.local, port) || has_port(&socket.peer, port));
+    let mut number = 0;
+    let count = |local: SocketAddr, peer: SocketAddr, _| {
+        number += u64::from(local.port() == port || peer.port() == port);
+    };
+    match Diag::open().and_then(|mut diag| diag.in_time_wait(count)) {
+        Ok(()) => number,
+        Err(_) => 0,
     }
-    count
-}
-
-fn has_port(address: &Address, port: u16) -> bool {
-    matches!(address, Address::Inet(address) if address.port() == port)
 }
 
 /// Opens a new connection for each request. It is a caller with a thread of its own: in the engine's epoll loop a
