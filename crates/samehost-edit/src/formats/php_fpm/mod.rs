@@ -132,10 +132,13 @@ impl Editor for PhpFpm {
 
 /// Whether a text has a section with an address and the keys that every pool must have.
 fn has_pool(text: &[u8]) -> bool {
-    let lines = php_ini::lines(text, Quotes::OfALine);
-    let has =
-        |key: &str| lines.iter().any(|line| matches!(line, php_ini::Line::Entry(entry) if entry.is(key)));
-    has("listen") && has("pm")
+    let (mut listens, mut has_manager) = (false, false);
+    for line in php_ini::lines(text, Quotes::OfALine) {
+        let php_ini::Line::Entry(entry) = line else { continue };
+        listens |= entry.is("listen");
+        has_manager |= entry.is("pm");
+    }
+    listens && has_manager
 }
 
 /// Whether it is a main file under another name, which has its pools in other files: `include` in `[global]`, with a setting that

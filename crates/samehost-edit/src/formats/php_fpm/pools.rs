@@ -279,10 +279,9 @@ impl Reader<'_> {
             .files
             .read(path)
             .map_err(|error| here.refusal(error.to_string(), "make the file readable; then try again"))?;
-        let lines = php_ini::lines(&text, Quotes::OfALine);
         let source = self.pools.sources.len();
-        self.pools.sources.push(Source { path: path.to_owned(), text });
-        for line in lines {
+        self.pools.sources.push(Source { path: path.to_owned(), text: Vec::new() });
+        for line in php_ini::lines(&text, Quotes::OfALine) {
             match line {
                 Line::Odd(_) => {}
                 Line::Section(name) if name.eq_ignore_ascii_case("global") => self.current = None,
@@ -290,11 +289,13 @@ impl Reader<'_> {
                 Line::Entry(entry) if entry.is("include") => self.include(source, entry, depth)?,
                 Line::Entry(entry) => {
                     if let Some(pool) = self.current {
+                        budget::hold(2 * (size_of::<Placed>() + entry.line.len()));
                         self.pools.pools[pool].entries.push(Placed { source, entry });
                     }
                 }
             }
         }
+        self.pools.sources[source].text = text;
         Ok(())
     }
 
@@ -302,6 +303,7 @@ impl Reader<'_> {
         if let Some(index) = self.places.get(name) {
             return *index;
         }
+        budget::hold(2 * (size_of::<Pool>() + size_of::<(String, usize)>() + name.len()));
         self.places.insert(name.to_owned(), self.pools.pools.len());
         self.pools.pools.push(Pool { name: name.to_owned(), entries: Vec::new() });
         self.pools.pools.len() - 1
