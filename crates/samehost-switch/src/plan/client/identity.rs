@@ -20,7 +20,6 @@ use super::own::Home;
 use super::pools::{self, Pool, Worker, pools_around};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
-use crate::place::real;
 use crate::reload::unit_of;
 
 /// A user that will connect, and a process of that user if one runs.
@@ -283,7 +282,7 @@ fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Cand
 /// Without the workers of pools that serve other sites, where a web server says which ones serve this file's: a neighbour's user may be
 /// one who may not connect, and its pool never will.
 fn of_its_pools<'a>(scan: &Scan, file: &Path, mut found: Vec<Candidate<'a>>) -> Vec<Candidate<'a>> {
-    let pools = pools_around(scan, &real(server_files::folder(file)));
+    let pools = pools_around(scan, file);
     if pools.is_empty() {
         return found;
     }

@@ -323,10 +323,7 @@ pub(crate) fn application(
         return Application { families: vec![master], ..Application::default() };
     }
     if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
-        return Application {
-            site: Some(real(&config.file)),
-            ..php_behind_fpm(scan, server_files::folder(&config.file))
-        };
+        return Application { site: Some(real(&config.file)), ..php_behind_fpm(scan, &config.file) };
     }
     // A program that connects for a moment need not be connected when we look, and one that takes its file at its start
     // has another number then: it is known by what it executes, or by its unit. Whoever talks to the same service and may
@@ -365,10 +362,10 @@ pub(crate) fn application(
     Application { families, home: home.filter(|_| starts_again), ..Application::default() }
 }
 
-/// The processes of PHP behind PHP-FPM that serve files of a directory, or of the one above it (`public/`). Nothing where
-/// several masters could: whose connection it is could not be told.
-fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
-    let pools = pools_around(scan, directory);
+/// The processes of PHP behind PHP-FPM that serve an application. Nothing where several masters could: whose connection it is
+/// could not be told.
+fn php_behind_fpm(scan: &Scan, file: &Path) -> Application {
+    let pools = pools_around(scan, file);
     if !pools.is_empty() {
         return Application { beside: sites_of(scan, &pools), pools, ..Application::default() };
     }

@@ -35,13 +35,21 @@ pub(crate) struct Pool {
     pub(crate) name: String,
 }
 
-/// The pools that serve files of a directory, or of the one above it (`public/`); none where no web server of this machine says so.
-pub(crate) fn pools_around(scan: &Scan, directory: &Path) -> Vec<Pool> {
-    let passing = passing(scan);
-    for directory in directory.ancestors().take(2) {
+/// Directories above a file's own that a site is looked for in: `sites/default/settings.php`, `app/etc/env.php`.
+const MAX_ABOVE: usize = 3;
+
+/// The pools that serve an application by one of its files; none where no web server of this machine says so.
+pub(crate) fn pools_around(scan: &Scan, file: &Path) -> Vec<Pool> {
+    let (own, project) = (real(server_files::folder(file)), server_files::project(file));
+    let mut sites = Vec::new();
+    for Passing { block, to } in passing(scan) {
+        sites.push((roots(&block), to));
+    }
+    for directory in own.ancestors().take(MAX_ABOVE + 1) {
+        let is_its_own = directory == own || directory == project;
         let mut found: Vec<Pool> = Vec::new();
-        for passing in passing.iter().filter(|passing| names(&passing.block, directory)) {
-            found.extend(passing.to.iter().flat_map(|endpoint| pools_at(scan, endpoint)));
+        for (_, to) in sites.iter().filter(|(roots, _)| is_site_at(roots, directory, is_its_own)) {
+            found.extend(to.iter().flat_map(|endpoint| pools_at(scan, endpoint)));
         }
         if !found.is_empty() {
             found.sort();
@@ -50,6 +58,21 @@ pub(crate) fn pools_around(scan: &Scan, directory: &Path) -> Vec<Pool> {
         }
     }
     Vec::new()
+}
+
+/// What applications call the part of them that is served.
+const SERVED: &[&str] = &["docroot", "htdocs", "httpdocs", "pub", "public", "public_html", "web", "webroot"];
+
+/// Whether a site with these roots is in a directory: what is below it counts where the directory is the application's own, and what
+/// is called so (`public/`) where it is above it. Everything below a directory above did count: of two sites in `/var/www`, one had
+/// the other's pool where Apache serves it.
+fn is_site_at(roots: &[PathBuf], directory: &Path, is_its_own: bool) -> bool {
+    roots.iter().any(|root| match root.strip_prefix(directory) {
+        Ok(below) => {
+            is_its_own || below == Path::new("") || SERVED.iter().any(|name| below == Path::new(name))
+        }
+        Err(_) => false,
+    })
 }
 
 impl Pool {
@@ -125,7 +148,7 @@ fn passing(scan: &Scan) -> Vec<Passing> {
 /// The directories whose files a block serves: its roots, and those of scripts that it names.
 fn roots(block: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let named = values(block, "root").into_iter().map(|root| (root, false));
+    let named = values(block, "root").into_iter().chain(values(block, "alias")).map(|root| (root, false));
     let scripts = values(block, "SCRIPT_FILENAME").into_iter().map(|script| (script, true));
     for (value, is_script) in named.chain(scripts) {
         let path = Path::new(value.trim_matches(['"', '\'']));
@@ -136,18 +159,6 @@ fn roots(block: &str) -> Vec<PathBuf> {
         found.extend(directory.map(real));
     }
     found
-}
-
-/// Whether a block names a directory or something below it.
-fn names(block: &str, directory: &Path) -> bool {
-    let directory = directory.display().to_string();
-    for (at, found) in block.match_indices(&directory) {
-        let rest = &block[at + found.len()..];
-        if rest.is_empty() || rest.starts_with(['/', ';', '"', '\'', ' ']) {
-            return true;
-        }
-    }
-    false
 }
 
 /// The texts between the braces of blocks of this name.
@@ -288,18 +299,25 @@ mod tests {
 
     #[test]
     fn a_site_is_passed_to_the_address_of_its_own_server_block() {
-        fn passes(directory: &str) -> Vec<String> {
-            let blocks =
-                blocks(TEXT, "server").into_iter().filter(|block| names(block, Path::new(directory)));
+        fn passes(directory: &str, is_its_own: bool) -> Vec<String> {
+            let blocks = blocks(TEXT, "server")
+                .into_iter()
+                .filter(|block| is_site_at(&roots(block), Path::new(directory), is_its_own));
             let values = blocks.flat_map(|block| values(block, "fastcgi_pass"));
             values
                 .flat_map(|value| endpoints(value, &[TEXT.to_owned()]))
                 .map(|endpoint| endpoint.to_string())
                 .collect()
         }
-        assert_eq!(passes("/srv/a"), ["unix:/run/a.sock"]);
-        assert_eq!(passes("/srv/ab"), ["unix:/run/b.sock"]);
-        assert!(passes("/srv/abc").is_empty() && passes("/srv").len() == 2);
+        assert_eq!(passes("/srv/a", true), ["unix:/run/a.sock"]);
+        assert_eq!(passes("/srv/a", false), ["unix:/run/a.sock"]);
+        assert_eq!(passes("/srv/ab", true), ["unix:/run/b.sock"]);
+        assert!(passes("/srv/abc", true).is_empty() && passes("/srv", true).len() == 2);
+        // What is in a directory of everybody is no part of each other.
+        assert!(passes("/srv", false).is_empty());
+        for (root, is_there) in [("/srv/shop/public", true), ("/srv/shop/other", false)] {
+            assert_eq!(is_site_at(&[root.into()], Path::new("/srv/shop"), false), is_there, "{root}");
+        }
     }
 
     #[test]
