@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 
 use samehost_analysis::OtherLoad;
-use samehost_model::human::{format_value, rough_time};
+use samehost_model::human::{format_size, format_value, rough_time};
 use samehost_model::printable::clean;
-use samehost_model::{Code, Comparison, Grade, Host, Plan, Report, Verdict, Warning};
+use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
 use crate::layout::{count, width, wrap};
@@ -24,6 +24,8 @@ pub(crate) const NOTHING_WORTH: Running<'static> = Running {
 /// which the checkup says neither.
 const NOTICEABLE: f64 = 0.05;
 const NEGLIGIBLE: f64 = 0.01;
+/// Of the CPU time that the hypervisor took, up to which a threshold is one figure.
+const MAX_STEAL_PERCENT: f64 = 5.0;
 /// Queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
 const PAGE_QUERIES: f64 = 54.0;
 
@@ -56,9 +58,6 @@ pub struct Around<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     RoundTrip,
-    /// Time of a round trip with unpinned processes. It depends on the scheduler's choices, so no verdict is
-    /// required.
-    Scheduler,
     /// CPU time of a request with many connections at once. Not throughput: with one client and one server on two CPUs the client is
     /// nearly always a limit too.
     Busy,
@@ -86,16 +85,14 @@ impl Finding<'_> {
         }
     }
 
-    /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured.
+    /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured, which it is not either
+    /// where its interval is too wide to say anything.
     pub(crate) fn cells(&self) -> Option<[String; 3]> {
-        let comparison = self.comparison()?;
-        let answer = match self.kind {
-            FindingKind::Scheduler => varies(self.report, comparison),
-            _ => difference(comparison),
-        };
+        let comparison = self.comparison().filter(|comparison| !is_too_wide(comparison))?;
         let unit = self.unit();
-        let (tcp, unix) = (comparison.baseline_value, comparison.candidate_value);
-        Some([format_value(tcp, unit), format_value(unix, unit), answer])
+        // By the ratio, which pairs trials of one block: two medians over all blocks told 55 % beside "48 % less".
+        let (tcp, unix) = (comparison.baseline_value, comparison.baseline_value * comparison.ratio);
+        Some([format_value(tcp, unit), format_value(unix, unit), difference(comparison)])
     }
 
     fn unit(&self) -> &str {
@@ -205,7 +202,8 @@ impl Terminal {
 
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some([tcp, unix, answer]) = finding.cells() else {
-            return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
+            let why = if finding.comparison().is_some() { TOO_WIDE } else { "not measured" };
+            return writeln!(out, "  {:<31} {why}", finding.label);
         };
         let figures = format!("  {:<31} {tcp:>9} {unix:>9}  ", finding.label);
         let indent = width(&figures);
@@ -298,29 +296,8 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             _ => {}
         }
     }
-    if let Some(finding) = of_kind(findings, FindingKind::Bulk)
-        && let Some(comparison) = finding.comparison()
-    {
-        sentences.push(bulk(comparison, &conditions::of_arm(finding.report, &comparison.baseline)));
-    }
-    if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
-        sentences.push(awake(findings));
-    }
+    sentences.extend(streams(findings));
     sentences
-}
-
-fn awake(findings: &[Finding<'_>]) -> String {
-    let plan = of_kind(findings, FindingKind::RoundTrip).map(|finding| &finding.report.head.plan);
-    let cost = match plan {
-        Some(Plan { wake_up_us: Some(us), .. }) => format!(
-            " Where they sleep, waking them adds about {} to one request over either transport (samehost bench raw --awake=no).",
-            format_value(*us, "us")
-        ),
-        _ => String::new(),
-    };
-    format!(
-        "CPUs were kept from sleeping, as on a busy machine.{cost} The second line was measured without this."
-    )
 }
 
 fn round_trip(finding: &Finding<'_>) -> Vec<String> {
@@ -332,13 +309,7 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
                 saved.in_words(),
                 format_value(saved.us * PAGE_QUERIES, "us")
             ),
-            format!(
-                "Worth it where a whole request takes less than {}: cache look-ups, primary-key selects, small RPCs gain {:.0} % and more. Not worth it where it takes more than {}: the gain is below {:.0} %.",
-                format_value(saved.us / NOTICEABLE, "us"),
-                100.0 * NOTICEABLE,
-                format_value(saved.us / NEGLIGIBLE, "us"),
-                100.0 * NEGLIGIBLE
-            ),
+            worth_it(saved, finding.report.head.host.steal_percent),
         ],
         (Verdict::Slower, _) => vec!["On this machine a Unix socket is slower than TCP for single requests: switching is not worth it.".into()],
         (Verdict::Equivalent, _) => vec!["On this machine it makes no difference that matters for single requests: switching is not worth it.".into()],
@@ -352,10 +323,29 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
     }
 }
 
+/// Where a saving matters. Where the hypervisor took CPU time the thresholds are ranges: they were 198 and 108 µs within two minutes.
+fn worth_it(saved: Saved, steal_percent: f64) -> String {
+    let (low, high) = match (saved.low, saved.high) {
+        (Some(low), Some(high)) if steal_percent > MAX_STEAL_PERCENT => (low, high),
+        _ => (saved.us, saved.us),
+    };
+    let threshold = |part: f64| {
+        let [low, high] = [low / part, high / part].map(|us| format_value(us, "us"));
+        if low == high { low } else { format!("{low} to {high}") }
+    };
+    format!(
+        "Worth it where a whole request takes less than {}: cache look-ups, primary-key selects, small RPCs gain {:.0} % and more. Not worth it where it takes more than {}: the gain is below {:.0} %.",
+        threshold(NOTICEABLE),
+        100.0 * NOTICEABLE,
+        threshold(NEGLIGIBLE),
+        100.0 * NEGLIGIBLE
+    )
+}
+
 /// How much more time would decide the open rows; `None` where none is open, or no reasonable time would do.
 fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     let mut rows: Vec<(f64, &str)> = Vec::new();
-    for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
+    for finding in findings {
         let Some(comparison) = finding.comparison() else { continue };
         if let (true, Some(seconds)) = (comparison.is_open(), comparison.seconds_to_decide()) {
             rows.push((seconds, finding.label));
@@ -404,15 +394,12 @@ fn load(findings: &[Finding<'_>]) -> Option<String> {
 fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     const KINDS: [Code; 6] =
         [Code::Errors, Code::SelfCheck, Code::Steal, Code::Throttled, Code::Softirq, Code::SharedCpu];
-    // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
-    let findings: Vec<&Finding<'_>> =
-        findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
     let steal: Vec<f64> = findings.iter().map(|finding| finding.report.head.host.steal_percent).collect();
     let (least, most) = ends(&steal).unwrap_or_default();
     let mut cautions = Vec::new();
     for code in KINDS {
         let mut rows: Vec<&Warning> = Vec::new();
-        for finding in &findings {
+        for finding in findings {
             rows.extend(finding.report.warnings.iter().find(|warning| warning.code == code));
         }
         cautions.push(match (code, rows.as_slice()) {
@@ -427,9 +414,24 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     cautions
 }
 
+const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
+/// Both ends of an interval within this factor of each other are a measurement.
+const MAX_WIDTH: f64 = 3.0;
+
+/// Whether an interval says nothing: beside a compiler "98 % less to 997 % more" was printed as a figure.
+fn is_too_wide(comparison: &Comparison) -> bool {
+    match (comparison.ci_low, comparison.ci_high) {
+        (Some(low), Some(high)) => low <= 0.0 || high / low > MAX_WIDTH,
+        _ => false,
+    }
+}
+
 /// Difference by grade, always with the interval: `31 % less (29–33 %)`, `probably less (2–21 %)`,
 /// `cannot tell (12 % less to 9 % more)`.
 pub(crate) fn difference(comparison: &Comparison) -> String {
+    if is_too_wide(comparison) {
+        return TOO_WIDE.to_owned();
+    }
     let direction = direction(comparison.ratio);
     let words = match (comparison.verdict, comparison.grade()) {
         (Verdict::Equivalent, Grade::Decided) => "no difference".to_owned(),
@@ -441,23 +443,6 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
         return format!("{words} ({})", percents(low, high));
     }
     format!("{words} ({})", span(low, high))
-}
-
-/// Range of the blocks of a pair placed by the scheduler: `varies: 40 % less to 70 % more`. Not a confidence interval.
-pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
-    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
-    let Some(metric) = metric else { return "varies".to_owned() };
-    let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
-    let blocks = samehost_analysis::Index::of_report(report).pairs(metric, baseline, candidate).log_ratios();
-    let Some((least, most)) = ends(&blocks) else { return "varies".to_owned() };
-    if blocks.len() < 2 {
-        return "varies".to_owned();
-    }
-    let (least, most) = (least.exp(), most.exp());
-    if amount(least) == amount(most) {
-        return format!("{} in every block", amount(least));
-    }
-    format!("varies: {}", span(least, most))
 }
 
 fn direction(ratio: f64) -> &'static str {
@@ -482,27 +467,37 @@ fn percents(low: f64, high: f64) -> String {
     format!("{:.0}–{:.0} %", a.min(b), a.max(b))
 }
 
-fn bulk(comparison: &Comparison, congestion: &str) -> String {
-    let than = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
-    let paced = congestion.contains("bbr");
-    match comparison.verdict {
-        Verdict::Faster if paced => format!(
-            "Large transfers: a Unix socket moves {} bytes a second than TCP{than}, which paces them. With cubic, which most machines have, TCP may move more than the socket (samehost bench raw --pattern bulk --congestion cubic).",
-            difference(comparison)
-        ),
-        Verdict::Faster => {
-            format!(
-                "Large transfers gain as well: {} bytes a second than over TCP{than}.",
-                difference(comparison)
-            )
+/// Which transport moves more, by the size of a write. It forbids nothing: on other CPUs, or with other programs beside them, the
+/// same two programs had the opposite.
+fn streams(findings: &[Finding<'_>]) -> Option<String> {
+    let (mut unix, mut tcp, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut congestion = String::new();
+    for finding in findings.iter().filter(|finding| finding.kind == FindingKind::Bulk) {
+        let Some(comparison) = finding.comparison() else { continue };
+        let Some(bytes) = comparison.point.size_bytes else { continue };
+        congestion = conditions::of_arm(finding.report, &comparison.baseline);
+        let row = format!("{} ({})", format_size(bytes), difference(comparison));
+        match comparison.verdict {
+            Verdict::Faster => unix.push(row),
+            Verdict::Slower => tcp.push(row),
+            _ => open.push(row),
         }
-        Verdict::Slower => format!(
-            "Large transfers are faster over TCP{than} here; a Unix socket moves {} bytes a second: do not switch a connection that mostly moves bulk data.",
-            amount(comparison.ratio)
-        ),
-        Verdict::Equivalent => format!("For large transfers over TCP{than} it makes no difference."),
-        Verdict::Inconclusive => format!("Large transfers, TCP{than}: {}.", difference(comparison)),
     }
+    let with = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
+    let mut parts = Vec::new();
+    for (rows, lead) in [
+        (unix, "a Unix socket moves more bytes a second in writes of ".to_owned()),
+        (tcp, format!("TCP{with} moves more in writes of ")),
+        (open, format!("not decided against TCP{with} in writes of ")),
+    ] {
+        if !rows.is_empty() {
+            parts.push(lead + &rows.join(", "));
+        }
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    Some(format!("Streams, as this machine places programs now: {}.", parts.join("; ")))
 }
 
 #[cfg(test)]
@@ -540,7 +535,8 @@ mod tests {
             (worded(Grade::SizeOpen, open, 0.9, 0.82, 0.99), "less, size open (1–18 %)"),
             (worded(Grade::Probable, open, 0.72, 0.64, 0.79), "probably less (21–36 %)"),
             (worded(Grade::Leaning, open, 0.9, 0.8, 1.02), "maybe less (20 % less to 2 % more)"),
-            (worded(Grade::Open, open, 1.0, 0.6, 3.6), "cannot tell (40 % less to 260 % more)"),
+            (worded(Grade::Open, open, 1.0, 0.6, 1.7), "cannot tell (40 % less to 70 % more)"),
+            (worded(Grade::Open, open, 1.0, 0.6, 3.6), TOO_WIDE),
             (worded(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9–59 % more)"),
         ] {
             assert_eq!(found, expected);

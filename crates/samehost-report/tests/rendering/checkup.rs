@@ -11,7 +11,6 @@ pub(crate) fn findings<'a>(one: &'a Report, many: &'a Report) -> Vec<Finding<'a>
     let row = |label, report, metric, connections, kind| Finding { label, report, metric, connections, kind };
     vec![
         row("one request and its reply", one, "latency_mean", None, FindingKind::RoundTrip),
-        row("  without CPU pinning", one, "latency_mean", None, FindingKind::Scheduler),
         row("CPU per request, 64 at once", many, "total_cpu_per_op", Some(64), FindingKind::Busy),
         row("mysql: requests, 16 at once", many, "throughput", Some(16), FindingKind::Server),
         row("mysql: requests, 256 at once", many, "throughput", Some(256), FindingKind::Server),
@@ -83,6 +82,6 @@ fn the_page_answers_first_and_needs_no_script() {
     assert!(place("class=\"rows\"") < place("What it means"));
     assert!(place("Most worth doing here") < place("<article"));
     assert!(!answered.contains("<script") && !answered.contains("<img"));
-    assert_eq!(answered.matches("<circle").count(), 7, "a row that was not measured has no drawing");
+    assert_eq!(answered.matches("<circle").count(), 6, "a row that was not measured has no drawing");
     assert!(answered.len() < 100_000, "{} bytes", answered.len());
 }

@@ -1,4 +1,4 @@
-//! Parts of the checkup: four kinds of use on built-in servers, and every installed server for which there is
+//! Parts of the checkup: kinds of use on built-in servers, and every installed server for which there is
 //! a workload. Only selects; does not measure.
 
 use std::time::Duration;
@@ -9,7 +9,8 @@ use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
 use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, MANY, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
-use samehost_model::{Endpoint, Placement, Transport, metric};
+use samehost_model::human::format_size;
+use samehost_model::{Endpoint, Transport, metric};
 use samehost_report::FindingKind;
 use samehost_services::Kind;
 
@@ -22,7 +23,6 @@ pub struct Part {
     pub connections: Vec<u32>,
     /// Of a message, in bytes.
     pub size: Option<u64>,
-    pub placement: Option<Placement>,
     /// Empty for the workload's first two.
     pub transports: Vec<Transport>,
     /// Set by the routes of a private network; empty for the machine's own.
@@ -57,12 +57,6 @@ impl Part {
     }
 }
 
-impl PartLine {
-    pub fn is_asked(&self) -> bool {
-        self.kind != FindingKind::Scheduler
-    }
-}
-
 #[derive(Clone)]
 pub struct PartLine {
     pub label: String,
@@ -89,7 +83,6 @@ fn part(
         connections: connections.into_iter().collect(),
         parameters: parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
         size,
-        placement: (kind == FindingKind::Scheduler).then_some(Placement::Free),
         control,
         lines: vec![line],
         trial: match kind {
@@ -102,19 +95,24 @@ fn part(
     }
 }
 
+/// Sizes of a stream's writes, in bytes: a socket moves more of small ones, TCP often of large ones.
+const STREAMS: &[u64] = &[4 << 10, 64 << 10, 512 << 10, 4 << 20];
+
 fn built_in() -> Vec<Part> {
     let one = ("one request and its reply", FindingKind::RoundTrip);
-    let free = ("  without CPU pinning", FindingKind::Scheduler);
     let busy = ("CPU per request, 64 at once", FindingKind::Busy);
-    let bulk = ("large transfers, 512 KiB writes", FindingKind::Bulk);
     let anew = ("a new connection per request", FindingKind::Connect);
-    vec![
+    let mut parts = vec![
         part(one, "raw", &[], (Some(1), Some(128)), metric::LATENCY_MEAN.name),
-        part(free, "raw", &[], (Some(1), Some(128)), metric::LATENCY_MEAN.name),
         part(busy, "raw", &[], (Some(MANY), Some(128)), metric::TOTAL_CPU_PER_OP.name),
-        part(bulk, "raw", &[("pattern", "bulk")], (None, Some(512 * 1024)), metric::BANDWIDTH.name),
         part(anew, "connect", &[], (Some(1), None), metric::LATENCY_MEAN.name),
-    ]
+    ];
+    for size in STREAMS {
+        let label = format!("a stream, writes of {}", format_size(*size));
+        let bulk = (label.as_str(), FindingKind::Bulk);
+        parts.push(part(bulk, "raw", &[("pattern", "bulk")], (None, Some(*size)), metric::BANDWIDTH.name));
+    }
+    parts
 }
 
 /// The part for the installed server of a workload: its time with one connection, and its CPU time with many.
@@ -250,9 +248,7 @@ mod tests {
 
     #[test]
     fn all_kinds_of_use_are_measured_and_each_server_at_two_points() {
-        assert_eq!(built_in().iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [1; 5]);
-        let asked = built_in().iter().flat_map(|part| part.lines.clone()).filter(PartLine::is_asked).count();
-        assert_eq!(asked, 4, "what the scheduler chooses is shown, and nothing is asked of it");
+        assert_eq!(built_in().iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [1; 7]);
         let redis = server(workload("redis").unwrap());
         let rows: Vec<_> = redis.lines.iter().map(|line| (line.metric, line.connections)).collect();
         assert_eq!(rows, [("latency_mean", Some(1)), ("total_cpu_per_op", Some(64))]);

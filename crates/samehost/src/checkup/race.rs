@@ -82,7 +82,7 @@ impl Leg {
     }
 
     pub fn asked(&self) -> usize {
-        self.part.lines.iter().filter(|line| line.is_asked()).count()
+        self.part.lines.len()
     }
 
     /// Seconds that would decide the row that needs the least; `None` if no row is open or none can be

@@ -7,7 +7,7 @@ use anyhow::Context;
 use samehost_model::Report;
 #[cfg(feature = "html")]
 use samehost_report::CheckupPage;
-use samehost_report::{Around, Finding, FindingKind, Running};
+use samehost_report::{Around, Finding, Running};
 use serde_json::json;
 
 use crate::checkup::measure::Bench;
@@ -100,9 +100,7 @@ impl Table {
         }
         // Rows have one order on every machine and in every run: an open row holds those below it back.
         for finding in findings.iter().skip(self.shown) {
-            let is_known =
-                rows == Rows::All || finding.is_decided() || finding.kind == FindingKind::Scheduler;
-            if !is_known {
+            if rows != Rows::All && !finding.is_decided() {
                 break;
             }
             print(|out| terminal.checkup_row(finding, out))?;

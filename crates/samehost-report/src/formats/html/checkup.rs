@@ -5,13 +5,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use samehost_model::{Comparison, Report};
+use samehost_model::Report;
 
 use super::interval::{self, RatioAxis};
 use super::page::{Articles, Front};
 use super::{html as escaped, render_with, sentence};
 use crate::measurement::head;
-use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, Running, answer, legend, meaning};
+use crate::verbs::checkup::{Around, Finding, NOTHING_WORTH, Running, answer, legend, meaning};
 
 #[derive(Clone, Copy, Debug)]
 pub struct CheckupPage<'a> {
@@ -82,13 +82,12 @@ fn table(findings: &[Finding<'_>]) -> String {
     let _ = writeln!(html, "<td>{}</td></tr></thead><tbody>", axis.head());
     for finding in findings {
         let label = escaped(finding.label.trim_start());
-        let class = if finding.label.starts_with(' ') { " class=\"part\"" } else { "" };
-        let _ = write!(html, "<tr><th scope=\"row\"{class}>{label}</th>");
+        let _ = write!(html, "<tr><th scope=\"row\">{label}</th>");
         let (Some([tcp, unix, answer]), Some(comparison)) = (finding.cells(), finding.comparison()) else {
             html.push_str("<td class=\"right dim\">not measured</td><td></td><td></td><td></td></tr>\n");
             continue;
         };
-        let drawing = axis.row(comparison, look(finding, comparison), None);
+        let drawing = axis.row(comparison, interval::look(comparison.verdict), None);
         let _ = writeln!(
             html,
             "<td class=\"right\">{}</td><td class=\"right\">{}</td><td>{}</td><td>{drawing}</td></tr>",
@@ -99,8 +98,4 @@ fn table(findings: &[Finding<'_>]) -> String {
     }
     html.push_str("</tbody></table></div>");
     html
-}
-
-fn look(finding: &Finding<'_>, comparison: &Comparison) -> &'static str {
-    if finding.kind == FindingKind::Scheduler { "open" } else { interval::look(comparison.verdict) }
 }
