@@ -415,6 +415,8 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
 }
 
 const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
+/// From which on a difference is told as a factor, and no longer in percent.
+const FACTOR: f64 = 2.0;
 /// Both ends of an interval within this factor of each other are a measurement.
 const MAX_WIDTH: f64 = 3.0;
 
@@ -439,6 +441,9 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
         (_, grade) => words::graded(grade, direction),
     };
     let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else { return words };
+    if comparison.grade() == Grade::Decided && comparison.ratio >= FACTOR {
+        return format!("{:.1} times ({low:.1}–{high:.1})", comparison.ratio);
+    }
     if words.contains(direction) && !(low < 1.0 && high > 1.0) {
         return format!("{words} ({})", percents(low, high));
     }
@@ -476,7 +481,7 @@ fn streams(findings: &[Finding<'_>]) -> Option<String> {
         let Some(comparison) = finding.comparison() else { continue };
         let Some(bytes) = comparison.point.size_bytes else { continue };
         congestion = conditions::of_arm(finding.report, &comparison.baseline);
-        let row = format!("{} ({})", format_size(bytes), difference(comparison));
+        let row = format!("{}: {}", format_size(bytes), difference(comparison));
         match comparison.verdict {
             Verdict::Faster => unix.push(row),
             Verdict::Slower => tcp.push(row),
@@ -486,12 +491,12 @@ fn streams(findings: &[Finding<'_>]) -> Option<String> {
     let with = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
     let mut parts = Vec::new();
     for (rows, lead) in [
-        (unix, "a Unix socket moves more bytes a second in writes of ".to_owned()),
-        (tcp, format!("TCP{with} moves more in writes of ")),
-        (open, format!("not decided against TCP{with} in writes of ")),
+        (unix, "a Unix socket moves more bytes a second in writes of".to_owned()),
+        (tcp, format!("TCP{with} moves more in writes of")),
+        (open, "not decided in writes of".to_owned()),
     ] {
         if !rows.is_empty() {
-            parts.push(lead + &rows.join(", "));
+            parts.push(format!("{lead} {}", rows.join(", ")));
         }
     }
     if parts.is_empty() {
@@ -527,7 +532,7 @@ mod tests {
         let open = Verdict::Inconclusive;
         for (found, expected) in [
             (worded(Grade::Decided, Verdict::Faster, 0.65, 0.63, 0.68), "35 % less (32–37 %)"),
-            (worded(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "120 % more (97–143 %)"),
+            (worded(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "2.2 times (2.0–2.4)"),
             (
                 worded(Grade::Decided, Verdict::Equivalent, 1.0, 0.99, 1.01),
                 "no difference (1 % less to 1 % more)",
