@@ -11,7 +11,7 @@ use crate::impact::Impact;
 use crate::matrix::StopOptions;
 use crate::measure::Observer;
 use crate::parameters::Parameters;
-use crate::workload::Servers;
+use crate::served::Servers;
 
 #[derive(Clone, Debug, Default)]
 pub struct Request {

@@ -21,8 +21,9 @@ use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::{Driving, Planned};
 use crate::request::{BenchOutcome, Recorder, Request};
+use crate::served::{Instance, StartOptions};
 use crate::tuned::{congestion, unusual};
-use crate::workload::{Configured, Instance, StartOptions, Starts, Workload};
+use crate::workload::{Configured, Starts, Workload};
 
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 /// How long a server that runs already is looked at before it is measured.

@@ -14,7 +14,8 @@ use crate::network::{Instead, Network};
 use crate::parameters::distinct;
 use crate::parameters::{Parameters, Swept};
 use crate::request::Request;
-use crate::workload::{Capabilities, StartOptions, Workload};
+use crate::served::StartOptions;
+use crate::workload::{Capabilities, Workload};
 
 pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
 

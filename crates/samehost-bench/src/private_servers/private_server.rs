@@ -1,4 +1,4 @@
-//! A running private server of any kind: its endpoints, its password, its process. It ends when dropped.
+//! A running private server of any kind: its endpoints, its login, its process. It ends when dropped.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use samehost_model::{Endpoint, Transport};
+use samehost_login::{Credentials, ServerAddress};
+use samehost_model::{Endpoint, Secret, Transport};
 use samehost_system::interrupt;
 
 use super::echo::Asker;
@@ -25,7 +26,8 @@ pub struct PrivateServer {
     process: SupervisedProcess,
     _leftovers: Option<Box<dyn Any + Send>>,
     endpoints: BTreeMap<Transport, Endpoint>,
-    password: String,
+    /// How we log in; empty where it asks for nothing.
+    login: Credentials,
     /// Sent before SIGTERM.
     end_signal: Option<Signal>,
 }
@@ -47,13 +49,13 @@ impl PrivateServer {
             process: SupervisedProcess::start(supervision, directory)?,
             _leftovers: None,
             endpoints: endpoints.into_iter().map(|endpoint| (endpoint.transport(), endpoint)).collect(),
-            password: String::new(),
+            login: Credentials::default(),
             end_signal: None,
         })
     }
 
-    pub(super) fn with_password(mut self, password: &str) -> Self {
-        password.clone_into(&mut self.password);
+    pub(super) fn with_login(mut self, login: Credentials) -> Self {
+        self.login = login;
         self
     }
 
@@ -139,8 +141,23 @@ impl PrivateServer {
         self.endpoints().filter(|endpoint| !endpoint.transport().is_tls())
     }
 
+    /// The server over this transport, with the login.
+    pub fn address(&self, transport: Transport) -> Option<ServerAddress> {
+        Some(ServerAddress::new(self.endpoint(transport)?.clone(), self.login.clone()))
+    }
+
+    /// The server at each of [`plain_endpoints`](Self::plain_endpoints), with the login.
+    pub fn plain_addresses(&self) -> impl Iterator<Item = ServerAddress> {
+        self.plain_endpoints().map(|endpoint| ServerAddress::new(endpoint.clone(), self.login.clone()))
+    }
+
+    pub fn login(&self) -> &Credentials {
+        &self.login
+    }
+
+    /// Empty where it asks for none.
     pub fn password(&self) -> &str {
-        &self.password
+        self.login.password.as_ref().map(Secret::reveal).unwrap_or_default()
     }
 
     /// The server's first process; others are its children.

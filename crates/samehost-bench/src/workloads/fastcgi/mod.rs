@@ -21,9 +21,10 @@ use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::{FrontKind, PHP_FPM};
+use crate::served::{Instance, StartOptions};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, OpenOrClosed, StartOptions,
-    Wanted, Workload, request_metrics, with_proxy,
+    Capabilities, CheckupEntry, Configured, Description, Look, MANY, OpenOrClosed, Wanted, Workload,
+    request_metrics, with_proxy,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::{burst_metrics, require_size};

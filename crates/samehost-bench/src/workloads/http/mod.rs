@@ -12,19 +12,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use samehost_login::url::escape;
 use samehost_login::{Credentials, Page, ServerAddress};
-use samehost_model::{Arm, Endpoint, Point, Protocol, Redactor, Secret, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, Point, Protocol, Redactor, Secret, Transport};
 
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
-use crate::private_servers::{BuiltIn, BuiltInSpec};
-use crate::workload::{
-    Capabilities, Configured, Description, Instance, Look, Servers, StartOptions, Workload, Written,
-};
-use crate::workloads::foreign::{Forms, foreign_pids, needs_private};
-use crate::workloads::requests::{MOST_SLICED, listening, require_own_connects, require_threads, value};
+use crate::private_servers::BuiltInSpec;
+use crate::served::{Instance, Served, StartOptions};
+use crate::workload::{Capabilities, Configured, Description, Look, Workload, Written};
+use crate::workloads::foreign::Forms;
+use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads, value};
 use exchange::OneShot;
 
 pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
@@ -167,9 +166,8 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let mut addresses = start.servers.clone();
-        let mut server = None;
-        if needs_private(start)? {
+        let mut served = Served::given(start);
+        if start.needs_private()? {
             if self.path.is_some() {
                 return BenchError::refuse(
                     "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes",
@@ -177,30 +175,16 @@ impl Configured for Settings {
             }
             // One thread for all connections: a thread for each would cost more than the transport.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec::new(&start.program, "http", arguments);
-            let started = BuiltIn::start(spec, &start.transports)?;
-            for transport in &start.transports {
-                if let Some(endpoint) = started.endpoint(*transport) {
-                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
-                }
+            if let Some(server) =
+                BuiltInSpec::new(&start.program, "http", arguments).start(&start.transports)?
+            {
+                served.add(server, &start.transports);
             }
-            server = Some(started);
         }
-        let info = match &server {
-            Some(server) => ServerInfo {
-                kind: "samehost serve http".into(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                managed: true,
-                pids: server.pids(),
-            },
-            None => {
-                let pids = foreign_pids(addresses.values().map(|address| &address.endpoint));
-                let several = if pids.len() > 1 { ", in several processes" } else { "" };
-                let kind = format!("an HTTP server that already runs{several}");
-                ServerInfo { kind, pids, ..ServerInfo::default() }
-            }
-        };
-        Ok(Box::new(RunningHttp { server, addresses, settings: self.clone(), info, judged: String::new() }))
+        let several = if served.info.pids.len() > 1 { ", in several processes" } else { "" };
+        let given = format!("an HTTP server that already runs{several}");
+        let served = served.called(&given, "samehost serve http");
+        Ok(Box::new(RunningHttp { served, settings: self.clone(), judged: String::new() }))
     }
 }
 
@@ -277,11 +261,8 @@ fn authorization(login: &Credentials) -> Option<String> {
 }
 
 struct RunningHttp {
-    /// The built-in server; `None` if servers were given.
-    server: Option<BuiltIn>,
-    addresses: Servers,
+    served: Served,
     settings: Settings,
-    info: ServerInfo,
     /// How bodies of the current trial are compared, for the report.
     judged: String,
 }
@@ -293,7 +274,7 @@ impl RunningHttp {
         let target = match (&address.page, &settings.path, arm.point.size_bytes) {
             (Some(page), ..) => page.target.clone(),
             (None, Some(path), _) => path.clone(),
-            (None, None, Some(size)) if self.server.is_some() => format!("/bytes/{size}"),
+            (None, None, Some(size)) if self.served.is_private() => format!("/bytes/{size}"),
             (None, None, _) => "/".to_owned(),
         };
         let host = match (&settings.host, &address.page) {
@@ -324,7 +305,7 @@ impl RunningHttp {
     /// # Errors
     /// When the first reply is not a success: its fast repetition would be taken for the page's speed.
     fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
-        if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
+        if let (true, Some(size)) = (self.served.is_private(), arm.point.size_bytes) {
             self.judged = "bodies compared byte for byte".into();
             return Ok(Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()));
         }
@@ -348,12 +329,12 @@ impl RunningHttp {
 }
 
 impl Instance for RunningHttp {
-    fn server(&self) -> ServerInfo {
-        self.info.clone()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = listening(arm.transport, "HTTP server", self.addresses.get(&arm.transport))?.clone();
+        let (address, _) = self.served.begin(arm, "HTTP server")?;
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;
@@ -364,15 +345,7 @@ impl Instance for RunningHttp {
         Ok(HttpSession::job(endpoint, request, pipeline, expected))
     }
 
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.addresses.get(&transport).map(|address| address.endpoint.clone())
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(BuiltIn::stderr_tail).unwrap_or_default()
-    }
-
-    fn server_view(&mut self) -> Option<String> {
+    fn server_view(&self) -> Option<String> {
         Some(self.judged.clone())
     }
 }

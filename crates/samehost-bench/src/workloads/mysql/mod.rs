@@ -8,17 +8,18 @@ mod statement;
 
 use std::sync::Arc;
 
-use samehost_login::{Credentials, MYSQL_SOCKET_OPTIONS, ServerAddress};
-use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Secret, Transport, metric};
+use samehost_login::{MYSQL_SOCKET_OPTIONS, ServerAddress};
+use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::mariadb::Brand;
-use crate::private_servers::{MARIADB, MARIADB_USER, PrivateServer};
+use crate::private_servers::{MARIADB, PrivateServer};
+use crate::served::{Instance, Servers, StartOptions};
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look,
-    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, infos, request_metrics,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Look, OpenOrClosed,
+    Starts, Workload, Written, infos, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete, lacking};
 use crate::workloads::requests::{Connect, MOST_SLICED, require_own_connects, require_threads};
@@ -215,18 +216,13 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     }
 }
 
-fn login(server: &PrivateServer) -> Credentials {
-    let password = Some(Secret::new(server.password()));
-    Credentials { user: Some(MARIADB_USER.into()), password, database: None }
-}
-
 /// Logs in at each endpoint of a private server, and creates the database if it does not exist, for WordPress.
 ///
 /// # Errors
 /// When the server does not answer, or refuses.
 pub(crate) fn ensure_database(server: &PrivateServer, database: &str) -> Result<(), BenchError> {
-    for endpoint in server.plain_endpoints() {
-        let mut dialogue = begin(&ServerAddress::new(endpoint.clone(), login(server)))?;
+    for address in server.plain_addresses() {
+        let mut dialogue = begin(&address)?;
         dialogue
             .must("a database", &format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"))?;
         dialogue.quit()?;
@@ -236,6 +232,8 @@ pub(crate) fn ensure_database(server: &PrivateServer, database: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use samehost_login::Credentials;
+    use samehost_model::Secret;
     use samehost_testing::assert_leads_everywhere;
 
     use super::*;

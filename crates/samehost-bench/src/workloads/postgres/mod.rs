@@ -19,9 +19,10 @@ use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::POSTGRES;
+use crate::served::{Instance, Servers, StartOptions};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Workload, Written, infos, request_metrics, with_proxy,
+    Capabilities, CheckupEntry, Configured, DATABASES, Description, Look, OpenOrClosed, Starts, Workload,
+    Written, infos, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete};
 use crate::workloads::requests::{Connect, MOST_SLICED, require_threads};

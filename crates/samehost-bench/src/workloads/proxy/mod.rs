@@ -9,7 +9,7 @@ use samehost_system::threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, Transport, Trial};
 
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
@@ -17,9 +17,10 @@ use crate::error::BenchError;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, distinct};
 use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE};
 use crate::private_servers::{Account, BACKEND_NAMES, BackendKind, FrontKind, NGINX, PrivateServer};
+use crate::served::{Instance, Served, StartOptions, stderr_tails};
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
-    StartOptions, Starts, Workload, request_metrics, with_proxy,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, MANY, OpenOrClosed, Starts, Workload,
+    request_metrics, with_proxy,
 };
 use crate::workloads::http::{Expected, Fetched, HttpSession, RequestParts, Version, fetch, refusal};
 use crate::workloads::requests::{MOST_SLICED, require_size};
@@ -161,8 +162,20 @@ impl Configured for Settings {
             })?;
             fronts.push(Front { server, conditions });
         }
+        let how = if self.backend.listens_on_both {
+            "the same processes for both transports"
+        } else {
+            "processes for each transport (one cannot listen on both), started afresh for every block"
+        };
+        let via = self.titles().join(", ");
+        let mut served = Served::default();
+        served.info.kind = format!("{via} and {}: {how}", self.backend.title);
+        served.info.managed = true;
+        served.info.pids = backends.values().flatten().map(PrivateServer::pid).collect();
+        served.proxy_pids = fronts.iter().map(|front| front.server.pid()).collect();
         Ok(Box::new(RunningProxy {
             fronts,
+            served,
             backends,
             settings: self.clone(),
             current_condition: None,
@@ -270,6 +283,8 @@ struct RunningProxy {
     // Dropped first: they stand in front.
     fronts: Vec<Front>,
     backends: Backends,
+    /// Before the first trial the processes of all, and then those of its condition.
+    served: Served,
     settings: Settings,
     current_condition: Option<Condition>,
     /// The server in front's own word on which backend it asked, for the evidence.
@@ -356,34 +371,8 @@ fn behind<'a>(backends: &'a Backends, condition: &Condition) -> Vec<&'a Endpoint
 }
 
 impl Instance for RunningProxy {
-    fn server(&self) -> ServerInfo {
-        let how = if self.settings.backend.listens_on_both {
-            "the same processes for both transports"
-        } else {
-            "processes for each transport (one cannot listen on both), started afresh for every block"
-        };
-        let via = self.settings.titles().join(", ");
-        ServerInfo {
-            kind: format!("{via} and {}: {how}", self.settings.backend.title),
-            version: String::new(),
-            managed: true,
-            // Before the first trial, those of all backends.
-            pids: match &self.current_condition {
-                Some(condition) => {
-                    processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
-                }
-                None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
-            },
-        }
-    }
-
-    fn proxy_pids(&self) -> Vec<u32> {
-        if let Some(current) = &self.current_condition
-            && let Some((server, _)) = self.front(current)
-        {
-            return vec![server.pid()];
-        }
-        self.fronts.iter().map(|front| front.server.pid()).collect()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -404,6 +393,7 @@ impl Instance for RunningProxy {
                 arm.id
             ));
         };
+        let front_pid = server.pid();
         let front = self.settings.front.at(&arm.point);
         let Some(endpoint) = server.endpoint(front).cloned() else {
             return Err(server.failure("it has no listener"));
@@ -421,6 +411,9 @@ impl Instance for RunningProxy {
             return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });
         }
         self.asked = asked;
+        self.served.info.pids =
+            processes(&self.backends, &wanted).iter().map(|backend| backend.pid()).collect();
+        self.served.proxy_pids = vec![front_pid];
         self.current_condition = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
         let expected = Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into());
@@ -432,10 +425,7 @@ impl Instance for RunningProxy {
     }
 
     fn stderr_tail(&self) -> String {
-        let mut tails: Vec<String> = self.fronts.iter().map(|front| front.server.stderr_tail()).collect();
-        tails.extend(self.backends.values().flatten().map(PrivateServer::stderr_tail));
-        tails.retain(|tail| !tail.is_empty());
-        tails.join("\n")
+        stderr_tails(self.fronts.iter().map(|front| &front.server).chain(self.backends.values().flatten()))
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {

@@ -16,12 +16,11 @@ use crate::engine::session::{Bad, Connector, Progress, Session, Wait};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
+use crate::served::{Instance, Served, StartOptions};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, infos,
-    request_metrics,
+    Capabilities, Configured, Description, OpenOrClosed, Workload, infos, request_metrics,
 };
-use crate::workloads::foreign::Given;
 use crate::workloads::requests::{MOST_SLICED, SMALL, prove, value};
 
 /// Shortest message whose last byte is not part of its number.
@@ -203,12 +202,13 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = self.bulk;
-        let given = Given::of(start);
+        let (mut served, missing) = (Served::given(start), start.missing());
         if !bulk {
-            for endpoint in given.endpoints.values() {
-                require_echo(endpoint)?;
+            for address in served.addresses.values() {
+                require_echo(&address.endpoint)?;
             }
         }
+        served.info.managed = !missing.is_empty();
         let model = self.model(start.connections_of_an_arm);
         let spec = if bulk {
             BuiltInSpec::new(&start.program, "sink", Vec::new())
@@ -218,12 +218,13 @@ impl Configured for Settings {
         let mut servers = Vec::new();
         for tuning in tunings(start) {
             let spec = BuiltInSpec { tuning: tuning.clone(), ..spec.clone() };
-            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &given.missing)?))));
+            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &missing)?))));
         }
+        let ours = if bulk { "samehost serve sink" } else { "samehost serve echo" };
         Ok(Box::new(RunningRaw {
             servers,
             start: start.clone(),
-            given,
+            served: served.called("a server that already runs", ours),
             bulk,
             waits: self.waits,
             marks_second_arm: self.longer.is_some(),
@@ -257,7 +258,8 @@ fn require_echo(endpoint: &Endpoint) -> Result<(), BenchError> {
 struct RunningRaw {
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
     start: StartOptions,
-    given: Given,
+    /// The servers that were given.
+    served: Served,
     bulk: bool,
     waits: Wait,
     marks_second_arm: bool,
@@ -279,9 +281,15 @@ fn locked(server: &Mutex<BuiltIn>) -> MutexGuard<'_, BuiltIn> {
 }
 
 impl Instance for RunningRaw {
+    fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// A connection that a server inherits has a process of its own, as long as it lasts.
     fn server(&self) -> ServerInfo {
-        let ours = if self.bulk { "samehost serve sink" } else { "samehost serve echo" };
-        self.given.server("a server that already runs", ours, self.with_each(|server| server.pids()).concat())
+        let mut info = self.served.info.clone();
+        info.pids.extend(self.with_each(|server| server.pids()).concat());
+        info
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -290,10 +298,8 @@ impl Instance for RunningRaw {
         let Some((_, server)) = self.servers.iter().find(|(known, _)| *known == tuning) else {
             return BenchError::refuse("no server for this trial");
         };
-        let endpoint = match self.given.endpoints.get(&arm.transport) {
-            Some(given) => Some(given.clone()),
-            None => locked(server).endpoint(arm.transport).cloned(),
-        };
+        let given = self.served.endpoint(arm.transport);
+        let endpoint = given.or_else(|| locked(server).endpoint(arm.transport).cloned());
         let connector = RawConnector {
             marked: self.marks_second_arm && arm.name.ends_with("#2"),
             transport: arm.transport,
@@ -317,10 +323,9 @@ impl Instance for RunningRaw {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        if let Some(given) = self.given.endpoints.get(&transport) {
-            return Some(given.clone());
-        }
-        self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next()
+        let ours =
+            || self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next();
+        self.served.endpoint(transport).or_else(ours)
     }
 
     fn stderr_tail(&self) -> String {

@@ -6,16 +6,17 @@ mod clients;
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport};
+use samehost_login::ServerAddress;
+use samehost_model::{Arm, Endpoint, Point, Transport};
 
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::error::BenchError;
 use crate::parameters::{Parameter, Parameters, Values, words};
-use crate::private_servers::PrivateServer;
 use crate::private_servers::go::{self, GoCodec, GoProgram};
-use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
-use crate::workloads::requests::{MOST_SLICED, SMALL, listening, plain_job, require_size, size_of};
+use crate::served::{Instance, Served, StartOptions};
+use crate::workload::{Capabilities, Configured, Description, Workload};
+use crate::workloads::requests::{MOST_SLICED, SMALL, plain_job, require_size, size_of};
 
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 
@@ -82,7 +83,11 @@ impl Configured for Settings {
             Protocol::GoJson => GoCodec::Json,
         };
         let (server, program) = go::start(&start.program, codec)?;
-        Ok(Box::new(Go { server, program, codec }))
+        let mut served = Served::default();
+        served.add(server, &start.transports);
+        served.info.kind = "Go's net/rpc, a small server of ours".into();
+        served.info.version = program.version().to_owned();
+        Ok(Box::new(Go { served, program, codec }))
     }
 }
 
@@ -92,7 +97,7 @@ fn payload(size: usize) -> Vec<u8> {
 }
 
 struct Go {
-    server: PrivateServer,
+    served: Served,
     program: Arc<GoProgram>,
     codec: GoCodec,
 }
@@ -117,17 +122,12 @@ impl Go {
 }
 
 impl Instance for Go {
-    fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: "Go's net/rpc, a small server of ours".into(),
-            version: self.program.version().to_owned(),
-            managed: true,
-            pids: vec![self.server.pid()],
-        }
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
+        let (ServerAddress { endpoint, .. }, _) = self.served.begin(arm, "RPC server")?;
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
@@ -135,14 +135,6 @@ impl Instance for Go {
         let small = payload.len() <= SMALL;
         let asked = clients::JsonAsked::new(&payload);
         Ok(plain_job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.server.endpoint(transport).cloned()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
     }
 }
 
