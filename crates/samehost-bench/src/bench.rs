@@ -12,16 +12,16 @@ use samehost_model::{
 
 use crate::error::BenchError;
 use crate::machine::{Awake, allowed_cpus, host, wake_up_us};
-use crate::matrix::{Capacity, Matrix};
 use crate::measure::Observer;
 use crate::network::{Network, OwnNetwork};
 use crate::parameters::distinct;
-use crate::planned::Planned;
+use crate::plan::Planned;
+use crate::plan::arms::{Capacity, Matrix, floor_arm};
 use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
-use crate::tuned::Means;
+use crate::socket_options;
+use crate::socket_options::Means;
 use crate::workload::{Configured, Look, OpenOrClosed, Wanted, Workload};
-use crate::{matrix, tuned};
 
 /// Measures a workload, in a network namespace of our own if its private servers need one.
 ///
@@ -34,13 +34,13 @@ pub fn bench(
 ) -> Result<BenchOutcome, BenchError> {
     let planned = Planned::new(workload, request)?;
     let network = network(workload, &*planned.configured, request);
-    let means = tuned::means(workload, request);
+    let means = socket_options::means(workload, request);
     let instead = match network {
         Network::Shared => return bench_here(&planned, Nets::default(), observer),
         Network::Own(instead) | Network::OwnBehind(instead) => instead,
-        Network::OwnRoutes | Network::OwnContainers => tuned::INSTEAD,
+        Network::OwnRoutes | Network::OwnContainers => socket_options::INSTEAD,
     };
-    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| tuned::denied(network, error))?);
+    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| socket_options::denied(network, error))?);
     let routed = (means == Means::Routes).then(|| Arc::clone(&own));
     let outcome = match network {
         Network::OwnBehind(_) => {
@@ -65,7 +65,7 @@ pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
 fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Request) -> Network {
     let wanted = Wanted { transports: &request.transports, servers: &request.servers };
     match configured.network(wanted) {
-        Network::Shared if tuned::means(workload, request) == Means::Routes => Network::OwnRoutes,
+        Network::Shared if socket_options::means(workload, request) == Means::Routes => Network::OwnRoutes,
         network => network,
     }
 }
@@ -126,7 +126,7 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
     if capabilities.timed && !request.stop.no_floor {
-        arms.push(matrix::floor_arm());
+        arms.push(floor_arm());
     }
     Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
@@ -214,7 +214,7 @@ impl TrialRunner<'_> {
         }
         let closed =
             Matrix { transports: distinct(matrix.transports.clone()), rates: Vec::new(), ..matrix.clone() };
-        let arms = closed.arms(&*self.configured)?;
+        let arms = closed.arms();
         let mut capacities = Vec::with_capacity(arms.len());
         let levels = arms.len() / closed.transports.len().max(1);
         for (number, level) in arms.chunks(closed.transports.len().max(1)).enumerate() {

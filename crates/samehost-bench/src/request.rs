@@ -8,9 +8,9 @@ use samehost_model::{Placement, RateSpec, Report, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::matrix::StopOptions;
 use crate::measure::Observer;
 use crate::parameters::Parameters;
+use crate::plan::blocks::StopOptions;
 use crate::served::Servers;
 
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,7 @@ use crate::error::BenchError;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::served::{Instance, Served, StartOptions};
-use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
+use crate::socket_options::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
     Capabilities, Configured, Description, OpenOrClosed, Workload, infos, request_metrics,
 };

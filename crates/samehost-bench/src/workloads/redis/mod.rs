@@ -26,7 +26,7 @@ use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::podman::{Inside, Place};
 use crate::private_servers::{REDIS, random_hex, start_redis};
 use crate::served::{Instance, Served, Servers, StartOptions};
-use crate::tuned::{CONGESTION, SOCKET_BUFFER};
+use crate::socket_options::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Look, MANY, OpenOrClosed,
     Starts, Wanted, Workload, Written, request_metrics, with_proxy,
