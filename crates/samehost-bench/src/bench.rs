@@ -186,17 +186,17 @@ fn open_or_closed(request: &Request) -> OpenOrClosed {
 }
 
 /// Highest rate that one program could offer over any local transport, in requests per second.
-const HIGHEST_RATE: f64 = 5e6;
+const MAX_RATE_PER_S: f64 = 5e6;
 /// Highest rate as a multiple of the capacity; a higher one is refused before anything is measured.
 /// A rate that no arm can serve builds a queue for as long as the trial lasts, and nothing but that queue
 /// would be measured. Up to twice the capacity is allowed, to show overload, and because capacity is not
 /// an upper bound: an open loop that has fallen behind sends in larger batches and may do more.
-const MOST_OF_CAPACITY: f64 = 2.0;
+const MAX_PART_OF_CAPACITY: f64 = 2.0;
 /// Closed-loop trials of each arm whose median throughput is its capacity.
 /// The transports take turns at each level, so that a change of the machine meets them all. Rates in
 /// percent are of the baseline's capacity for every transport: the same rates are what makes steps
 /// comparable, and each transport's own capacity stands above its table (docs/method.md §9).
-const TRIALS: usize = 3;
+const CAPACITY_TRIALS: usize = 3;
 
 impl TrialRunner<'_> {
     /// Measures every transport at every level. At each level the transports alternate, so that a change of
@@ -207,9 +207,9 @@ impl TrialRunner<'_> {
         observer: &mut (impl Observer + ?Sized),
     ) -> Result<Vec<Capacity>, BenchError> {
         let asked: Vec<f64> = matrix.rates.iter().filter_map(absolute).collect();
-        if let Some(rate) = asked.iter().find(|rate| **rate > HIGHEST_RATE) {
+        if let Some(rate) = asked.iter().find(|rate| **rate > MAX_RATE_PER_S) {
             return Err(BenchError::Usage(format!(
-                "--rate {rate:.0}: no program reaches that over a local connection; the most that makes sense is {HIGHEST_RATE:.0} requests/s"
+                "--rate {rate:.0}: no program reaches that over a local connection; the most that makes sense is {MAX_RATE_PER_S:.0} requests/s"
             )));
         }
         let closed =
@@ -219,8 +219,8 @@ impl TrialRunner<'_> {
         let levels = arms.len() / closed.transports.len().max(1);
         for (number, level) in arms.chunks(closed.transports.len().max(1)).enumerate() {
             observer.step(&step(number, levels));
-            let mut found = vec![Vec::with_capacity(TRIALS); level.len()];
-            for _ in 0..TRIALS {
+            let mut found = vec![Vec::with_capacity(CAPACITY_TRIALS); level.len()];
+            for _ in 0..CAPACITY_TRIALS {
                 for (arm, found) in level.iter().zip(&mut found) {
                     found.push(self.once(arm)?);
                 }
@@ -268,7 +268,9 @@ fn step(number: usize, levels: usize) -> String {
 }
 
 fn refuse_out_of_reach(asked: &[f64], arm: &Arm, capacity: f64) -> Result<(), BenchError> {
-    let Some(rate) = asked.iter().find(|rate| **rate > MOST_OF_CAPACITY * capacity) else { return Ok(()) };
+    let Some(rate) = asked.iter().find(|rate| **rate > MAX_PART_OF_CAPACITY * capacity) else {
+        return Ok(());
+    };
     let (connections, transport): (u32, Transport) = (arm.point.connections, arm.transport);
     let plural = if connections == 1 { "" } else { "s" };
     let at = match arm.id.split_once('/') {

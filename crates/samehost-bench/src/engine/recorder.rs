@@ -10,7 +10,7 @@ use super::{Nanos, Window, now};
 use crate::machine::{ThreadUse, Threads};
 
 /// Upper bound of the histograms: 1,000 seconds.
-const LONGEST_NS: u64 = 1_000_000_000_000;
+const MAX_LATENCY_NS: u64 = 1_000_000_000_000;
 
 #[derive(Debug)]
 pub struct Tally {
@@ -36,7 +36,7 @@ pub struct Tally {
 
 /// Histogram of nanoseconds with 3 significant digits. It allocates its counts here, before the trial.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, 3)
+    Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3)
         .unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
 }
 

@@ -19,9 +19,9 @@ use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 /// only where the generator was late and had no CPU time left. How late the generator may be is judged
 /// over the whole measurement and by the baseline's latency; by its own latency the faster arm alone
 /// would lose its trials (docs/method.md §9).
-const LEAST_ACHIEVED: f64 = 0.99;
+const MIN_ACHIEVED_PART: f64 = 0.99;
 /// A client that is busy for more than this fraction of its time is saturated.
-const SATURATED: f64 = 0.9;
+const SATURATED_PART: f64 = 0.9;
 
 #[derive(Clone, Debug, Default)]
 pub struct Metered {
@@ -126,9 +126,9 @@ fn warn_of_late_meters(late_ms: f64) -> Warning {
 fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     let achieved = tally.operations as f64 / (open_loop.rate_per_s * trial.seconds);
     let client_busy = trial.client_utilization.unwrap_or(0.0) + trial.client_wait.unwrap_or(0.0);
-    if achieved < LEAST_ACHIEVED - chance(tally) {
+    if achieved < MIN_ACHIEVED_PART - chance(tally) {
         let per_s = tally.operations as f64 / trial.seconds;
-        if lateness_share(trial) > 0.5 && client_busy > SATURATED {
+        if lateness_share(trial) > 0.5 && client_busy > SATURATED_PART {
             trial.invalid = Some(format!(
                 "the generator reached {per_s:.0} of {:.0} requests/s: the client was the limit",
                 open_loop.rate_per_s

@@ -16,7 +16,7 @@ use samehost_system::proc::status::{self, Stat};
 use super::Schedstat;
 
 /// Most threads whose context switches are read: reading more would disturb the trial.
-const MOST_THREADS_READ: usize = 256;
+const MAX_THREADS_READ: usize = 256;
 
 /// Use of the server's processes: a reading, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -89,7 +89,7 @@ fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
     for pid in pids {
         for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
             read += 1;
-            if read > MOST_THREADS_READ {
+            if read > MAX_THREADS_READ {
                 return None;
             }
             let Some(status) = super::text(task.path().join("status")) else { continue };
@@ -159,7 +159,7 @@ pub struct SwitchCounter {
 }
 
 impl Threads {
-    pub fn of(pids: &[u32]) -> Self {
+    pub fn list(pids: &[u32]) -> Self {
         let mut threads = Vec::new();
         for pid in pids {
             let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
@@ -312,7 +312,7 @@ pub struct ProcessClocks {
 }
 
 impl ProcessClocks {
-    pub fn of(pids: &[u32]) -> Self {
+    pub fn open(pids: &[u32]) -> Self {
         ProcessClocks { clocks: pids.iter().map(|pid| clock_of(*pid)).collect() }
     }
 
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_is_given_a_cpu_again_and_again() {
         let own = std::process::id();
-        let threads = Threads::of(&[own, u32::MAX]);
+        let threads = Threads::list(&[own, u32::MAX]);
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -389,8 +389,8 @@ mod tests {
             working.iter().zip(&before).any(|(thread, before)| thread.read().runs >= before + 20)
         });
         assert!(counted, "10,000 sleeps were not counted as 20");
-        assert!(Threads::of(&[own]).working(0).is_empty(), "too many");
-        let threads = Threads::of(&[own]);
+        assert!(Threads::list(&[own]).working(0).is_empty(), "too many");
+        let threads = Threads::list(&[own]);
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(threads.watched(1).len(), 1, "this thread ran, if no other did");
     }
@@ -407,7 +407,7 @@ mod tests {
         assert!(process >= 5_000_000);
         assert!(process_cpu_ns(u32::MAX - 1).is_none());
         let mut clocks = Vec::new();
-        ProcessClocks::of(&[u32::MAX - 1, std::process::id()]).read(&mut clocks);
+        ProcessClocks::open(&[u32::MAX - 1, std::process::id()]).read(&mut clocks);
         assert!(clocks[0] == 0 && clocks[1] >= process, "{clocks:?}");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
     let mut impacts = Vec::new();
     for (transport, address) in look.servers {
         let endpoint = &address.endpoint;
-        let mut impact = Impact::of(format!("the server at {endpoint}"));
+        let mut impact = Impact::on(format!("the server at {endpoint}"));
         impact.does.push(if is_burst {
             format!(
                 "makes {} connections at once, over and over: while they wait to be accepted its queue may be full, and whoever else connects is {}",

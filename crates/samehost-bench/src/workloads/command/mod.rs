@@ -16,7 +16,7 @@ use crate::parameters::{Parameter, Parameters, Swept, Values, words};
 use crate::served::{Instance, Served, StartOptions};
 use crate::workload::{Capabilities, Configured, Description, OpenOrClosed, Starts, Workload};
 
-const MOST_WARMUPS: u32 = 1000;
+const MAX_WARMUPS: u32 = 1000;
 
 pub struct Command;
 
@@ -151,7 +151,7 @@ impl Workload for Command {
         }
         let mut warmup = 0;
         if parameters.given("warmup").is_some() {
-            warmup = parameters.count("warmup", MOST_WARMUPS)?;
+            warmup = parameters.count("warmup", MAX_WARMUPS)?;
         }
         let mut swept = Vec::new();
         for text in parameters.text(OWN_PARAMETER).lines() {

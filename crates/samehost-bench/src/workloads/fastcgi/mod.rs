@@ -30,9 +30,9 @@ use crate::workloads::foreign::crowding;
 use crate::workloads::requests::{burst_metrics, require_size};
 use running::RunningFastCgi;
 
-const MOST_SIZE: u64 = 16 << 20;
+const MAX_BODY_BYTES: u64 = 16 << 20;
 /// Most children of a pool: each takes some megabytes.
-const MOST_CHILDREN: u32 = 256;
+const MAX_CHILDREN: u32 = 256;
 /// Children by default: enough for two CPUs, few enough to start in every block.
 const CHILDREN: u32 = 16;
 const CHILDREN_IN_BURST: u32 = 4;
@@ -110,7 +110,7 @@ impl Settings {
         match self.children {
             Some(count) => count,
             None if self.burst => CHILDREN_IN_BURST,
-            None if self.kept => most_connections.min(MOST_CHILDREN),
+            None if self.kept => most_connections.min(MAX_CHILDREN),
             None => CHILDREN,
         }
     }
@@ -119,8 +119,8 @@ impl Settings {
 fn children(text: &str) -> Result<Option<u32>, BenchError> {
     match text.parse() {
         _ if text == "auto" => Ok(None),
-        Ok(count) if (1..=MOST_CHILDREN).contains(&count) => Ok(Some(count)),
-        _ => BenchError::refuse(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}")),
+        Ok(count) if (1..=MAX_CHILDREN).contains(&count) => Ok(Some(count)),
+        _ => BenchError::refuse(format!("--children {text}: `auto`, or from 1 to {MAX_CHILDREN}")),
     }
 }
 
@@ -229,14 +229,14 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        require_size("--size", point.size_bytes.unwrap_or(0), "fastcgi", MOST_SIZE)?;
+        require_size("--size", point.size_bytes.unwrap_or(0), "fastcgi", MAX_BODY_BYTES)?;
         if let Some(via) = self.via {
             via.check_listens(self.front)?;
         }
         let connections = point.connections;
         if self.kept && connections > self.children(connections) {
             return BenchError::refuse(format!(
-                "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
+                "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MAX_CHILDREN}), or --connect per-request"
             ));
         }
         let threads = !self.burst && !self.kept && self.via.is_none();

@@ -23,18 +23,18 @@ use crate::private_servers::BuiltInSpec;
 use crate::served::{Instance, Served, StartOptions};
 use crate::workload::{Capabilities, Configured, Description, Look, Workload, Written};
 use crate::workloads::foreign::Forms;
-use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads, value};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, require_own_connects, require_threads, value};
 use exchange::OneShot;
 
 pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
 pub use page::PageLook;
 pub(crate) use reply::refusal;
 
-const MOST_PIPELINE: u32 = 64;
+const MAX_PIPELINE_REQUESTS: u32 = 64;
 /// Bytes of the body of a POST.
 const POST_BYTES: usize = 128;
 /// Largest reply of the built-in server.
-const MOST_SIZE: u64 = 64 << 20;
+const MAX_BODY_BYTES: u64 = 64 << 20;
 
 const FORMS: Forms = Forms {
     protocol: Protocol::Http,
@@ -89,7 +89,7 @@ impl Workload for Http {
             method: parameters.word("method")?,
             version: parameters.word("http")?,
             per_request: parameters.word::<Connect>("connect")? == Connect::PerRequest,
-            pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
+            pipeline: parameters.counts("pipeline", MAX_PIPELINE_REQUESTS)?,
             path: parameters.given("path"),
             host: parameters.given("host"),
         }))
@@ -102,7 +102,7 @@ impl Configured for Settings {
         Capabilities {
             transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, TcpRun],
             sizes: Some("4096"),
-            most_sliced: if self.per_request { 0 } else { MOST_SLICED },
+            most_sliced: if self.per_request { 0 } else { MAX_SLICED_CONNECTIONS },
             ..Capabilities::REQUESTS
         }
     }
@@ -130,9 +130,9 @@ impl Configured for Settings {
             );
         }
         let largest = point.size_bytes.unwrap_or(0);
-        if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
+        if largest.saturating_mul(u64::from(pipeline)) > MAX_BODY_BYTES {
             return BenchError::refuse(format!(
-                "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size or --pipeline"
+                "bodies of {largest} bytes, {pipeline} at once, are more than {MAX_BODY_BYTES} bytes; use a smaller --size or --pipeline"
             ));
         }
         if let Some(path) = &self.path
@@ -158,7 +158,7 @@ impl Configured for Settings {
         }
         let mut impacts = Vec::new();
         for address in look.servers.values() {
-            let mut impact = Impact::of(format!("the server at {}", shown(address)));
+            let mut impact = Impact::on(format!("the server at {}", shown(address)));
             impact.does.push("sends POST requests as fast as they are answered; what its application does with them is done".into());
             impacts.push(impact);
         }
@@ -370,8 +370,8 @@ mod tests {
             Http.configure(&parameters)?.check(&point, Transport::Tcp)
         }
         assert!(check(&[], 4096).is_ok());
-        assert!(check(&[], MOST_SIZE + 1).is_err());
-        assert!(check(&[("pipeline", "64")], MOST_SIZE / 32).is_err());
+        assert!(check(&[], MAX_BODY_BYTES + 1).is_err());
+        assert!(check(&[("pipeline", "64")], MAX_BODY_BYTES / 32).is_err());
         assert!(check(&[("pipeline", "2"), ("connect", "per-request")], 1).is_err());
         assert!(check(&[("path", "/a b")], 1).is_err());
         assert!(check(&[("path", "a")], 1).is_err());

@@ -20,10 +20,12 @@ use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Look, MANY, Workload, Written,
 };
 use crate::workloads::foreign::Forms;
-use crate::workloads::requests::{MOST_SLICED, apart, link_to, opener, require_size, size_of, value};
+use crate::workloads::requests::{
+    MAX_SLICED_CONNECTIONS, apart, link_to, opener, require_size, size_of, value,
+};
 use dialogue::{Exchange, MemcachedSession, Protocol};
 
-const MOST_SIZE: u64 = 1024 * 1024;
+const MAX_VALUE_BYTES: u64 = 1024 * 1024;
 
 const FORMS: Forms = Forms {
     protocol: samehost_model::Protocol::Memcached,
@@ -73,7 +75,7 @@ impl Workload for Memcached {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: Some("128"), most_sliced: MOST_SLICED, ..Capabilities::REQUESTS }
+        Capabilities { sizes: Some("128"), most_sliced: MAX_SLICED_CONNECTIONS, ..Capabilities::REQUESTS }
     }
 
     fn title(&self) -> String {
@@ -81,7 +83,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        require_size("--size", point.size_bytes.unwrap_or(0), "memcached", MOST_SIZE)
+        require_size("--size", point.size_bytes.unwrap_or(0), "memcached", MAX_VALUE_BYTES)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -219,7 +221,7 @@ mod tests {
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
             Memcached.configure(&Parameters::new())?.check(&point, Transport::Unix)
         }
-        assert!(check(MOST_SIZE).is_ok());
-        assert!(check(MOST_SIZE + 1).is_err());
+        assert!(check(MAX_VALUE_BYTES).is_ok());
+        assert!(check(MAX_VALUE_BYTES + 1).is_err());
     }
 }

@@ -22,13 +22,13 @@ use crate::workload::{
     Starts, Workload, Written, infos, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete, lacking};
-use crate::workloads::requests::{Connect, MOST_SLICED, require_own_connects, require_threads};
+use crate::workloads::requests::{Connect, MAX_SLICED_CONNECTIONS, require_own_connects, require_threads};
 use dialogue::begin;
 use running::RunningMySql;
 use statement::{Protocol, Statement};
 
 /// Most rows: ids are numbers of 32 bits.
-const MOST_ROWS: u32 = 1_000_000_000;
+const MAX_ROWS: u32 = 1_000_000_000;
 
 /// Connections of an arm in the checkup. Each is a thread of the server, and a round opens and closes those of both
 /// arms: beside a program at 60 % of each of two CPUs a block took 0.56 s with 16 and 0.76 s with 64, and after as
@@ -117,7 +117,7 @@ impl Configured for Settings {
             connections: if dump { None } else { Some("1") },
             rates: !dump,
             timed: !dump,
-            most_sliced: if self.per_query || dump { 0 } else { MOST_SLICED },
+            most_sliced: if self.per_query || dump { 0 } else { MAX_SLICED_CONNECTIONS },
             // Making a data directory and filling a table takes seconds.
             starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
@@ -209,10 +209,10 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     };
     // `10k` is ten thousand, as in rates: the parser of rates reads it.
     match samehost_model::parse_rate_list(&text).as_deref() {
-        Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
+        Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MAX_ROWS) => {
             Ok(*count as u32)
         }
-        _ => BenchError::refuse(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k")),
+        _ => BenchError::refuse(format!("--rows {text}: a number from 1 to {MAX_ROWS}, such as 10k")),
     }
 }
 

@@ -189,9 +189,9 @@ impl Asked {
 }
 
 /// Bytes of a row of ours including its share of the page, to estimate the disk that is needed.
-const ROW: u64 = 320;
+const ROW_BYTES: u64 = 320;
 /// Rows that inserts may add before the next trial empties the table.
-const INSERTED: u64 = 200_000;
+const INSERTED_ROWS: u64 = 200_000;
 
 /// Asks each server once, over either transport, what a measurement would do to it and whether it has the room:
 /// connections, disk, binary log, replicas. Nothing is written.
@@ -217,7 +217,7 @@ fn look_at(
 ) -> Result<Impact, BenchError> {
     let statement = settings.statement;
     let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
-    let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
+    let mut impact = Impact::on(format!("the server at {} as {user}", address.endpoint));
     let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?;
     let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
     // Our own connection is not counted.
@@ -227,7 +227,7 @@ fn look_at(
         return Ok(impact);
     }
     let rows = u64::from(settings.rows);
-    let bytes = rows * ROW;
+    let bytes = rows * ROW_BYTES;
     let place = match &address.credentials.database {
         Some(database) => format!("tables samehost_… in the database {}", database.escape_debug()),
         None => "a database samehost_… of its own".into(),
@@ -242,7 +242,7 @@ fn look_at(
             .does
             .push("changes one of these rows with every statement, as fast as it is answered".into()),
         Statement::Insert => {
-            needed += INSERTED * ROW;
+            needed += INSERTED_ROWS * ROW_BYTES;
             impact.does.push("adds a row with every statement, as fast as it is answered; they are removed before each trial".into());
         }
         _ => {}
@@ -292,9 +292,9 @@ fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<
 }
 
 /// Most rows that one statement adds: it must finish within a connection's time limit.
-const MOST_AT_ONCE: u32 = 50_000;
+const MAX_ROWS_AT_ONCE: u32 = 50_000;
 /// Most rows that are asked for in a table that is not ours.
-const KNOWN_ROWS: u32 = 100;
+const MAX_KNOWN_ROWS: u32 = 100;
 
 /// The tables of one server that statements work on: our own, made first and dropped last, or an existing one that is
 /// only read.
@@ -333,7 +333,7 @@ impl Tables {
         for definition in tables.table.definitions() {
             dialogue.must("a table of our own", &definition)?;
         }
-        for filling in tables.table.filling(MOST_AT_ONCE) {
+        for filling in tables.table.filling(MAX_ROWS_AT_ONCE) {
             dialogue.must("filling our table", &filling)?;
         }
         dialogue.must("looking at our table", &format!("ANALYZE TABLE {}", tables.table.points))?;
@@ -426,7 +426,8 @@ fn keyed_table(dialogue: &mut Dialogue, database: &str) -> Result<(String, Strin
 /// Asks for some ids of an existing table and for the reply to each, to compare later replies with.
 fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<Known, BenchError> {
     let (key, points) = (&table.key, &table.points);
-    let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
+    let sql =
+        format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {MAX_KNOWN_ROWS}", u32::MAX);
     let mut ids: Vec<u32> = Vec::new();
     for row in dialogue.rows("reading ids", &sql)? {
         let Some(Some(id)) = row.first() else { continue };

@@ -295,7 +295,7 @@ words! {
 pub(super) const VIA: &[&str] = &["none", "pgbouncer", "odyssey"];
 pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
 /// Most connections to the server that are opened before the first trial: each takes some milliseconds.
-const MOST_OPENED: u32 = 256;
+const MAX_CONNECTIONS_OPENED: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Pooled {
@@ -345,7 +345,7 @@ impl Pooler {
         for behind in [Transport::Tcp, Transport::Unix] {
             let Some(address) = self.address(Transport::Unix, behind) else { continue };
             let mut open = Vec::new();
-            for _ in 0..connections.min(MOST_OPENED) {
+            for _ in 0..connections.min(MAX_CONNECTIONS_OPENED) {
                 let mut dialogue = begin(&address, false)?;
                 dialogue.must("to begin a transaction", "BEGIN")?;
                 for _ in 0..BEFOREHAND {

@@ -23,11 +23,11 @@ use crate::workload::{
     request_metrics, with_proxy,
 };
 use crate::workloads::http::{Expected, Fetched, HttpSession, RequestParts, Version, fetch, refusal};
-use crate::workloads::requests::{MOST_SLICED, require_size};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, require_size};
 
 /// Most backends of a condition: each is a process.
-const MOST_BACKENDS: u32 = 16;
-const MOST_SIZE: u64 = 16 << 20;
+const MAX_BACKENDS: u32 = 16;
+const MAX_PAGE_BYTES: u64 = 16 << 20;
 
 pub struct Proxy;
 
@@ -92,7 +92,7 @@ impl Configured for Settings {
         Capabilities {
             sizes: Some("4096"),
             foreign_servers: false,
-            most_sliced: MOST_SLICED,
+            most_sliced: MAX_SLICED_CONNECTIONS,
             // Two processes of the same program differ by more than the transports do, so several are used. Half a dozen
             // Ruby, Python or Java programs take seconds to start, so their blocks take turns on a few starts.
             starts: if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) },
@@ -119,12 +119,12 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         self.via.at(point).check_listens(self.front.at(point))?;
         let backends = self.backends.at(point);
-        if backends > MOST_BACKENDS {
+        if backends > MAX_BACKENDS {
             return BenchError::refuse(format!(
-                "--backends {backends}: each is a process; at most {MOST_BACKENDS}"
+                "--backends {backends}: each is a process; at most {MAX_BACKENDS}"
             ));
         }
-        require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
+        require_size("--size", point.size_bytes.unwrap_or(0), "a page", MAX_PAGE_BYTES)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -141,7 +141,7 @@ impl Configured for Settings {
             let conditions = Condition::all(*via, &start.transports, self);
             let mut hosts: Vec<Host<'_>> = Vec::new();
             for (number, condition) in conditions.iter().enumerate() {
-                let kept = if condition.http == Version::V11 { Some(KEPT) } else { None };
+                let kept = if condition.http == Version::V11 { Some(KEPT_CONNECTIONS) } else { None };
                 let servers = behind(&backends, condition);
                 hosts.push(Host { name: Condition::host(number), servers, kept });
             }
@@ -227,7 +227,7 @@ fn completed(parameters: &Parameters) -> Result<Parameters, BenchError> {
 }
 
 /// Connections to the backends that the server in front keeps open, as in the published measurement.
-const KEPT: u32 = 48;
+const KEPT_CONNECTIONS: u32 = 48;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
@@ -238,7 +238,7 @@ struct Condition {
 }
 
 impl Condition {
-    fn of(arm: &Arm, settings: &Settings) -> Self {
+    fn for_arm(arm: &Arm, settings: &Settings) -> Self {
         Condition {
             via: settings.via.at(&arm.point),
             transport: arm.transport,
@@ -266,9 +266,9 @@ impl Condition {
 }
 
 /// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
-const WARM_UP: u32 = 40;
+const WARM_UP_REQUESTS: u32 = 40;
 /// Bytes of a request, as in the published measurement.
-const REQUEST: usize = 75;
+const REQUEST_BYTES: usize = 75;
 
 struct Front {
     server: PrivateServer,
@@ -334,7 +334,7 @@ fn start_backend(
     let backend =
         kind.start(account, &start.program, transports, |backend| backend.endpoints().try_for_each(serves))?;
     let endpoints: Vec<&Endpoint> = backend.endpoints().collect();
-    for endpoint in endpoints.iter().cycle().take(WARM_UP as usize) {
+    for endpoint in endpoints.iter().cycle().take(WARM_UP_REQUESTS as usize) {
         serves(endpoint)?;
     }
     Ok(backend)
@@ -354,7 +354,7 @@ fn serves(endpoint: &Endpoint) -> Result<(), BenchError> {
 }
 
 fn request(target: &str, host: &str) -> Arc<[u8]> {
-    RequestParts { length: REQUEST, ..RequestParts::get(target, host) }.bytes()
+    RequestParts { length: REQUEST_BYTES, ..RequestParts::get(target, host) }.bytes()
 }
 
 /// The processes that serve a condition: the first of those that listen on its transport.
@@ -376,7 +376,7 @@ impl Instance for RunningProxy {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let wanted = Condition::of(arm, &self.settings);
+        let wanted = Condition::for_arm(arm, &self.settings);
         for backend in self.backends.values_mut().flatten() {
             if backend.has_ended() {
                 return Err(BenchError::ServerLost {

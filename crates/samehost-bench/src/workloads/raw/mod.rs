@@ -21,21 +21,21 @@ use crate::socket_options::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
     Capabilities, Configured, Description, OpenOrClosed, Workload, infos, request_metrics,
 };
-use crate::workloads::requests::{MOST_SLICED, SMALL, prove, value};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, MAX_SMALL_BYTES, prove, value};
 
 /// Shortest message whose last byte is not part of its number.
-const LEAST_MARKED: u64 = 9;
+const MIN_MARKED_BYTES: u64 = 9;
 /// Shortest slice of a stream: a transfer of its own, from the first byte to the acknowledgement of the
 /// last. Some megabytes may be in flight when the last message is written, and until they are
 /// acknowledged only the receiver works. With slices of 12 to 50 ms the ratio of Unix and TCP at 512 KiB
 /// was the same (1.72 to 2.2 in eight runs of 12 rounds, CPUs kept awake). The memory of a virtual
 /// machine is fast and slow by turns of half a second, which undivided trials of 40 ms caught: 31 blocks
 /// of them gave 0.58 to 1.39 (docs/method.md §1a).
-const LEAST_BULK: Duration = Duration::from_millis(12);
+const MIN_BULK_SLICE: Duration = Duration::from_millis(12);
 /// Largest message through a pipe, whose buffer is 64 KiB (pipe(7)).
-const MOST_PIPE: u64 = 64 * 1024;
+const MAX_PIPE_BYTES: u64 = 64 * 1024;
 /// Largest message in one packet with the default send buffer of 212,992 bytes, minus its overhead.
-const MOST_PACKET: u64 = 128 * 1024;
+const MAX_PACKET_BYTES: u64 = 128 * 1024;
 
 pub struct Raw;
 
@@ -144,8 +144,8 @@ impl Configured for Settings {
             connections: if self.bulk { None } else { Some("1") },
             sizes: Some(if self.bulk { "512k" } else { "128" }),
             rates: !self.bulk,
-            most_sliced: if self.bulk { 1 } else { MOST_SLICED },
-            least_slice: if self.bulk { LEAST_BULK } else { Duration::ZERO },
+            most_sliced: if self.bulk { 1 } else { MAX_SLICED_CONNECTIONS },
+            least_slice: if self.bulk { MIN_BULK_SLICE } else { Duration::ZERO },
             ..Capabilities::REQUESTS
         }
     }
@@ -169,8 +169,8 @@ impl Configured for Settings {
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
         let size = point.size_bytes.unwrap_or(1);
         let most = match transport {
-            Transport::Seqpacket => MOST_PACKET,
-            Transport::Pipe if !self.bulk => MOST_PIPE,
+            Transport::Seqpacket => MAX_PACKET_BYTES,
+            Transport::Pipe if !self.bulk => MAX_PIPE_BYTES,
             _ => 1024 * 1024 * 1024,
         };
         if size > most {
@@ -187,9 +187,9 @@ impl Configured for Settings {
                 "pipe has one connection in a closed loop; leave --connections at 1 and --rate out",
             );
         }
-        if self.longer.is_some() && (self.work.is_none() || size < LEAST_MARKED || inherited) {
+        if self.longer.is_some() && (self.work.is_none() || size < MIN_MARKED_BYTES || inherited) {
             return BenchError::refuse(format!(
-                "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
+                "--longer is a part of --work, which it needs; messages have at least {MIN_MARKED_BYTES} bytes, over a transport with a listener"
             ));
         }
         if inherited && point.connections > 64 {
@@ -318,7 +318,7 @@ impl Instance for RunningRaw {
             Some(bytes) => size <= bytes / 2,
             None => true,
         };
-        let small = size <= SMALL as u64 && fits || arm.transport == Transport::Pipe;
+        let small = size <= MAX_SMALL_BYTES as u64 && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
 

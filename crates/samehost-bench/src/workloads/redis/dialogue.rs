@@ -97,7 +97,7 @@ pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, Ben
             None => true,
         };
         if is_new {
-            let mut impact = Impact::of(format!("the Redis at {}{}", address.endpoint, database(address)));
+            let mut impact = Impact::on(format!("the Redis at {}{}", address.endpoint, database(address)));
             look_at(look, command, &info, &mut dialogue, &mut impact)?;
             impacts.push(impact);
         }
@@ -219,7 +219,7 @@ mod tests {
             let text = format!(
                 "# Memory\r\nused_memory:900000\r\nmaxmemory:1000000\r\nmaxmemory_policy:{policy}\r\n"
             );
-            let mut impact = Impact::of("a Redis");
+            let mut impact = Impact::on("a Redis");
             memory(bytes, &fields(&text), &mut impact);
             impact
         }

@@ -32,14 +32,14 @@ use crate::workload::{
     Starts, Wanted, Workload, Written, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::{MOST_SLICED, apart, opener, require_size, size_of, value};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, apart, opener, require_size, size_of, value};
 use dialogue::{Dialogue, begin, is_ours, measured};
 use session::{Exchange, RedisSession};
 
-const MOST_PIPELINE: u32 = 64;
-const MOST_SIZE: u64 = 64 * 1024 * 1024;
+const MAX_PIPELINE_COMMANDS: u32 = 64;
+const MAX_VALUE_BYTES: u64 = 64 * 1024 * 1024;
 /// Most bytes of all values in one request, or in its replies.
-const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
+const MAX_BYTES_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 const FORMS: Forms = Forms {
     protocol: samehost_model::Protocol::Redis,
@@ -113,7 +113,7 @@ impl Workload for Redis {
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         let settings = Settings {
             command: parameters.word("command")?,
-            pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
+            pipeline: parameters.counts("pipeline", MAX_PIPELINE_COMMANDS)?,
             place: parameters.list("in", Place::WORDS)?,
         };
         // A container's end of a connection has a network of its own, whose settings are not changed.
@@ -133,7 +133,7 @@ impl Configured for Settings {
             transports: if self.in_containers() { &[Tcp, Unix] } else { &[Tcp, Unix, TcpRun] },
             sizes: if matches!(self.command, Command::Get | Command::Set) { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
-            most_sliced: MOST_SLICED,
+            most_sliced: MAX_SLICED_CONNECTIONS,
             // A container takes a second to start.
             starts: if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock },
             ..Capabilities::REQUESTS
@@ -157,10 +157,10 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         let pipeline = self.pipeline.at(point);
         let size = point.size_bytes.unwrap_or(0);
-        require_size("--size", size, "redis", MOST_SIZE)?;
-        if size * u64::from(pipeline) > MOST_AT_ONCE {
+        require_size("--size", size, "redis", MAX_VALUE_BYTES)?;
+        if size * u64::from(pipeline) > MAX_BYTES_AT_ONCE {
             return BenchError::refuse(format!(
-                "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"
+                "{pipeline} values of {size} bytes in one pipeline are more than {MAX_BYTES_AT_ONCE} bytes; use a smaller --size or --pipeline"
             ));
         }
         Ok(())
@@ -236,7 +236,7 @@ fn private(place: Place, start: &StartOptions) -> Result<Served, BenchError> {
         .reached_by_run(&start.program, &start.transports)?;
     let mut served = Served::default();
     let inside = if place.is_container() {
-        let inside = Inside::of(server.pid(), &REDIS.find()?);
+        let inside = Inside::find(server.pid(), &REDIS.find()?);
         if inside.server.is_empty() {
             return Err(server.failure("its process is not among podman's"));
         }
@@ -493,8 +493,8 @@ mod tests {
         }
         assert!(check(128, "64").is_ok());
         assert!(check(128, "65").is_err());
-        assert!(check(MOST_SIZE, "1").is_ok());
-        assert!(check(MOST_SIZE, "5").is_err());
-        assert!(check(MOST_SIZE + 1, "1").is_err());
+        assert!(check(MAX_VALUE_BYTES, "1").is_ok());
+        assert!(check(MAX_VALUE_BYTES, "5").is_err());
+        assert!(check(MAX_VALUE_BYTES + 1, "1").is_err());
     }
 }

@@ -16,9 +16,9 @@ use crate::parameters::{Parameter, Parameters, Values, words};
 use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::served::{Instance, Served, StartOptions};
 use crate::workload::{Capabilities, Configured, Description, Workload};
-use crate::workloads::requests::{MOST_SLICED, SMALL, plain_job, require_size, size_of};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, MAX_SMALL_BYTES, plain_job, require_size, size_of};
 
-const MOST_SIZE: u64 = 64 * 1024 * 1024;
+const MAX_PAYLOAD_BYTES: u64 = 64 * 1024 * 1024;
 
 pub struct Rpc;
 
@@ -61,7 +61,7 @@ impl Configured for Settings {
             // The Go client generates its own load, in a closed loop.
             rates: self.protocol != Protocol::GoGob,
             foreign_servers: false,
-            most_sliced: if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
+            most_sliced: if self.protocol == Protocol::GoJson { MAX_SLICED_CONNECTIONS } else { 0 },
             ..Capabilities::REQUESTS
         }
     }
@@ -74,7 +74,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        require_size("--size", point.size_bytes.unwrap_or(0), "rpc", MOST_SIZE)
+        require_size("--size", point.size_bytes.unwrap_or(0), "rpc", MAX_PAYLOAD_BYTES)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -132,7 +132,7 @@ impl Instance for Go {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
         let payload = payload(size_of(arm));
-        let small = payload.len() <= SMALL;
+        let small = payload.len() <= MAX_SMALL_BYTES;
         let asked = clients::JsonAsked::new(&payload);
         Ok(plain_job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
     }
@@ -152,8 +152,8 @@ mod tests {
             let point = Point { connections, size_bytes: Some(size), ..Point::default() };
             configured("go-json").check(&point, Transport::Tcp).is_ok()
         };
-        assert!(check(1025, 128) && check(1, MOST_SIZE));
-        assert!(!check(1, MOST_SIZE + 1));
+        assert!(check(1025, 128) && check(1, MAX_PAYLOAD_BYTES));
+        assert!(!check(1, MAX_PAYLOAD_BYTES + 1));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use site::{Database, Site, private};
 use web::Web;
 
 /// Most pages requested at the same time: each has a process of PHP.
-const MOST_CONNECTIONS: u32 = 64;
+const MAX_PAGES_AT_ONCE: u32 = 64;
 
 pub struct WordPress;
 
@@ -121,9 +121,9 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        if point.connections > MOST_CONNECTIONS {
+        if point.connections > MAX_PAGES_AT_ONCE {
             return BenchError::refuse(format!(
-                "{} pages at the same time: each has a process of PHP, and at most {MOST_CONNECTIONS} are started",
+                "{} pages at the same time: each has a process of PHP, and at most {MAX_PAGES_AT_ONCE} are started",
                 point.connections
             ));
         }
@@ -158,7 +158,7 @@ impl Configured for Settings {
             "loads its pages as fast as they are made, {} at a time: WordPress and its plugins write to its database what they write for any visitor (transients, statistics, counters)",
             look.connections
         );
-        Ok(vec![Impact { does: vec![does], ..Impact::of(format!("the site in {}", root.display())) }])
+        Ok(vec![Impact { does: vec![does], ..Impact::on(format!("the site in {}", root.display())) }])
     }
 
     /// The web servers and the database require a password or access to their sockets; PHP-FPM accepts every client.

@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::private_servers::fronts::KEY;
 
 /// How long a log line may take after its page has arrived.
-const LONGEST_SEARCH: Duration = Duration::from_secs(2);
+const MAX_SEARCH: Duration = Duration::from_secs(2);
 
 /// One page, as PHP logged it. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,14 +129,14 @@ impl PageLog {
     }
 
     /// Pages of a trial that were logged since the last call. A page is logged after it was sent, so this waits until
-    /// there are at least `least`, but no longer than [`LONGEST_SEARCH`].
+    /// there are at least `least`, but no longer than [`MAX_SEARCH`].
     pub(super) fn of_trial(&mut self, trial: &str, least: u64) -> io::Result<Vec<Page>> {
         let begun = Instant::now();
         let mut pages = Vec::new();
         loop {
             pages.extend(self.new_pages()?);
             pages.retain(|page| page.trial == trial);
-            if pages.len() as u64 >= least || begun.elapsed() > LONGEST_SEARCH {
+            if pages.len() as u64 >= least || begun.elapsed() > MAX_SEARCH {
                 return Ok(pages);
             }
             std::thread::sleep(Duration::from_millis(2));
