@@ -107,7 +107,6 @@ pub struct Sums {
     pub interrupted: u64,
     /// Of interrupted and disturbed exchanges.
     pub left_out: u64,
-    pub left_out_ns: Nanos,
 }
 
 impl Interruptions {
@@ -140,7 +139,7 @@ impl Interruptions {
         self.since += 1;
         if self.follows_reading {
             self.follows_reading = false;
-            self.leave_out(latency);
+            self.sums.left_out += 1;
             return Heard::Disturbed;
         }
         let longest = self.median * LONG_IN_MEDIANS;
@@ -166,13 +165,8 @@ impl Interruptions {
             return Heard::Whole;
         }
         self.sums.interrupted += 1;
-        self.leave_out(latency);
-        Heard::Interrupted
-    }
-
-    fn leave_out(&mut self, latency: Nanos) {
         self.sums.left_out += 1;
-        self.sums.left_out_ns += latency;
+        Heard::Interrupted
     }
 
     /// Learns how long an exchange waits ordinarily: the least that was seen. Called at the end of a slice, too.
@@ -254,7 +248,7 @@ mod tests {
         assert_eq!(interruptions.hear(2800), Heard::Whole, "not long: nobody looks");
         let sums = interruptions.sums;
         assert_eq!((sums.whole, sums.whole_ns), (3, 40_003_800));
-        assert_eq!((sums.interrupted, sums.left_out, sums.left_out_ns), (1, 3, 4_011_000));
+        assert_eq!((sums.interrupted, sums.left_out), (1, 3));
         assert_eq!(sums.interrupted_percent(), Some(100.0 / 6.0));
     }
 

@@ -25,8 +25,6 @@ pub struct Tally {
     pub lateness: Option<Histogram<u64>>,
     /// Operations completed in each tenth of the window.
     pub tenths: [u64; 10],
-    /// Requests due in the window that had no reply when waiting ended; their latency is that time, as a lower bound.
-    pub unfinished: u64,
     /// CPU time of the client's threads in the window, and how many they are.
     pub usage: ThreadUse,
     pub threads: u32,
@@ -49,7 +47,6 @@ impl Tally {
             service: open_loop.then(histogram),
             lateness: open_loop.then(histogram),
             tenths: [0; 10],
-            unfinished: 0,
             usage: ThreadUse::default(),
             threads: 1,
             sums: None,
@@ -70,7 +67,6 @@ impl Tally {
         for (mine, theirs) in self.tenths.iter_mut().zip(other.tenths) {
             *mine += theirs;
         }
-        self.unfinished += other.unfinished;
         self.usage += other.usage;
         self.threads += other.threads;
     }
@@ -204,7 +200,6 @@ impl Recorder {
     /// lower bound of its latency.
     pub fn unfinished(&mut self, at: Nanos, due: Nanos) {
         if self.is_counted(due) {
-            self.tally.unfinished += 1;
             self.tally.latency.saturating_record(at.saturating_sub(due));
         }
     }
@@ -331,6 +326,5 @@ mod tests {
         assert_eq!(tally.latency.max(), 1_001);
         assert_eq!(tally.service.unwrap().max(), 290);
         assert_eq!(tally.lateness.unwrap().max(), 10);
-        assert_eq!(tally.unfinished, 1);
     }
 }

@@ -72,11 +72,6 @@ pub(super) fn leave_out(trial: &mut Trial, sums: &Sums) {
     trial.interrupted_percent = sums.interrupted_percent();
 }
 
-/// User time of an operation in microseconds; `None` where it is not known which part of the CPU time it was.
-fn user_us_per_operation(cpu_ns: u64, user_part: Option<f64>, operations: u64) -> Option<f64> {
-    per_operation(cpu_ns as f64 / 1e3 * user_part?, operations)
-}
-
 /// `None` where there was no operation.
 fn per_operation(amount: f64, operations: u64) -> Option<f64> {
     (operations > 0).then(|| amount / operations as f64)
@@ -88,13 +83,10 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
     let window_ns = trial.seconds * 1e9;
     let operations = trial.operations;
     trial.client_cpu_us_per_op = per_operation(client.cpu_ns as f64 / 1e3, operations);
-    trial.client_user_us_per_op = user_us_per_operation(client.cpu_ns, client.user_part(), operations);
     trial.client_utilization = Some(client.cpu_ns as f64 / window_ns / f64::from(threads));
     trial.client_wait = Some(client.wait_ns as f64 / window_ns / f64::from(threads));
-    trial.client_context_switches_per_op = per_operation(client.switches as f64, operations);
     if let Some(server) = metered.server {
         trial.server_cpu_us_per_op = per_operation(server.cpu_ns as f64 / 1e3, operations);
-        trial.server_user_us_per_op = user_us_per_operation(server.cpu_ns, server.user_part, operations);
         trial.server_threads = server.threads;
         trial.server_utilization = Some(server.cpu_ns as f64 / window_ns);
         if let Some(switches) = server.switches {
@@ -103,7 +95,6 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
     }
     if let Some(proxy) = metered.proxy {
         trial.proxy_cpu_us_per_op = per_operation(proxy.cpu_ns as f64 / 1e3, operations);
-        trial.proxy_user_us_per_op = user_us_per_operation(proxy.cpu_ns, proxy.user_part, operations);
         trial.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
     }
     trial.warnings.extend(doubt_clock(&metered.machine));

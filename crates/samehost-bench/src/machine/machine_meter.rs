@@ -142,7 +142,7 @@ fn use_between(
         span_ms: 1000.0 * span / per_second,
         throttled_ms: since(|r| r.throttled_us) / 1000.0,
         clock_change_percent,
-        foreign_process: None,
+        ..MachineUse::default()
     }
 }
 

@@ -13,11 +13,9 @@ use crate::machine::{
 /// Most threads of shared processes whose context switches are read at every border.
 /// A process that serves several arms is read at each border of a slice, and its context switches are a
 /// file for each thread. Up to twelve that is a small part of a slice; beyond it the reading would be in
-/// the measurement, and the figure is left out. User time of a shared process cannot be divided among
-/// arms and is left out always (docs/method.md §1a).
+/// the measurement, and the figure is left out (docs/method.md §1a).
 const MAX_THREADS_WATCHED: usize = 12;
-/// If an arm's own processes used at least this fraction of its CPU time, their user time and context
-/// switches count for the whole.
+/// If an arm's own processes used at least this fraction of its CPU time, their context switches count for the whole.
 const MIN_OWN_PART: f64 = 0.9;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,9 +218,8 @@ impl<C: Clocks> Books<C> {
     }
 }
 
-/// Sums shared and private processes. User time is known for the private ones only, so it is reported only if
-/// they did nearly all the work. The same holds for context switches if the shared processes have too many
-/// threads to read.
+/// Sums shared and private processes. If the shared ones have too many threads to read, context switches are reported only if the
+/// private ones did nearly all the work.
 fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
     let own = private.unwrap_or_default();
     let cpu_ns = shared.cpu_ns + own.cpu_ns;
@@ -232,7 +229,7 @@ fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
         (Some(shared), Some(private)) => private.switches.map(|own| own + shared),
         (None, _) => own.switches.filter(|_| did_it),
     };
-    ServerUse { cpu_ns, user_part: own.user_part.filter(|_| did_it), switches, threads: own.threads }
+    ServerUse { cpu_ns, switches, threads: own.threads }
 }
 
 // Finds the threads of a shared server that serve one arm's connections each, as MariaDB and MySQL have them.
@@ -313,7 +310,6 @@ impl OwnThreads {
         let (before, now) = (self.before[arm], total(&self.threads[arm]));
         ServerUse {
             cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
-            user_part: None,
             switches: Some(now.runs.saturating_sub(before.runs)),
             threads: u32::try_from(self.threads[arm].len()).ok(),
         }
@@ -440,14 +436,14 @@ mod tests {
 
     #[test]
     fn switches_are_told_where_the_arms_own_processes_worked() {
-        fn used(cpu_ns: u64, user_part: Option<f64>, switches: Option<u64>) -> ServerUse {
-            ServerUse { cpu_ns, user_part, switches, threads: None }
+        fn used(cpu_ns: u64, switches: Option<u64>) -> ServerUse {
+            ServerUse { cpu_ns, switches, threads: None }
         }
-        let private = Some(used(95, Some(0.5), Some(7)));
-        assert_eq!(together(used(5, None, None), private), used(100, Some(0.5), Some(7)));
-        assert_eq!(together(used(50, None, None), private), used(145, None, None));
-        assert_eq!(together(used(50, None, Some(3)), private), used(145, None, Some(10)));
-        assert_eq!(together(used(50, None, Some(3)), None), used(50, None, Some(3)));
+        let private = Some(used(95, Some(7)));
+        assert_eq!(together(used(5, None), private), used(100, Some(7)));
+        assert_eq!(together(used(50, None), private), used(145, None));
+        assert_eq!(together(used(50, Some(3)), private), used(145, Some(10)));
+        assert_eq!(together(used(50, Some(3)), None), used(50, Some(3)));
     }
 
     #[test]

@@ -225,23 +225,13 @@ fn in_turn(
     let seed = round.seed.rotate_left(32);
     let moves = Moves::for_round(&arms, round, seed);
     let mut meters = RoundMeters { books, progress, interrupted, sleeps, moves };
-    let began = now();
     play(&mut arms, (passes, slice), seed, &mut meters)?;
-    let elapsed = now() - began;
     let Closed { arms: used, machine } = meters.books.close(own_cpu_ns(), surroundings.cpus);
-    let border = border(&arms, elapsed);
     let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
         let metered = Metered { server, proxy, machine: machine.clone(), late_ms: None };
-        lane.counter().trial(client, metered, border)
+        lane.counter().trial(client, metered)
     });
     Ok(trials.collect())
-}
-
-/// The time between slices and until their last replies, as a part of the time in slices.
-fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
-    let in_slices: Nanos = arms.iter().map(|lane| lane.in_slices).sum();
-    let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
-    (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
 }
 
 /// The least length of a slice, in nanoseconds, by the shortest request of the warm-up, of the slowest arm. Beside other programs a
