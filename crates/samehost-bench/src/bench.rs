@@ -19,8 +19,7 @@ use crate::plan::Planned;
 use crate::plan::arms::{Capacity, Matrix, floor_arm};
 use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
-use crate::socket_options;
-use crate::socket_options::Means;
+use crate::socket_options::{INSTEAD, denied, needs_routes};
 use crate::workload::{Configured, Look, OpenOrClosed, Wanted, Workload};
 
 /// Measures a workload, in a network namespace of our own if its private servers need one.
@@ -34,14 +33,13 @@ pub fn bench(
 ) -> Result<BenchOutcome, BenchError> {
     let planned = Planned::new(workload, request)?;
     let network = network(workload, &*planned.configured, request);
-    let means = socket_options::means(workload, request);
     let instead = match network {
         Network::Shared => return bench_here(&planned, Nets::default(), observer),
         Network::Own(instead) | Network::OwnBehind(instead) => instead,
-        Network::OwnRoutes | Network::OwnContainers => socket_options::INSTEAD,
+        Network::OwnRoutes | Network::OwnContainers => INSTEAD,
     };
-    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| socket_options::denied(network, error))?);
-    let routed = (means == Means::Routes).then(|| Arc::clone(&own));
+    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| denied(network, error))?);
+    let routed = needs_routes(workload, request).then(|| Arc::clone(&own));
     let outcome = match network {
         Network::OwnBehind(_) => {
             let nets = Nets { behind: Some(Arc::clone(&own)), routed };
@@ -65,7 +63,7 @@ pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
 fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Request) -> Network {
     let wanted = Wanted { transports: &request.transports, servers: &request.servers };
     match configured.network(wanted) {
-        Network::Shared if socket_options::means(workload, request) == Means::Routes => Network::OwnRoutes,
+        Network::Shared if needs_routes(workload, request) => Network::OwnRoutes,
         network => network,
     }
 }
@@ -73,8 +71,8 @@ fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Reque
 fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Result<BenchOutcome, BenchError> {
     let host = host();
     let request = &first.request;
-    let is_agreed = request.earlier.is_some();
-    if !is_agreed && (!request.servers.is_empty() || first.configured.uses_what_runs()) {
+    // Who continues a measurement has agreed to it before.
+    if request.earlier.is_none() {
         consented(first, observer)?;
     }
     let mut runner = TrialRunner::new(first, host.cpus, nets)?;

@@ -124,7 +124,11 @@ impl<'a> BlockLoop<'a> {
             }
             measurer.begin_block(block - self.begun)?;
             let planned = slots_of_block(arms, &self.groups, &self.active, plan, seed, block);
-            let slots: Vec<ArmSlot<'_>> = planned.iter().filter_map(|slot| self.arm_slot(slot)).collect();
+            let mut slots = Vec::with_capacity(planned.len());
+            for slot in &planned {
+                let Some(arm) = arms.iter().find(|arm| arm.id == slot.arm) else { continue };
+                slots.push(ArmSlot { arm, planned: slot });
+            }
             let are_together =
                 |a: &ArmSlot<'_>, b: &ArmSlot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
             let batches: Vec<&[ArmSlot<'_>]> = slots.chunk_by(are_together).collect();
@@ -173,14 +177,6 @@ impl<'a> BlockLoop<'a> {
             if is_decided_by_looks { at_the_look <= TO_THE_LOOK * budget } else { elapsed + next <= budget };
         let is_near = is_decided_by_looks && to_the_look <= NEAR_THE_LOOK && at_the_look <= 3.0 * budget;
         (!fits && block >= least) || (elapsed > 2.0 * budget && now >= 1 && !is_near)
-    }
-
-    fn arm_slot<'t>(&self, slot: &'t Slot) -> Option<ArmSlot<'t>>
-    where
-        'a: 't,
-    {
-        let arm = self.aim.arms.iter().find(|arm| arm.id == slot.arm)?;
-        Some(ArmSlot { arm, planned: slot })
     }
 
     fn together(

@@ -1,9 +1,9 @@
 //! The servers of a workload while it is measured: those that were given, or private ones. What is the same whatever they
 //! speak is here; a workload adds what is started, and what its connections ask.
 //!
-//! A generic `Served<P: Protocol>` that implements [`Instance`] was tried on paper and rejected: WordPress, a proxy and PHP-FPM
-//! have several servers of several kinds, a pooler has two, and each would override most of it. With a [`Served`] in the
-//! workload's own struct the methods of `Instance` have a default for everybody, and whoever differs overrides one.
+//! A generic `Served<P: Protocol>` that implements [`Instance`] was rejected: WordPress, a proxy and PHP-FPM have several servers of
+//! several kinds, and PostgreSQL has a pooler, so that each would override most of it. With a [`Served`] in the workload's own
+//! struct the methods of `Instance` have a default for everybody, and whoever differs overrides one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
 use crate::engine::Job;
 use crate::error::BenchError;
-use crate::machine::listener_pids;
+use crate::machine::{each_once, listener_pids};
 use crate::network::OwnNetwork;
 use crate::private_servers::PrivateServer;
 
@@ -165,10 +165,7 @@ pub(crate) fn listening<T>(transport: Transport, what: &str, found: Option<T>) -
 }
 
 pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
-    let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
+    each_once(endpoints.flat_map(listener_pids).collect())
 }
 
 /// The ends of what several servers wrote to stderr.

@@ -33,6 +33,8 @@ pub struct Capabilities {
     /// Whether trials have a length; otherwise each is one whole operation.
     pub timed: bool,
     pub foreign_servers: bool,
+    /// Whether `--size` has a meaning for servers that are already running.
+    pub foreign_sizes: bool,
     pub commands: bool,
     /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
     /// point take turns. 0 if that is impossible: a connection for each request, or a program as the client.
@@ -54,6 +56,7 @@ impl Capabilities {
         rates: true,
         timed: true,
         foreign_servers: true,
+        foreign_sizes: true,
         commands: false,
         most_sliced: 0,
         least_slice: Duration::ZERO,
@@ -181,11 +184,6 @@ pub trait Workload: Sync {
         None
     }
 
-    /// Whether `--size` has a meaning for servers that are already running.
-    fn foreign_sizes(&self) -> bool {
-        true
-    }
-
     /// Whether both ends of its connections are ours, so that each socket can be set.
     fn owns_both_ends(&self) -> bool {
         false
@@ -259,11 +257,6 @@ pub trait Configured: Send + Sync {
     /// Refuses a point that makes no sense; called before anything is started. The error contains what to change.
     fn check(&self, _: &Point, _: Transport) -> Result<(), BenchError> {
         Ok(())
-    }
-
-    /// Whether it uses running servers although none was named.
-    fn uses_what_runs(&self) -> bool {
-        false
     }
 
     /// What the measurement does to servers that are already running. Queries them and writes nothing.

@@ -223,7 +223,7 @@ fn sizes(
     request: &Request,
     capabilities: &Capabilities,
 ) -> Result<Vec<Option<u64>>, BenchError> {
-    let own = capabilities.sizes.filter(|_| request.servers.is_empty() || workload.foreign_sizes());
+    let own = capabilities.sizes.filter(|_| request.servers.is_empty() || capabilities.foreign_sizes);
     Ok(distinct(match (request.sizes.as_slice(), own) {
         ([], None) => vec![None],
         ([], Some(default)) => samehost_model::parse_size_list(default)?.into_iter().map(Some).collect(),

@@ -39,7 +39,7 @@ impl fmt::Debug for PrivateServer {
 }
 
 impl PrivateServer {
-    pub(super) fn start(
+    pub(crate) fn start(
         supervision: &Supervision,
         directory: PrivateDirectory,
         endpoints: impl IntoIterator<Item = Endpoint>,
@@ -54,13 +54,13 @@ impl PrivateServer {
         })
     }
 
-    pub(super) fn with_login(mut self, login: Credentials) -> Self {
+    pub(crate) fn with_login(mut self, login: Credentials) -> Self {
         self.login = login;
         self
     }
 
     /// Sets a signal that ends the server at once although clients are connected.
-    pub(super) fn ended_by(mut self, signal: Signal) -> Self {
+    pub(crate) fn ended_by(mut self, signal: Signal) -> Self {
         self.end_signal = Some(signal);
         self
     }
@@ -70,7 +70,7 @@ impl PrivateServer {
     /// # Errors
     /// When the server ends first or takes too long; with the end of its stderr. [`BenchError::Interrupted`] after a signal:
     /// a login does not begin any more then, so that without this it would be asked for all of [`READY_TIMEOUT`].
-    pub(super) fn ready(
+    pub(crate) fn ready(
         mut self,
         answers: impl Fn(&Self) -> Result<(), BenchError>,
     ) -> Result<Self, BenchError> {
@@ -111,16 +111,16 @@ impl PrivateServer {
     }
 
     /// Keeps something that is dropped after the server's end.
-    pub(super) fn leaving(mut self, leftovers: impl Any + Send) -> Self {
+    pub(crate) fn leaving(mut self, leftovers: impl Any + Send) -> Self {
         self._leftovers = Some(Box::new(leftovers));
         self
     }
 
-    pub(super) fn listens_on(&mut self, endpoint: Endpoint) {
+    pub(crate) fn listens_on(&mut self, endpoint: Endpoint) {
         self.endpoints.insert(endpoint.transport(), endpoint);
     }
 
-    pub(super) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
+    pub(crate) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
         self.process.line(timeout)
     }
 

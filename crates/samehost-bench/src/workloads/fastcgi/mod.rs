@@ -18,7 +18,7 @@ use samehost_model::{Code, Endpoint, MetricInfo, Point, Transport, Warning, pars
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::network::{Instead, Network};
+use crate::network::Network;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::{FrontKind, PHP_FPM};
 use crate::served::{Instance, StartOptions};
@@ -27,7 +27,7 @@ use crate::workload::{
     request_metrics, with_proxy,
 };
 use crate::workloads::foreign::crowding;
-use crate::workloads::requests::{burst_metrics, require_size};
+use crate::workloads::requests::{burst_metrics, require_size, require_threads};
 use running::RunningFastCgi;
 
 const MAX_BODY_BYTES: u64 = 16 << 20;
@@ -239,13 +239,10 @@ impl Configured for Settings {
                 "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MAX_CHILDREN}), or --connect per-request"
             ));
         }
-        let threads = !self.burst && !self.kept && self.via.is_none();
-        if threads && connections > 1024 {
-            return BenchError::refuse(
-                "a connection for each request has a thread for each of --connections; at most 1024 of them",
-            );
+        if self.burst || self.kept || self.via.is_some() {
+            return Ok(());
         }
-        Ok(())
+        require_threads("--connect per-request", connections)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -258,9 +255,9 @@ impl Configured for Settings {
         if !wanted.starts_one_on(Transport::Tcp) {
             return Network::Shared;
         }
-        Network::Own(Instead(
+        Network::Own(
             "measure the Unix socket alone (--transports unix), or a PHP-FPM that runs (--tcp and --unix, with --script)",
-        ))
+        )
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -80,10 +80,6 @@ impl Workload for Http {
         Ok(address)
     }
 
-    fn foreign_sizes(&self) -> bool {
-        false
-    }
-
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         Ok(Arc::new(Settings {
             method: parameters.word("method")?,
@@ -102,6 +98,7 @@ impl Configured for Settings {
         Capabilities {
             transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, TcpRun],
             sizes: Some("4096"),
+            foreign_sizes: false,
             most_sliced: if self.per_request { 0 } else { MAX_SLICED_CONNECTIONS },
             ..Capabilities::REQUESTS
         }
@@ -135,13 +132,8 @@ impl Configured for Settings {
                 "bodies of {largest} bytes, {pipeline} at once, are more than {MAX_BODY_BYTES} bytes; use a smaller --size or --pipeline"
             ));
         }
-        if let Some(path) = &self.path
-            && (!path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()))
-        {
-            return BenchError::refuse(format!(
-                "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
-                path.escape_debug()
-            ));
+        if let Some(path) = &self.path {
+            check_path(path)?;
         }
         if let Some(host) = &self.host
             && !host.bytes().all(|byte| byte.is_ascii_graphic())
@@ -202,6 +194,17 @@ words! {
     enum Method { Get = "get", Post = "post" }
 
     enum Connect { Keep = "keep", PerRequest = "per-request" }
+}
+
+/// Checks that a path and query can be sent in a request: nothing in them may begin another line of it.
+pub(crate) fn check_path(path: &str) -> Result<(), BenchError> {
+    if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    BenchError::refuse(format!(
+        "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
+        path.escape_debug()
+    ))
 }
 
 /// Reads a URL, with the page that it names, or a plain endpoint, which names none. Path and query have to be

@@ -19,6 +19,7 @@ use super::statement::{Exchange, Protocol, Statement, make_table};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
+use crate::machine::each_once;
 use crate::parameters::{Axis, Word, words};
 use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::private_servers::{PrivateServer, postgres, random_hex};
@@ -84,9 +85,7 @@ impl RunningPostgres {
         let differ = self.identities.iter().any(|(_, one)| !one.same_server(&self.identities[0].1));
         let info = &mut self.served.info;
         if info.pids.is_empty() {
-            backends.sort_unstable();
-            backends.dedup();
-            info.pids = backends;
+            info.pids = each_once(backends);
         }
         info.kind = match &self.pooler {
             Some(pooler) => format!("{} and postgresql", pooler.settings.kind.word()),

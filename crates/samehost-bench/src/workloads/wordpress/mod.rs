@@ -19,7 +19,7 @@ use samehost_model::{Arm, Better, Endpoint, MetricInfo, Part, Point, ServerInfo,
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::network::{Instead, Network};
+use crate::network::Network;
 use crate::parameters::{Axis, Parameter, Parameters, Values};
 use crate::private_servers::{FrontKind, MARIADB, PhpFpm};
 use crate::served::{Instance, Served, StartOptions, foreign_pids};
@@ -27,7 +27,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Look, OpenOrClosed, Starts, Wanted, Workload,
     request_metrics,
 };
-use crate::workloads::http::{Expected, Fetched, HttpSession, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpSession, check_path, fetch, refusal};
 use pages::{Page, PageLog, summarise};
 use site::{Database, Site, private};
 use web::Web;
@@ -134,16 +134,12 @@ impl Configured for Settings {
             );
         }
         if let Some(path) = &self.path {
-            pages::check_path(path)?;
+            check_path(path)?;
         }
         if let Some(host) = &self.host {
             pages::check_host(host)?;
         }
         Ok(())
-    }
-
-    fn uses_what_runs(&self) -> bool {
-        self.site.is_some()
     }
 
     /// We write nothing ourselves. But a page runs the site's own code, which does for each of thousands of requests what
@@ -167,7 +163,7 @@ impl Configured for Settings {
         if !self.fpm.values.contains(&Transport::Tcp) {
             return Network::Shared;
         }
-        let instead = Instead("leave --fpm at unix, where only the web server reaches it");
+        let instead = "leave --fpm at unix, where only the web server reaches it";
         if self.site.is_none() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
