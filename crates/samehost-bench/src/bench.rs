@@ -12,16 +12,15 @@ use samehost_model::{
 
 use crate::error::BenchError;
 use crate::machine::{Awake, allowed_cpus, host, wake_up_us};
-use crate::matrix::{Capacity, Matrix};
 use crate::measure::Observer;
 use crate::network::{Network, OwnNetwork};
 use crate::parameters::distinct;
-use crate::planned::Planned;
+use crate::plan::Planned;
+use crate::plan::arms::{Capacity, Matrix, floor_arm};
 use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
-use crate::tuned::Means;
+use crate::socket_options::{INSTEAD, denied, needs_routes};
 use crate::workload::{Configured, Look, OpenOrClosed, Wanted, Workload};
-use crate::{matrix, tuned};
 
 /// Measures a workload, in a network namespace of our own if its private servers need one.
 ///
@@ -34,14 +33,13 @@ pub fn bench(
 ) -> Result<BenchOutcome, BenchError> {
     let planned = Planned::new(workload, request)?;
     let network = network(workload, &*planned.configured, request);
-    let means = tuned::means(workload, request);
     let instead = match network {
         Network::Shared => return bench_here(&planned, Nets::default(), observer),
         Network::Own(instead) | Network::OwnBehind(instead) => instead,
-        Network::OwnRoutes | Network::OwnContainers => tuned::INSTEAD,
+        Network::OwnRoutes | Network::OwnContainers => INSTEAD,
     };
-    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| tuned::denied(network, error))?);
-    let routed = (means == Means::Routes).then(|| Arc::clone(&own));
+    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| denied(network, error))?);
+    let routed = needs_routes(workload, request).then(|| Arc::clone(&own));
     let outcome = match network {
         Network::OwnBehind(_) => {
             let nets = Nets { behind: Some(Arc::clone(&own)), routed };
@@ -65,7 +63,7 @@ pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
 fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Request) -> Network {
     let wanted = Wanted { transports: &request.transports, servers: &request.servers };
     match configured.network(wanted) {
-        Network::Shared if tuned::means(workload, request) == Means::Routes => Network::OwnRoutes,
+        Network::Shared if needs_routes(workload, request) => Network::OwnRoutes,
         network => network,
     }
 }
@@ -73,8 +71,8 @@ fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Reque
 fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Result<BenchOutcome, BenchError> {
     let host = host();
     let request = &first.request;
-    let is_agreed = request.earlier.is_some();
-    if !is_agreed && (!request.servers.is_empty() || first.configured.uses_what_runs()) {
+    // Who continues a measurement has agreed to it before.
+    if request.earlier.is_none() {
         consented(first, observer)?;
     }
     let mut runner = TrialRunner::new(first, host.cpus, nets)?;
@@ -126,7 +124,7 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
     if capabilities.timed && !request.stop.no_floor {
-        arms.push(matrix::floor_arm());
+        arms.push(floor_arm());
     }
     Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
@@ -186,17 +184,17 @@ fn open_or_closed(request: &Request) -> OpenOrClosed {
 }
 
 /// Highest rate that one program could offer over any local transport, in requests per second.
-const HIGHEST_RATE: f64 = 5e6;
+const MAX_RATE_PER_S: f64 = 5e6;
 /// Highest rate as a multiple of the capacity; a higher one is refused before anything is measured.
 /// A rate that no arm can serve builds a queue for as long as the trial lasts, and nothing but that queue
 /// would be measured. Up to twice the capacity is allowed, to show overload, and because capacity is not
 /// an upper bound: an open loop that has fallen behind sends in larger batches and may do more.
-const MOST_OF_CAPACITY: f64 = 2.0;
+const MAX_PART_OF_CAPACITY: f64 = 2.0;
 /// Closed-loop trials of each arm whose median throughput is its capacity.
 /// The transports take turns at each level, so that a change of the machine meets them all. Rates in
 /// percent are of the baseline's capacity for every transport: the same rates are what makes steps
 /// comparable, and each transport's own capacity stands above its table (docs/method.md §9).
-const TRIALS: usize = 3;
+const CAPACITY_TRIALS: usize = 3;
 
 impl TrialRunner<'_> {
     /// Measures every transport at every level. At each level the transports alternate, so that a change of
@@ -207,20 +205,20 @@ impl TrialRunner<'_> {
         observer: &mut (impl Observer + ?Sized),
     ) -> Result<Vec<Capacity>, BenchError> {
         let asked: Vec<f64> = matrix.rates.iter().filter_map(absolute).collect();
-        if let Some(rate) = asked.iter().find(|rate| **rate > HIGHEST_RATE) {
+        if let Some(rate) = asked.iter().find(|rate| **rate > MAX_RATE_PER_S) {
             return Err(BenchError::Usage(format!(
-                "--rate {rate:.0}: no program reaches that over a local connection; the most that makes sense is {HIGHEST_RATE:.0} requests/s"
+                "--rate {rate:.0}: no program reaches that over a local connection; the most that makes sense is {MAX_RATE_PER_S:.0} requests/s"
             )));
         }
         let closed =
             Matrix { transports: distinct(matrix.transports.clone()), rates: Vec::new(), ..matrix.clone() };
-        let arms = closed.arms(&*self.configured)?;
+        let arms = closed.arms();
         let mut capacities = Vec::with_capacity(arms.len());
         let levels = arms.len() / closed.transports.len().max(1);
         for (number, level) in arms.chunks(closed.transports.len().max(1)).enumerate() {
             observer.step(&step(number, levels));
-            let mut found = vec![Vec::with_capacity(TRIALS); level.len()];
-            for _ in 0..TRIALS {
+            let mut found = vec![Vec::with_capacity(CAPACITY_TRIALS); level.len()];
+            for _ in 0..CAPACITY_TRIALS {
                 for (arm, found) in level.iter().zip(&mut found) {
                     found.push(self.once(arm)?);
                 }
@@ -268,7 +266,9 @@ fn step(number: usize, levels: usize) -> String {
 }
 
 fn refuse_out_of_reach(asked: &[f64], arm: &Arm, capacity: f64) -> Result<(), BenchError> {
-    let Some(rate) = asked.iter().find(|rate| **rate > MOST_OF_CAPACITY * capacity) else { return Ok(()) };
+    let Some(rate) = asked.iter().find(|rate| **rate > MAX_PART_OF_CAPACITY * capacity) else {
+        return Ok(());
+    };
     let (connections, transport): (u32, Transport) = (arm.point.connections, arm.transport);
     let plural = if connections == 1 { "" } else { "s" };
     let at = match arm.id.split_once('/') {

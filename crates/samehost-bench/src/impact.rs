@@ -23,7 +23,7 @@ pub struct Impact {
 }
 
 impl Impact {
-    pub(crate) fn of(server: impl Into<String>) -> Self {
+    pub(crate) fn on(server: impl Into<String>) -> Self {
         Impact { server: server.into(), ..Impact::default() }
     }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn connecting(ours: u32, open: u64, most: u64) -> Impact {
-        let mut impact = Impact::of("a server");
+        let mut impact = Impact::on("a server");
         impact.connections(ours, Some(open), Some(most), "max_connections");
         impact
     }
@@ -110,13 +110,13 @@ mod tests {
 
     #[test]
     fn a_quarter_of_the_room_that_is_left_may_be_filled() {
-        let mut impact = Impact::of("a server");
+        let mut impact = Impact::on("a server");
         impact.room(25 << 20, 100 << 20, "in its memory");
         assert!(impact.beyond.is_empty() && impact.found[0].contains("100 MiB"), "{impact:?}");
         impact.room(26 << 20, 100 << 20, "in its memory");
         assert!(impact.beyond[0].contains("--size"), "{impact:?}");
 
-        let mut cache = Impact::of("a full cache");
+        let mut cache = Impact::on("a full cache");
         cache.memory(1 << 20, 128 << 20, 128 << 20, "in its memory");
         assert!(cache.beyond.is_empty(), "{cache:?}");
         cache.memory(2 << 20, 128 << 20, 128 << 20, "in its memory");

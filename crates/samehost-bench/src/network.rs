@@ -35,19 +35,15 @@ use crate::machine::network_settings;
 pub enum Network {
     /// The network of this process: reaching the servers gives no privilege.
     Shared,
-    /// A namespace with the servers and us.
-    Own(Instead),
+    /// A namespace with the servers and us. The text is what can be measured without one.
+    Own(&'static str),
     /// The same, for its routes, which set the congestion control.
     OwnRoutes,
     /// The same, for the interfaces and the rules that containers need.
     OwnContainers,
     /// A namespace for a server behind a Unix socket, while we and other servers stay outside.
-    OwnBehind(Instead),
+    OwnBehind(&'static str),
 }
-
-/// What can be measured without a network namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instead(pub &'static str);
 
 /// rtnetlink request that sets an interface up.
 const RTM_NEWLINK: u16 = 16;
@@ -68,10 +64,10 @@ impl OwnNetwork {
     ///
     /// # Errors
     /// When the kernel does not permit it; `instead` is what can be measured then.
-    pub(crate) fn new(instead: Instead) -> Result<Self, BenchError> {
+    pub(crate) fn new(instead: &'static str) -> Result<Self, BenchError> {
         let outside = network_settings();
         let made = threads::apart(|| make(&outside)).map_err(io::Error::from).and_then(|made| made);
-        made.map_err(|error| BenchError::NoOwnNetwork { reason: reason(&error), instead: instead.0 })
+        made.map_err(|error| BenchError::NoOwnNetwork { reason: reason(&error), instead })
     }
 
     /// Runs `work` inside, in a new thread: threads and processes that it starts are inside too.
@@ -354,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    const INSTEAD: Instead = Instead("something else");
+    const INSTEAD: &str = "something else";
 
     #[test]
     fn what_listens_there_is_reached_from_there_alone_as_root() {

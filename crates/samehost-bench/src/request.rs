@@ -8,10 +8,10 @@ use samehost_model::{Placement, RateSpec, Report, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::matrix::StopOptions;
 use crate::measure::Observer;
 use crate::parameters::Parameters;
-use crate::workload::Servers;
+use crate::plan::blocks::StopOptions;
+use crate::served::Servers;
 
 #[derive(Clone, Debug, Default)]
 pub struct Request {

@@ -16,13 +16,15 @@ use crate::engine::slices::{Lanes, Round};
 use crate::engine::{self, Job, Load, OpenLoop, Surroundings, floor};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, Others, ServerMeter, families};
-use crate::matrix::FLOOR;
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
-use crate::planned::{Driving, Planned};
+use crate::plan::Planned;
+use crate::plan::arms::FLOOR;
+use crate::plan::driving::Driving;
 use crate::request::{BenchOutcome, Recorder, Request};
-use crate::tuned::{congestion, unusual};
-use crate::workload::{Configured, Instance, StartOptions, Starts, Workload};
+use crate::served::{Instance, StartOptions};
+use crate::socket_options::{congestion, unusual};
+use crate::workload::{Configured, Starts, Workload};
 
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 /// How long a server that runs already is looked at before it is measured.

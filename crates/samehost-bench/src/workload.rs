@@ -1,22 +1,18 @@
 //! What a workload is: what is exchanged, and how often its private server is restarted during a measurement. It knows no
 //! clocks, printing or statistics.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use samehost_login::ServerAddress;
-use samehost_model::{
-    Arm, Endpoint, Metric, MetricInfo, Part, Point, Secret, ServerInfo, Transport, Trial, metric,
-};
+use samehost_model::{Endpoint, Metric, MetricInfo, Part, Point, Secret, Transport, metric};
 
-use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::network::{Network, OwnNetwork};
+use crate::network::Network;
 use crate::parameters::{Parameter, Parameters, Swept};
 use crate::private_servers::ServerKind;
+use crate::served::{Instance, Servers, StartOptions};
 
 #[must_use]
 pub fn defaults(workload: &dyn Workload) -> Parameters {
@@ -37,6 +33,8 @@ pub struct Capabilities {
     /// Whether trials have a length; otherwise each is one whole operation.
     pub timed: bool,
     pub foreign_servers: bool,
+    /// Whether `--size` has a meaning for servers that are already running.
+    pub foreign_sizes: bool,
     pub commands: bool,
     /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
     /// point take turns. 0 if that is impossible: a connection for each request, or a program as the client.
@@ -58,32 +56,13 @@ impl Capabilities {
         rates: true,
         timed: true,
         foreign_servers: true,
+        foreign_sizes: true,
         commands: false,
         most_sliced: 0,
         least_slice: Duration::ZERO,
         starts: Starts::EachBlock,
     };
 }
-
-#[derive(Clone, Debug)]
-pub struct StartOptions {
-    pub program: PathBuf,
-    pub transports: Vec<Transport>,
-    pub congestion: Vec<String>,
-    pub socket_buffers: Vec<u64>,
-    pub connections_of_an_arm: u32,
-    /// Most connections open at once: those of all arms of a point if they take turns.
-    pub most_connections: u32,
-    pub servers: Servers,
-    pub commands: Vec<(String, String)>,
-    /// Network namespace for servers behind a Unix socket, if the workload asked for one.
-    pub behind: Option<Arc<OwnNetwork>>,
-    /// Whether routes set the congestion control, so that no socket needs to.
-    pub routed: bool,
-}
-
-/// Servers that already run, by transport.
-pub type Servers = BTreeMap<Transport, ServerAddress>;
 
 /// What a user wrote for a server that already runs.
 #[derive(Clone, Copy)]
@@ -205,11 +184,6 @@ pub trait Workload: Sync {
         None
     }
 
-    /// Whether `--size` has a meaning for servers that are already running.
-    fn foreign_sizes(&self) -> bool {
-        true
-    }
-
     /// Whether both ends of its connections are ours, so that each socket can be set.
     fn owns_both_ends(&self) -> bool {
         false
@@ -285,11 +259,6 @@ pub trait Configured: Send + Sync {
         Ok(())
     }
 
-    /// Whether it uses running servers although none was named.
-    fn uses_what_runs(&self) -> bool {
-        false
-    }
-
     /// What the measurement does to servers that are already running. Queries them and writes nothing.
     ///
     /// # Errors
@@ -353,45 +322,6 @@ pub(crate) fn infos(metrics: &[Metric]) -> Vec<MetricInfo> {
 pub enum OpenOrClosed {
     Closed,
     Open,
-}
-
-/// A workload's running servers; they end when this is dropped.
-pub trait Instance: Send {
-    fn server(&self) -> ServerInfo;
-
-    /// Processes of a proxy between client and server, such as nginx.
-    fn proxy_pids(&self) -> Vec<u32> {
-        Vec::new()
-    }
-
-    /// # Errors
-    /// When the server cannot be reached.
-    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError>;
-
-    fn endpoint(&self, _transport: Transport) -> Option<Endpoint> {
-        None
-    }
-
-    fn stderr_tail(&self) -> String {
-        String::new()
-    }
-
-    /// What the server reports about the connections of the last job, which are open, or were.
-    fn server_view(&mut self) -> Option<String> {
-        None
-    }
-
-    /// Adds what is known about the connections of the last job, which are open, or were.
-    fn add_observations(&mut self, trial: &mut Trial) {
-        let view = self.server_view();
-        if let (Some(observed), Some(view)) = (&mut trial.transport_observed, view) {
-            observed.push_str("; ");
-            observed.push_str(&view);
-        }
-    }
-
-    /// Called when the connections of a trial, or of all arms of a round, are closed.
-    fn finish_trial(&mut self, _trial: &mut Trial) {}
 }
 
 #[derive(Clone, Copy, Debug)]

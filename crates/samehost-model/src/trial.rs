@@ -79,12 +79,14 @@ pub struct Slices {
     pub number: u32,
     /// Mean length of what was counted of one, in milliseconds.
     pub length_ms: f64,
-    /// What waiting for the last replies and reading clocks took in this round, in percent of all its arms' slices.
-    pub border_percent: f64,
-    /// Latency of the first request after a turn, as a multiple of the others'; it is not counted.
+    /// What waiting for the last replies and reading clocks took in this round, in percent of all its arms' slices; only in older
+    /// reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub border_percent: Option<f64>,
+    /// Latency of the first request after a turn, as a multiple of the others'; it is not counted; only in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_ratio: Option<f64>,
-    /// Standard deviation of ln(time per operation) from slice to slice, in percent.
+    /// Standard deviation of ln(time per operation) from slice to slice, in percent; only in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scatter_percent: Option<f64>,
     /// Whether mean latency and throughput count passes less in which client or server waited for a CPU; only in older reports.
@@ -158,18 +160,18 @@ pub struct Trial {
     pub lateness_us: Option<Latency>,
     /// Client CPU time per operation, user and system, in microseconds.
     pub client_cpu_us_per_op: Option<f64>,
-    /// Part of it in user space.
+    /// Part of it in user space; only in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_user_us_per_op: Option<f64>,
     /// Server CPU time per operation, user and system, in microseconds.
     pub server_cpu_us_per_op: Option<f64>,
-    /// Part of it in user space.
+    /// Part of it in user space; only in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_user_us_per_op: Option<f64>,
     /// CPU time per operation of what stands between client and server, such as nginx, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_cpu_us_per_op: Option<f64>,
-    /// Part of it in user space.
+    /// Part of it in user space; only in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_user_us_per_op: Option<f64>,
     /// Its CPU time ÷ window, in CPUs.
@@ -198,7 +200,7 @@ pub struct Trial {
     pub interrupted_percent: Option<f64>,
     /// Client and server context switches per operation.
     pub context_switches_per_op: Option<f64>,
-    /// Part of them on the client's side.
+    /// Part of them on the client's side; only in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_context_switches_per_op: Option<f64>,
     /// CPU seconds of the whole operation, for workloads whose operation is a process.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use samehost_bench::workload::{Servers, Workload, Written, defaults};
-use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
+use samehost_bench::workload::{Workload, Written, defaults};
+use samehost_bench::{BenchError, KeepAwake, Request, Servers, StopOptions};
 use samehost_model::{
     Endpoint, QuantityError, Redactor, Secret, Stopping, Transport, parse_count_list, parse_size_list,
 };

@@ -18,7 +18,7 @@ use crate::engine::session::Wait;
 use crate::error::BenchError;
 
 /// Stack of a connection's thread; buffers are on the heap.
-const STACK: usize = 256 * 1024;
+const STACK_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub struct Listening {
@@ -93,7 +93,7 @@ pub(super) fn serve(
 }
 
 fn start_thread(mut stream: Stream, converse: impl Fn(&mut Stream) -> io::Result<()> + Send + 'static) {
-    let spawned = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+    let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         if let Err(error) = converse(&mut stream) {
             tracing::debug!(%error, "a connection ended");
         }
@@ -170,13 +170,13 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-const BUFFER: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 /// Most bytes that the sink reads at once, whatever the sender asks for.
-const MOST_READ: u64 = 64 * 1024 * 1024;
+const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Responds until either side ends the connection.
 pub(super) fn converse<R: Responder>(stream: &mut Stream, waits: Wait) -> io::Result<()> {
-    let (mut buffer, mut responder) = (vec![0; BUFFER], R::default());
+    let (mut buffer, mut responder) = (vec![0; BUFFER_BYTES], R::default());
     loop {
         waits.before_read(stream)?;
         let read = stream.read(&mut buffer)?;
@@ -202,7 +202,7 @@ pub(super) fn sink(stream: &mut Stream, _: Wait) -> io::Result<()> {
             other => other?,
         }
         let (bytes, read_size) = parse_header(header);
-        let read_size = read_size.clamp(1, MOST_READ) as usize;
+        let read_size = read_size.clamp(1, MAX_READ_BYTES) as usize;
         if buffer.len() < read_size {
             buffer.resize(read_size, 0);
         }

@@ -139,10 +139,10 @@ fn words() -> Vec<u64> {
     (0..WORDS as u64).map(|number| scattered(scattered(number).rotate_left(32))).collect()
 }
 
-const DEFAULT_REPLY: usize = 4096;
-const MOST_REPLY: usize = 64 << 20;
-const LONGEST_HEAD: usize = 16 * 1024;
-const MOST_FIELDS: usize = 64;
+const DEFAULT_REPLY_BYTES: usize = 4096;
+const MAX_REPLY_BYTES: usize = 64 << 20;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+const MAX_FIELDS: usize = 64;
 
 /// Body of a reply of this size: letters that vary with the position.
 pub(crate) fn body(size: usize) -> Vec<u8> {
@@ -233,7 +233,7 @@ impl HttpResponder {
                 self.known = Some((std::mem::take(&mut self.head), request));
                 Ok(Some(request))
             }
-            None if self.head.len() > LONGEST_HEAD => Err("431 Request Header Fields Too Large"),
+            None if self.head.len() > MAX_HEAD_BYTES => Err("431 Request Header Fields Too Large"),
             None => {
                 *rest = &[];
                 Ok(None)
@@ -263,7 +263,7 @@ impl HttpResponder {
 }
 
 fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, &'static str> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
@@ -296,10 +296,10 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, &'static str> {
 
 fn size_of(path: &str) -> Result<usize, &'static str> {
     match path.split('?').next() {
-        Some("/") => Ok(DEFAULT_REPLY),
+        Some("/") => Ok(DEFAULT_REPLY_BYTES),
         Some(path) => {
             let size = path.strip_prefix("/bytes/").and_then(|size| size.parse().ok());
-            size.filter(|size| *size <= MOST_REPLY).ok_or("404 Not Found")
+            size.filter(|size| *size <= MAX_REPLY_BYTES).ok_or("404 Not Found")
         }
         None => Err("404 Not Found"),
     }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use samehost_transport::Stream;
 
 use super::recorder::{Count, Recorder, Tally};
-use super::session::{Caller, Connector, MOST_UNREAD, Progress, Session, Wait};
+use super::session::{Caller, Connector, MAX_UNREAD_BYTES, Progress, Session, Wait};
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
-const BUFFER: usize = MOST_UNREAD;
+const BUFFER: usize = MAX_UNREAD_BYTES;
 
 enum Reply {
     Right,

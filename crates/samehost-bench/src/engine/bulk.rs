@@ -125,13 +125,13 @@ fn round(stream: &mut Stream, payload: &[u8], messages: u64) -> std::io::Result<
 }
 
 const WHOLE_BUFFER: usize = 256 * 1024;
-/// Time after which the server counts as hung if it has sent less than `LEAST`.
+/// Time after which the server counts as hung if it has sent less than `MIN_BYTES_IN_STALL`.
 const STALL: Duration = Duration::from_secs(10);
 /// Least bytes in each `STALL`. A limit for the whole would end a long dump, and one for each read never ends a server that
 /// sends a byte a second.
-const LEAST: u64 = 4096;
+const MIN_BYTES_IN_STALL: u64 = 4096;
 /// Longest part of a reply that is judged as a whole: a packet of MySQL has up to 16 MiB.
-const LONGEST_PART: usize = 32 << 20;
+const MAX_PART_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
 pub struct WholeTally {
@@ -143,7 +143,7 @@ pub struct WholeTally {
     pub failure: Option<&'static str>,
 }
 
-/// Whether bytes of a reply come fast enough: at least [`LEAST`] in each [`STALL`].
+/// Whether bytes of a reply come fast enough: at least [`MIN_BYTES_IN_STALL`] in each [`STALL`].
 struct Flow {
     since: Instant,
     before: u64,
@@ -151,7 +151,7 @@ struct Flow {
 
 impl Flow {
     fn check(&mut self, bytes: u64) -> std::io::Result<()> {
-        if bytes - self.before >= LEAST {
+        if bytes - self.before >= MIN_BYTES_IN_STALL {
             *self = Flow { since: Instant::now(), before: bytes };
         }
         if self.since.elapsed() >= STALL { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
@@ -161,7 +161,7 @@ impl Flow {
 /// Makes a whole exchange: sends one request and reads the whole reply.
 ///
 /// # Errors
-/// When the connection breaks, or less than `LEAST` bytes come in `STALL`. A wrong reply or a refusal is not an error
+/// When the connection breaks, or less than `MIN_BYTES_IN_STALL` bytes come in `STALL`. A wrong reply or a refusal is not an error
 /// but a tally with a failure.
 pub fn drive_whole(
     mut stream: Stream,
@@ -202,7 +202,7 @@ pub fn drive_whole(
             Ok(Progress::More { consumed }) => {
                 input.copy_within(consumed..filled, 0);
                 filled -= consumed;
-                if filled >= LONGEST_PART {
+                if filled >= MAX_PART_BYTES {
                     break Some("reply too long");
                 }
                 if filled == input.len() {

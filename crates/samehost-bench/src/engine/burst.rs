@@ -14,7 +14,7 @@ use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, Connecting, StartError, Stream, connect_nonblocking};
 
 use super::recorder::histogram;
-use super::session::{MOST_UNREAD, Progress, Seen, Session};
+use super::session::{MAX_UNREAD_BYTES, Progress, Seen, Session};
 use super::{Nanos, nanos, now, timespec};
 use crate::error::BenchError;
 
@@ -135,7 +135,7 @@ fn wait(
                     tally.stalled += u64::from(took >= STALL);
                     tally.latency.saturating_record(took);
                     if tally.seen.is_none() {
-                        tally.seen = Some(Seen::of(&attempt.stream));
+                        tally.seen = Some(Seen::by_kernel(&attempt.stream));
                     }
                 }
                 Err(kind) => fail(tally, &kind),
@@ -184,7 +184,7 @@ fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventDa
     match attempt.session.response(&attempt.pending).map_err(|bad| bad.kind)? {
         Progress::Complete { .. } | Progress::Last { rejected: None, .. } => Ok(Step::Served),
         Progress::Rejected { kind, .. } | Progress::Last { rejected: Some(kind), .. } => Err(kind.into()),
-        Progress::More { consumed } if attempt.pending.len() - consumed > MOST_UNREAD => {
+        Progress::More { consumed } if attempt.pending.len() - consumed > MAX_UNREAD_BYTES => {
             Err("reply too long".into())
         }
         Progress::More { consumed } => {

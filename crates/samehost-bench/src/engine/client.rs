@@ -223,14 +223,7 @@ fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (Th
 
 /// Converts the use of a whole process to that of a thread. Its time waiting for a CPU is unknown.
 fn of_process(used: ServerUse) -> ThreadUse {
-    let micros = |part: f64| (used.cpu_ns as f64 / 1e3 * part) as u64;
-    ThreadUse {
-        cpu_ns: used.cpu_ns,
-        wait_ns: 0,
-        user_us: used.user_part.map_or(0, micros),
-        system_us: used.user_part.map_or(0, |part| micros(1.0 - part)),
-        switches: used.switches.unwrap_or(0),
-    }
+    ThreadUse { cpu_ns: used.cpu_ns, wait_ns: 0, switches: used.switches.unwrap_or(0) }
 }
 
 #[cfg(test)]

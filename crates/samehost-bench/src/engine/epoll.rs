@@ -10,14 +10,14 @@ use rustix::fd::OwnedFd;
 use samehost_transport::Stream;
 
 use super::recorder::{Count, Recorder, Tally};
-use super::session::{Connector, MOST_UNREAD, Progress, Session};
+use super::session::{Connector, MAX_UNREAD_BYTES, Progress, Session};
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
 /// Bytes of the read buffer that all connections share.
 const BUFFER: usize = 256 * 1024;
 /// Longest sleep: the end of the window is noticed even without replies.
-const LONGEST_SLEEP: Nanos = 50_000_000;
+const MAX_SLEEP_NS: Nanos = 50_000_000;
 /// Consecutive attempts to reopen a connection before the server counts as lost.
 const RECONNECTS: u32 = 8;
 const EVENTS: usize = 256;
@@ -118,7 +118,7 @@ impl<C: Count> Driver<C> {
         }
         let mut events = Vec::with_capacity(EVENTS);
         while self.inside {
-            self.wait(&mut events, LONGEST_SLEEP)?;
+            self.wait(&mut events, MAX_SLEEP_NS)?;
             self.handle(&events)?;
             if events.is_empty() {
                 self.inside = self.recorder.advance(now());
@@ -221,7 +221,7 @@ impl<C: Count> Driver<C> {
                 (connection.session.response(&connection.pending), connection.pending.len())
             };
             match progress.map_err(|bad| bad.kind)? {
-                Progress::More { consumed } if shown - consumed > MOST_UNREAD => {
+                Progress::More { consumed } if shown - consumed > MAX_UNREAD_BYTES => {
                     return Err("reply too long");
                 }
                 Progress::More { consumed } => {
@@ -344,7 +344,7 @@ impl<C: Count> Driver<C> {
         let last = now() + patience;
         let mut events = Vec::with_capacity(EVENTS);
         while self.connections.iter().any(|connection| connection.busy) {
-            self.wait(&mut events, LONGEST_SLEEP)?;
+            self.wait(&mut events, MAX_SLEEP_NS)?;
             self.handle(&events)?;
             if now() > last {
                 let (endpoint, seconds) = (self.connector.endpoint(), patience as f64 / 1e9);
@@ -392,9 +392,9 @@ impl Driver<Recorder> {
             }
             let sleep = match due.get(next) {
                 Some(due) if !self.idle.is_empty() => due.saturating_sub(at).saturating_sub(spin),
-                _ => LONGEST_SLEEP.min(last - at),
+                _ => MAX_SLEEP_NS.min(last - at),
             };
-            self.wait(&mut events, sleep.min(LONGEST_SLEEP))?;
+            self.wait(&mut events, sleep.min(MAX_SLEEP_NS))?;
             self.handle(&events)?;
         }
         let at = now();

@@ -4,7 +4,7 @@
 //! On a busy machine such an exchange takes as long as the scheduler's turn of somebody else, a hundred times its own
 //! time; three in a hundred of them are nearly all the noise of a mean. The kernel says how long each thread waited
 //! (`schedstat`). Reading that costs a microsecond for each thread, so it is read only after an exchange that took more
-//! than [`LONG`] times the arm's median so far, and now and then for what threads wait ordinarily: being woken is
+//! than [`LONG_IN_MEDIANS`] times the arm's median so far, and now and then for what threads wait ordinarily: being woken is
 //! a short wait as well. An exchange that waited for at least half of its time is left out of the mean and of the
 //! throughput, in every arm by the same rule. A long exchange that did not wait counts: a delayed acknowledgement is
 //! what a transport costs. Percentiles have all exchanges.
@@ -30,27 +30,27 @@ use crate::machine::{SwitchCounter, ThreadMeter, Threads, thread_cpu_ns};
 /// waiting, and by 1.9 % with the interrupted exchanges left out. With 60, 100 or 300 µs as the length to
 /// look from the errors were the same. A long request that did not wait counts: 40 ms of a delayed
 /// acknowledgement are what a transport costs (docs/method.md §1a).
-const LONG: f64 = 3.0;
+const LONG_IN_MEDIANS: f64 = 3.0;
 /// Exchanges after which the waits are read, so that ordinary ones do not add up to an interruption.
 /// Being woken is a short wait too. The least that was seen for an exchange is what threads wait
 /// ordinarily, and it is subtracted before an exchange is called interrupted. The exchange after a
 /// reading has the reading in it and counts nowhere, and the CPU time of a reading is not the client's
 /// (docs/method.md §1a).
-const EVERY: u64 = 32;
+const EXCHANGES_BETWEEN_READINGS: u64 = 32;
 /// Fewest exchanges that tell how long one waits ordinarily.
-const FEWEST: u64 = 8;
+const MIN_EXCHANGES: u64 = 8;
 /// Most threads of servers and proxies whose waiting is read, beside the client's thread.
 /// The kernel says how long a thread waited in the second number of its `schedstat`, a file to read for
 /// each thread. Of more threads those are taken that have run most often since they were listed. What is
 /// left out by this rule is in `interrupted_percent`; percentiles and CPU time have all requests
 /// (docs/method.md §1a).
-const MOST_THREADS: usize = 12;
+const MAX_THREADS_READ: usize = 12;
 /// By what the estimate of the median rises with each exchange that took longer, and falls with each that did not. A median
 /// of the warm-up was tried: of the few exchanges of a warm-up beside others it was twenty times too long, and then nothing was
 /// found for a whole round.
 const STEP: f64 = 1.03;
 /// Where the estimate begins without a warm-up, in nanoseconds: too low, so that too much is looked at until it is right.
-const FIRST_MEDIAN: f64 = 5_000.0;
+const FIRST_MEDIAN_NS: f64 = 5_000.0;
 
 /// How long client and server waited for a CPU so far.
 pub(super) trait Waits: Send + Sync {
@@ -60,7 +60,7 @@ pub(super) trait Waits: Send + Sync {
 
 /// The calling thread, and the listed ones; where those are many, so many that have run most often since.
 pub(super) fn clock(servers: Threads) -> Arc<dyn Waits> {
-    Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: servers.watched(MOST_THREADS) })
+    Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: servers.watched(MAX_THREADS_READ) })
 }
 
 /// Waits of the thread that made it and of watched threads, as the kernel has them. Only that thread reads it.
@@ -107,7 +107,6 @@ pub struct Sums {
     pub interrupted: u64,
     /// Of interrupted and disturbed exchanges.
     pub left_out: u64,
-    pub left_out_ns: Nanos,
 }
 
 impl Interruptions {
@@ -115,7 +114,7 @@ impl Interruptions {
     pub(super) fn new(waits: Arc<dyn Waits>, shortest: Option<Nanos>) -> Self {
         let mut interruptions = Interruptions {
             waits,
-            median: shortest.map_or(FIRST_MEDIAN, |shortest| shortest as f64),
+            median: shortest.map_or(FIRST_MEDIAN_NS, |shortest| shortest as f64),
             waited: 0,
             since: 0,
             ordinary: None,
@@ -140,17 +139,17 @@ impl Interruptions {
         self.since += 1;
         if self.follows_reading {
             self.follows_reading = false;
-            self.leave_out(latency);
+            self.sums.left_out += 1;
             return Heard::Disturbed;
         }
-        let longest = self.median * LONG;
+        let longest = self.median * LONG_IN_MEDIANS;
         self.median *= if latency as f64 > self.median { STEP } else { 1.0 / STEP };
         if latency as f64 > longest {
             return self.look(latency);
         }
         self.sums.whole += 1;
         self.sums.whole_ns += latency;
-        if self.since >= EVERY {
+        if self.since >= EXCHANGES_BETWEEN_READINGS {
             self.learn();
         }
         Heard::Whole
@@ -166,13 +165,8 @@ impl Interruptions {
             return Heard::Whole;
         }
         self.sums.interrupted += 1;
-        self.leave_out(latency);
-        Heard::Interrupted
-    }
-
-    fn leave_out(&mut self, latency: Nanos) {
         self.sums.left_out += 1;
-        self.sums.left_out_ns += latency;
+        Heard::Interrupted
     }
 
     /// Learns how long an exchange waits ordinarily: the least that was seen. Called at the end of a slice, too.
@@ -180,7 +174,7 @@ impl Interruptions {
     pub(super) fn learn(&mut self) {
         let exchanges = self.since;
         let waited = self.read() as f64 / exchanges.max(1) as f64;
-        if exchanges >= FEWEST {
+        if exchanges >= MIN_EXCHANGES {
             self.ordinary = Some(self.ordinary.map_or(waited, |least| least.min(waited)));
         }
     }
@@ -254,7 +248,7 @@ mod tests {
         assert_eq!(interruptions.hear(2800), Heard::Whole, "not long: nobody looks");
         let sums = interruptions.sums;
         assert_eq!((sums.whole, sums.whole_ns), (3, 40_003_800));
-        assert_eq!((sums.interrupted, sums.left_out, sums.left_out_ns), (1, 3, 4_011_000));
+        assert_eq!((sums.interrupted, sums.left_out), (1, 3));
         assert_eq!(sums.interrupted_percent(), Some(100.0 / 6.0));
     }
 
@@ -301,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_seen_by_the_kernels_clock() {
-        let clock = clock(Threads::of(&[std::process::id()]));
+        let clock = clock(Threads::list(&[std::process::id()]));
         let before = clock.waited_ns();
         // More threads than CPUs: somebody waits.
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -10,7 +10,7 @@ use super::{Nanos, Window, now};
 use crate::machine::{ThreadUse, Threads};
 
 /// Upper bound of the histograms: 1,000 seconds.
-const LONGEST_NS: u64 = 1_000_000_000_000;
+const MAX_LATENCY_NS: u64 = 1_000_000_000_000;
 
 #[derive(Debug)]
 pub struct Tally {
@@ -25,8 +25,6 @@ pub struct Tally {
     pub lateness: Option<Histogram<u64>>,
     /// Operations completed in each tenth of the window.
     pub tenths: [u64; 10],
-    /// Requests due in the window that had no reply when waiting ended; their latency is that time, as a lower bound.
-    pub unfinished: u64,
     /// CPU time of the client's threads in the window, and how many they are.
     pub usage: ThreadUse,
     pub threads: u32,
@@ -36,7 +34,7 @@ pub struct Tally {
 
 /// Histogram of nanoseconds with 3 significant digits. It allocates its counts here, before the trial.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, 3)
+    Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3)
         .unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
 }
 
@@ -49,7 +47,6 @@ impl Tally {
             service: open_loop.then(histogram),
             lateness: open_loop.then(histogram),
             tenths: [0; 10],
-            unfinished: 0,
             usage: ThreadUse::default(),
             threads: 1,
             sums: None,
@@ -70,7 +67,6 @@ impl Tally {
         for (mine, theirs) in self.tenths.iter_mut().zip(other.tenths) {
             *mine += theirs;
         }
-        self.unfinished += other.unfinished;
         self.usage += other.usage;
         self.threads += other.threads;
     }
@@ -204,7 +200,6 @@ impl Recorder {
     /// lower bound of its latency.
     pub fn unfinished(&mut self, at: Nanos, due: Nanos) {
         if self.is_counted(due) {
-            self.tally.unfinished += 1;
             self.tally.latency.saturating_record(at.saturating_sub(due));
         }
     }
@@ -331,6 +326,5 @@ mod tests {
         assert_eq!(tally.latency.max(), 1_001);
         assert_eq!(tally.service.unwrap().max(), 290);
         assert_eq!(tally.lateness.unwrap().max(), 10);
-        assert_eq!(tally.unfinished, 1);
     }
 }

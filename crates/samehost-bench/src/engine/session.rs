@@ -12,7 +12,7 @@ use crate::error::BenchError;
 
 /// Most bytes of a reply that a session may leave unread while it waits for more. Sessions take a long reply in parts and keep
 /// whole only refusals and short rows; as many connections as an engine has may each leave this much.
-pub const MOST_UNREAD: usize = 64 * 1024;
+pub const MAX_UNREAD_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -141,12 +141,12 @@ pub trait Connector: Send + Sync {
 
 const CONNECTING: u32 = 4;
 /// Below this number, one thread opens all connections.
-const LEAST_APART: u32 = 16;
+const MIN_CONNECTIONS_APART: u32 = 16;
 
 pub(crate) type Connected = Vec<(Stream, Box<dyn Session>)>;
 
 /// Opens all connections. The first is opened alone, so that the peer that it verified need not be verified in full
-/// again. A server with a process per connection takes milliseconds for each, so from [`LEAST_APART`] on four threads
+/// again. A server with a process per connection takes milliseconds for each, so from [`MIN_CONNECTIONS_APART`] on four threads
 /// open the rest.
 pub(super) fn connect_all(
     connector: &dyn Connector,
@@ -155,7 +155,7 @@ pub(super) fn connect_all(
 ) -> Result<Connected, BenchError> {
     let mut all = connect_some(connector, connections.min(1), interrupted)?;
     let others = connections.saturating_sub(1);
-    if others < LEAST_APART {
+    if others < MIN_CONNECTIONS_APART {
         all.extend(connect_some(connector, others, interrupted)?);
         return Ok(all);
     }
@@ -216,7 +216,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn of(stream: &Stream) -> Self {
+    pub fn by_kernel(stream: &Stream) -> Self {
         let seen = Seen { cipher: stream.cipher(), ..Seen::of_socket(stream) };
         if stream.transport() == Transport::TcpRun { seen.saying(BY_RUN) } else { seen }
     }

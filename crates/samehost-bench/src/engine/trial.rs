@@ -19,9 +19,9 @@ use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 /// only where the generator was late and had no CPU time left. How late the generator may be is judged
 /// over the whole measurement and by the baseline's latency; by its own latency the faster arm alone
 /// would lose its trials (docs/method.md §9).
-const LEAST_ACHIEVED: f64 = 0.99;
+const MIN_ACHIEVED_PART: f64 = 0.99;
 /// A client that is busy for more than this fraction of its time is saturated.
-const SATURATED: f64 = 0.9;
+const SATURATED_PART: f64 = 0.9;
 
 #[derive(Clone, Debug, Default)]
 pub struct Metered {
@@ -72,11 +72,6 @@ pub(super) fn leave_out(trial: &mut Trial, sums: &Sums) {
     trial.interrupted_percent = sums.interrupted_percent();
 }
 
-/// User time of an operation in microseconds; `None` where it is not known which part of the CPU time it was.
-fn user_us_per_operation(cpu_ns: u64, user_part: Option<f64>, operations: u64) -> Option<f64> {
-    per_operation(cpu_ns as f64 / 1e3 * user_part?, operations)
-}
-
 /// `None` where there was no operation.
 fn per_operation(amount: f64, operations: u64) -> Option<f64> {
     (operations > 0).then(|| amount / operations as f64)
@@ -88,13 +83,10 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
     let window_ns = trial.seconds * 1e9;
     let operations = trial.operations;
     trial.client_cpu_us_per_op = per_operation(client.cpu_ns as f64 / 1e3, operations);
-    trial.client_user_us_per_op = user_us_per_operation(client.cpu_ns, client.user_part(), operations);
     trial.client_utilization = Some(client.cpu_ns as f64 / window_ns / f64::from(threads));
     trial.client_wait = Some(client.wait_ns as f64 / window_ns / f64::from(threads));
-    trial.client_context_switches_per_op = per_operation(client.switches as f64, operations);
     if let Some(server) = metered.server {
         trial.server_cpu_us_per_op = per_operation(server.cpu_ns as f64 / 1e3, operations);
-        trial.server_user_us_per_op = user_us_per_operation(server.cpu_ns, server.user_part, operations);
         trial.server_threads = server.threads;
         trial.server_utilization = Some(server.cpu_ns as f64 / window_ns);
         if let Some(switches) = server.switches {
@@ -103,7 +95,6 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
     }
     if let Some(proxy) = metered.proxy {
         trial.proxy_cpu_us_per_op = per_operation(proxy.cpu_ns as f64 / 1e3, operations);
-        trial.proxy_user_us_per_op = user_us_per_operation(proxy.cpu_ns, proxy.user_part, operations);
         trial.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
     }
     trial.warnings.extend(doubt_clock(&metered.machine));
@@ -126,9 +117,9 @@ fn warn_of_late_meters(late_ms: f64) -> Warning {
 fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     let achieved = tally.operations as f64 / (open_loop.rate_per_s * trial.seconds);
     let client_busy = trial.client_utilization.unwrap_or(0.0) + trial.client_wait.unwrap_or(0.0);
-    if achieved < LEAST_ACHIEVED - chance(tally) {
+    if achieved < MIN_ACHIEVED_PART - chance(tally) {
         let per_s = tally.operations as f64 / trial.seconds;
-        if lateness_share(trial) > 0.5 && client_busy > SATURATED {
+        if lateness_share(trial) > 0.5 && client_busy > SATURATED_PART {
             trial.invalid = Some(format!(
                 "the generator reached {per_s:.0} of {:.0} requests/s: the client was the limit",
                 open_loop.rate_per_s

@@ -223,7 +223,7 @@ pub fn sessions(
     surroundings.server_pids = connector.server_pids().unwrap_or(surroundings.server_pids);
     let surroundings = &surroundings;
     load.place(surroundings);
-    let seen = opened.first().map(|(stream, _)| Seen::of(stream)).unwrap_or_default();
+    let seen = opened.first().map(|(stream, _)| Seen::by_kernel(stream)).unwrap_or_default();
     let threads = load.threads.clamp(1, load.connections.max(1)) as usize;
     let mut shares: Vec<Connected> = (0..threads).map(|_| Vec::new()).collect();
     for (index, pair) in opened.into_iter().enumerate() {
@@ -292,7 +292,7 @@ fn operations_per_exchange(share: &Connected) -> u64 {
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
 fn listed(load: &Load, families: &Families) -> Option<Threads> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    is_one.then(|| Threads::of(&families.all()))
+    is_one.then(|| Threads::list(&families.all()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
@@ -373,7 +373,7 @@ pub(super) fn in_one_thread(
 
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
-    let (seen, endpoint) = (Seen::of(&writer.stream), writer.endpoint.clone());
+    let (seen, endpoint) = (Seen::by_kernel(&writer.stream), writer.endpoint.clone());
     let length = nanos(load.length);
     // Warm-up and rounding make a round longer than `length`; if it takes much longer, nobody reads.
     let timeout = load.length * 10 + surroundings.patience;
@@ -397,7 +397,7 @@ pub fn whole(
 ) -> Result<Trial, BenchError> {
     let (stream, session) = connector.connect()?;
     load.place(surroundings);
-    let (seen, endpoint) = (Seen::of(&stream), connector.endpoint());
+    let (seen, endpoint) = (Seen::by_kernel(&stream), connector.endpoint());
     let name = endpoint.clone();
     let mut trial = in_one_thread(load, surroundings, name, Duration::MAX, move |around| {
         let meters = Meters::begin(around);

@@ -226,7 +226,7 @@ fn occupy(cpu: usize, report: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, sto
 /// machine. It stands in the head of a report, where one request at a time is measured, and enters no
 /// comparison (docs/method.md §1a).
 const LENGTH: Duration = Duration::from_millis(15);
-const LEAST: usize = 50;
+const MIN_EXCHANGES: usize = 50;
 
 /// Microseconds that two wake-ups add to an exchange; `None` with one CPU, where CPUs cannot be kept awake, or where
 /// it makes no difference.
@@ -247,7 +247,7 @@ fn exchange_us(first: usize, second: usize) -> Option<f64> {
     let mut times = asking.join().ok()?;
     answering.join().ok()?;
     times.sort_by(f64::total_cmp);
-    (times.len() >= LEAST).then(|| times[times.len() / 2])
+    (times.len() >= MIN_EXCHANGES).then(|| times[times.len() / 2])
 }
 
 /// Asks until the time is over; the times of all exchanges, in microseconds. The other end sees the end of the pipe.

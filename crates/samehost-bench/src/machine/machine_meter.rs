@@ -11,7 +11,7 @@ use samehost_system::proc::pids;
 use samehost_system::proc::status::{self, Stat};
 
 /// Largest change of the CPUs' clock without a warning, in percent.
-const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
+const MAX_CLOCK_CHANGE_PERCENT: f64 = 10.0;
 
 /// Reading of the counters of all CPUs, in ticks, and of the cgroup's throttled time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -142,13 +142,13 @@ fn use_between(
         span_ms: 1000.0 * span / per_second,
         throttled_ms: since(|r| r.throttled_us) / 1000.0,
         clock_change_percent,
-        foreign_process: None,
+        ..MachineUse::default()
     }
 }
 
 /// Warns if the CPUs' clock changed so much that it may explain a trial's speed.
 pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
-    let change = machine.clock_change_percent.filter(|change| change.abs() > MOST_CLOCK_CHANGE_PERCENT)?;
+    let change = machine.clock_change_percent.filter(|change| change.abs() > MAX_CLOCK_CHANGE_PERCENT)?;
     let message =
         format!("the CPUs' clock changed by {change:+.0} % from the beginning to the end of a trial");
     Some(Warning::new(Code::ClockChange, "", message))
@@ -176,7 +176,7 @@ fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
 /// spans would say nothing anyway (docs/method.md §10).
 const BETWEEN: Duration = Duration::from_secs(1);
 /// CPU time below which a program is not kept, in percent of one CPU.
-const LEAST_PERCENT: f64 = 1.0;
+const MIN_CPU_PERCENT: f64 = 1.0;
 
 type Look = HashMap<u32, Stat>;
 
@@ -223,7 +223,7 @@ impl Others {
         let mut programs = Vec::new();
         for (name, ticks) in self.used {
             let cpu_percent = 100.0 * ticks as f64 / of_one_cpu.max(1.0);
-            if cpu_percent >= LEAST_PERCENT {
+            if cpu_percent >= MIN_CPU_PERCENT {
                 programs.push(OtherProgram { name, cpu_percent });
             }
         }

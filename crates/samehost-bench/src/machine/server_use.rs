@@ -8,7 +8,6 @@ use std::ops::{AddAssign, Sub};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use samehost_system::peer::family;
 use samehost_system::proc::status::{self, Stat};
@@ -16,14 +15,12 @@ use samehost_system::proc::status::{self, Stat};
 use super::Schedstat;
 
 /// Most threads whose context switches are read: reading more would disturb the trial.
-const MOST_THREADS_READ: usize = 256;
+const MAX_THREADS_READ: usize = 256;
 
 /// Use of the server's processes: a reading, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerUse {
     pub cpu_ns: u64,
-    /// Fraction of the CPU time in user space; `None` if no tick fell into it.
-    pub user_part: Option<f64>,
     /// Context switches; `None` if there are too many threads to read.
     pub switches: Option<u64>,
     /// Number of threads, where not whole processes but the threads that serve an arm's connections were read.
@@ -89,7 +86,7 @@ fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
     for pid in pids {
         for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
             read += 1;
-            if read > MOST_THREADS_READ {
+            if read > MAX_THREADS_READ {
                 return None;
             }
             let Some(status) = super::text(task.path().join("status")) else { continue };
@@ -126,24 +123,21 @@ impl ServerMeter {
             return None;
         }
         let tick_ns = 1e9 / status::ticks_per_second();
-        let (mut cpu_ns, mut reaped_ns, mut user, mut system) = (0, 0, 0, 0);
+        let (mut cpu_ns, mut reaped_ns) = (0, 0);
         for (pid, now) in &after {
             let then = self.before.get(pid);
             let grown = |read: fn(&Reading) -> u64| read(now).saturating_sub(then.map_or(0, read));
             cpu_ns += grown(|one| one.cpu_ns);
             reaped_ns += (grown(|one| one.stat.reaped_ticks) as f64 * tick_ns) as u64;
-            user += grown(|one| one.stat.user_ticks);
-            system += grown(|one| one.stat.system_ticks);
         }
         let ended = self.before.iter().filter(|(pid, _)| !after.contains_key(pid));
         let used_before: u64 = ended.map(|(_, then)| then.cpu_ns).sum();
         cpu_ns += reaped_ns.saturating_sub(used_before);
-        let user_part = (user + system > 0).then(|| user as f64 / (user + system) as f64);
         let switches = match (switches(after.keys().copied()), self.switches_before) {
             (Some(after), Some(before)) => Some(after.saturating_sub(before)),
             _ => None,
         };
-        Some(ServerUse { cpu_ns, user_part, switches, threads: None })
+        Some(ServerUse { cpu_ns, switches, threads: None })
     }
 }
 
@@ -159,7 +153,7 @@ pub struct SwitchCounter {
 }
 
 impl Threads {
-    pub fn of(pids: &[u32]) -> Self {
+    pub fn list(pids: &[u32]) -> Self {
         let mut threads = Vec::new();
         for pid in pids {
             let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
@@ -219,21 +213,12 @@ pub struct ThreadUse {
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub wait_ns: u64,
-    /// User time and system time in microseconds. Many kernels sample them by tick, so they are accurate only over many
-    /// trials.
-    pub user_us: u64,
-    pub system_us: u64,
     pub switches: u64,
 }
 
 impl ThreadUse {
     pub fn current() -> Self {
         ThreadMeter::current().read()
-    }
-
-    pub fn user_part(&self) -> Option<f64> {
-        let both = self.user_us + self.system_us;
-        (both > 0).then(|| self.user_us as f64 / both as f64)
     }
 }
 
@@ -250,8 +235,6 @@ impl Sub for ThreadUse {
         ThreadUse {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             wait_ns: self.wait_ns.saturating_sub(earlier.wait_ns),
-            user_us: self.user_us.saturating_sub(earlier.user_us),
-            system_us: self.system_us.saturating_sub(earlier.system_us),
             switches: self.switches.saturating_sub(earlier.switches),
         }
     }
@@ -261,8 +244,6 @@ impl AddAssign for ThreadUse {
     fn add_assign(&mut self, other: ThreadUse) {
         self.cpu_ns += other.cpu_ns;
         self.wait_ns += other.wait_ns;
-        self.user_us += other.user_us;
-        self.system_us += other.system_us;
         self.switches += other.switches;
     }
 }
@@ -283,8 +264,6 @@ impl ThreadMeter {
     pub fn read(&self) -> ThreadUse {
         let mut usage = ThreadUse { wait_ns: self.waited_ns(), ..ThreadUse::default() };
         if let Ok(rusage) = getrusage(UsageWho::RUSAGE_THREAD) {
-            usage.user_us = rusage.user_time().num_microseconds() as u64;
-            usage.system_us = rusage.system_time().num_microseconds() as u64;
             usage.switches =
                 (rusage.voluntary_context_switches() + rusage.involuntary_context_switches()) as u64;
         }
@@ -312,7 +291,7 @@ pub struct ProcessClocks {
 }
 
 impl ProcessClocks {
-    pub fn of(pids: &[u32]) -> Self {
+    pub fn open(pids: &[u32]) -> Self {
         ProcessClocks { clocks: pids.iter().map(|pid| clock_of(*pid)).collect() }
     }
 
@@ -375,7 +354,7 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_is_given_a_cpu_again_and_again() {
         let own = std::process::id();
-        let threads = Threads::of(&[own, u32::MAX]);
+        let threads = Threads::list(&[own, u32::MAX]);
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -389,8 +368,8 @@ mod tests {
             working.iter().zip(&before).any(|(thread, before)| thread.read().runs >= before + 20)
         });
         assert!(counted, "10,000 sleeps were not counted as 20");
-        assert!(Threads::of(&[own]).working(0).is_empty(), "too many");
-        let threads = Threads::of(&[own]);
+        assert!(Threads::list(&[own]).working(0).is_empty(), "too many");
+        let threads = Threads::list(&[own]);
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(threads.watched(1).len(), 1, "this thread ran, if no other did");
     }
@@ -407,7 +386,7 @@ mod tests {
         assert!(process >= 5_000_000);
         assert!(process_cpu_ns(u32::MAX - 1).is_none());
         let mut clocks = Vec::new();
-        ProcessClocks::of(&[u32::MAX - 1, std::process::id()]).read(&mut clocks);
+        ProcessClocks::open(&[u32::MAX - 1, std::process::id()]).read(&mut clocks);
         assert!(clocks[0] == 0 && clocks[1] >= process, "{clocks:?}");
     }
 }

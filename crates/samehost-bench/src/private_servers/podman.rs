@@ -308,7 +308,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    pub(crate) fn of(started: u32, program: &Path) -> Self {
+    pub(crate) fn find(started: u32, program: &Path) -> Self {
         let wanted = identity(program);
         let mut inside = Inside::default();
         for pid in family(started) {

@@ -96,8 +96,8 @@ pub(crate) fn start(
             Endpoint::Tcp { host: "127.0.0.1".into(), port },
             Endpoint::Unix(root.join(format!(".s.PGSQL.{port}"))),
         ];
-        let password = spec.server.password();
-        PrivateServer::start(&supervision, directory, endpoints)?.with_password(password).ready(&answers)
+        let login = spec.server.login().clone();
+        PrivateServer::start(&supervision, directory, endpoints)?.with_login(login).ready(&answers)
     })
 }
 

@@ -1,4 +1,4 @@
-//! A running private server of any kind: its endpoints, its password, its process. It ends when dropped.
+//! A running private server of any kind: its endpoints, its login, its process. It ends when dropped.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use samehost_model::{Endpoint, Transport};
+use samehost_login::{Credentials, ServerAddress};
+use samehost_model::{Endpoint, Secret, Transport};
 use samehost_system::interrupt;
 
 use super::echo::Asker;
@@ -25,7 +26,8 @@ pub struct PrivateServer {
     process: SupervisedProcess,
     _leftovers: Option<Box<dyn Any + Send>>,
     endpoints: BTreeMap<Transport, Endpoint>,
-    password: String,
+    /// How we log in; empty where it asks for nothing.
+    login: Credentials,
     /// Sent before SIGTERM.
     end_signal: Option<Signal>,
 }
@@ -37,7 +39,7 @@ impl fmt::Debug for PrivateServer {
 }
 
 impl PrivateServer {
-    pub(super) fn start(
+    pub(crate) fn start(
         supervision: &Supervision,
         directory: PrivateDirectory,
         endpoints: impl IntoIterator<Item = Endpoint>,
@@ -47,18 +49,18 @@ impl PrivateServer {
             process: SupervisedProcess::start(supervision, directory)?,
             _leftovers: None,
             endpoints: endpoints.into_iter().map(|endpoint| (endpoint.transport(), endpoint)).collect(),
-            password: String::new(),
+            login: Credentials::default(),
             end_signal: None,
         })
     }
 
-    pub(super) fn with_password(mut self, password: &str) -> Self {
-        password.clone_into(&mut self.password);
+    pub(crate) fn with_login(mut self, login: Credentials) -> Self {
+        self.login = login;
         self
     }
 
     /// Sets a signal that ends the server at once although clients are connected.
-    pub(super) fn ended_by(mut self, signal: Signal) -> Self {
+    pub(crate) fn ended_by(mut self, signal: Signal) -> Self {
         self.end_signal = Some(signal);
         self
     }
@@ -68,7 +70,7 @@ impl PrivateServer {
     /// # Errors
     /// When the server ends first or takes too long; with the end of its stderr. [`BenchError::Interrupted`] after a signal:
     /// a login does not begin any more then, so that without this it would be asked for all of [`READY_TIMEOUT`].
-    pub(super) fn ready(
+    pub(crate) fn ready(
         mut self,
         answers: impl Fn(&Self) -> Result<(), BenchError>,
     ) -> Result<Self, BenchError> {
@@ -109,16 +111,16 @@ impl PrivateServer {
     }
 
     /// Keeps something that is dropped after the server's end.
-    pub(super) fn leaving(mut self, leftovers: impl Any + Send) -> Self {
+    pub(crate) fn leaving(mut self, leftovers: impl Any + Send) -> Self {
         self._leftovers = Some(Box::new(leftovers));
         self
     }
 
-    pub(super) fn listens_on(&mut self, endpoint: Endpoint) {
+    pub(crate) fn listens_on(&mut self, endpoint: Endpoint) {
         self.endpoints.insert(endpoint.transport(), endpoint);
     }
 
-    pub(super) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
+    pub(crate) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
         self.process.line(timeout)
     }
 
@@ -139,8 +141,23 @@ impl PrivateServer {
         self.endpoints().filter(|endpoint| !endpoint.transport().is_tls())
     }
 
+    /// The server over this transport, with the login.
+    pub fn address(&self, transport: Transport) -> Option<ServerAddress> {
+        Some(ServerAddress::new(self.endpoint(transport)?.clone(), self.login.clone()))
+    }
+
+    /// The server at each of [`plain_endpoints`](Self::plain_endpoints), with the login.
+    pub fn plain_addresses(&self) -> impl Iterator<Item = ServerAddress> {
+        self.plain_endpoints().map(|endpoint| ServerAddress::new(endpoint.clone(), self.login.clone()))
+    }
+
+    pub fn login(&self) -> &Credentials {
+        &self.login
+    }
+
+    /// Empty where it asks for none.
     pub fn password(&self) -> &str {
-        &self.password
+        self.login.password.as_ref().map(Secret::reveal).unwrap_or_default()
     }
 
     /// The server's first process; others are its children.

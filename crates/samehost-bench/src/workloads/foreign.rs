@@ -1,85 +1,16 @@
-//! Servers that are already running, given with `--tcp` and `--unix`: how their addresses are read, their processes, and the half of
-//! a server that the command line does not give.
-
-use std::collections::BTreeMap;
+//! Servers that are already running, given with `--tcp` and `--unix`: how their addresses are read, and the half of a server that the
+//! command line does not give.
 
 use samehost_login::url::ServerUrl;
 use samehost_login::{Credentials, CredentialsError, Destination, ServerAddress};
-use samehost_model::{Endpoint, Protocol, ServerInfo, Transport};
+use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::machine::{listener_pids, queue};
-use crate::private_servers::PrivateServer;
-use crate::workload::{Look, Servers, StartOptions, Written};
+use crate::machine::queue;
+use crate::served::Servers;
+use crate::workload::{Look, Written};
 use crate::workloads::requests::link_to;
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
-    pub(crate) endpoints: BTreeMap<Transport, Endpoint>,
-    pub(crate) pids: Vec<u32>,
-    pub(crate) missing: Vec<Transport>,
-}
-
-impl Given {
-    pub(crate) fn of(start: &StartOptions) -> Self {
-        let servers = &start.servers;
-        let mut missing = start.transports.clone();
-        missing.retain(|transport| !servers.contains_key(transport));
-        let mut endpoints = BTreeMap::new();
-        for (transport, address) in servers {
-            endpoints.insert(*transport, address.endpoint.clone());
-        }
-        Given { pids: foreign_pids(endpoints.values()), endpoints, missing }
-    }
-
-    /// Describes the servers for the report: as `given` if all of them run already, and otherwise as `ours`, with
-    /// this version and, besides the given ones, the processes `own`.
-    pub(crate) fn server(&self, given: &str, ours: &str, own: Vec<u32>) -> ServerInfo {
-        let managed = !self.missing.is_empty();
-        ServerInfo {
-            kind: if managed { ours } else { given }.into(),
-            version: if managed { env!("CARGO_PKG_VERSION") } else { "" }.into(),
-            managed,
-            pids: [own, self.pids.clone()].concat(),
-        }
-    }
-}
-
-/// Whether to start a private server: if no server is given at all.
-///
-/// # Errors
-/// When only some of the transports have a server.
-pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
-    let missing = start.transports.iter().any(|transport| !start.servers.contains_key(transport));
-    if missing && !start.servers.is_empty() {
-        return BenchError::refuse(
-            "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it",
-        );
-    }
-    Ok(missing)
-}
-
-pub(crate) fn own_addresses(
-    server: &PrivateServer,
-    transports: &[Transport],
-    login: &Credentials,
-) -> Servers {
-    let mut servers = Servers::new();
-    for transport in transports {
-        if let Some(endpoint) = server.endpoint(*transport) {
-            servers.insert(*transport, ServerAddress::new(endpoint.clone(), login.clone()));
-        }
-    }
-    servers
-}
-
-pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
-    let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
-}
 
 /// Impact of bursts and of repeated connections on other clients of running servers; the accept queue belongs
 /// to a listener.
@@ -90,7 +21,7 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
     let mut impacts = Vec::new();
     for (transport, address) in look.servers {
         let endpoint = &address.endpoint;
-        let mut impact = Impact::of(format!("the server at {endpoint}"));
+        let mut impact = Impact::on(format!("the server at {endpoint}"));
         impact.does.push(if is_burst {
             format!(
                 "makes {} connections at once, over and over: while they wait to be accepted its queue may be full, and whoever else connects is {}",

@@ -40,15 +40,7 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
 /// thread waits for the last replies of all of them in a small part of a slice; with more, draining would
 /// take a large part of it. Open loops, bursts, dumps, connections for each request and pages keep
 /// undivided trials for reasons of their own (docs/method.md §1a).
-pub(crate) const MOST_SLICED: u32 = 256;
-
-/// What was found for an arm's transport, or the error that no server, which messages call `what`, is there.
-pub(crate) fn listening<T>(transport: Transport, what: &str, found: Option<T>) -> Result<T, BenchError> {
-    match found {
-        Some(found) => Ok(found),
-        None => BenchError::refuse(format!("no {what} listens on {transport} for this trial")),
-    }
-}
+pub(crate) const MAX_SLICED_CONNECTIONS: u32 = 256;
 
 /// Bytes of an arm's requests or replies; 128 where its point has no size.
 pub(crate) fn size_of(arm: &Arm) -> usize {
@@ -66,13 +58,13 @@ words! {
     pub(crate) enum Connect { Once = "once", PerQuery = "per-query" }
 }
 
-const MOST_THREADS: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
 
 pub(crate) fn require_threads(what: &str, connections: u32) -> Result<(), BenchError> {
-    if connections <= MOST_THREADS {
+    if connections <= MAX_THREADS {
         return Ok(());
     }
-    BenchError::refuse(format!("{what} has a thread for each connection; at most {MOST_THREADS} of them"))
+    BenchError::refuse(format!("{what} has a thread for each connection; at most {MAX_THREADS} of them"))
 }
 
 /// Remark in a report where each transport has a server of its own. Two identical server processes differed by 10 to
@@ -94,29 +86,7 @@ pub(crate) fn says(seen: impl std::fmt::Display) -> String {
 
 /// Most bytes that one blocking connection may send before it reads: they fit into every transport's buffers, so that
 /// client and server cannot deadlock, each waiting for the other to read.
-pub(crate) const SMALL: usize = 16 * 1024;
-
-/// What a server says of the first connection of a job, which is also the one that the kernel is asked about.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct View(Arc<OnceLock<Option<String>>>);
-
-impl View {
-    /// Asks the server, unless an earlier connection has.
-    pub(crate) fn of_first(
-        &self,
-        ask: impl FnOnce() -> Result<Option<String>, BenchError>,
-    ) -> Result<(), BenchError> {
-        if self.0.get().is_none() {
-            // Another thread may have been faster.
-            let _ = self.0.set(ask()?);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn said(&self) -> Option<String> {
-        self.0.get().cloned().flatten()
-    }
-}
+pub(crate) const MAX_SMALL_BYTES: usize = 16 * 1024;
 
 type Opened = Result<(Stream, Box<dyn Session>), BenchError>;
 

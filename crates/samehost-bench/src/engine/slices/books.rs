@@ -13,12 +13,10 @@ use crate::machine::{
 /// Most threads of shared processes whose context switches are read at every border.
 /// A process that serves several arms is read at each border of a slice, and its context switches are a
 /// file for each thread. Up to twelve that is a small part of a slice; beyond it the reading would be in
-/// the measurement, and the figure is left out. User time of a shared process cannot be divided among
-/// arms and is left out always (docs/method.md §1a).
-const MOST_THREADS: usize = 12;
-/// If an arm's own processes used at least this fraction of its CPU time, their user time and context
-/// switches count for the whole.
-const MOST_OF_IT: f64 = 0.9;
+/// the measurement, and the figure is left out (docs/method.md §1a).
+const MAX_THREADS_WATCHED: usize = 12;
+/// If an arm's own processes used at least this fraction of its CPU time, their context switches count for the whole.
+const MIN_OWN_PART: f64 = 0.9;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Division {
@@ -38,7 +36,7 @@ struct Shared {
 }
 
 impl Division {
-    pub(super) fn of(workers: &[Families]) -> Self {
+    pub(super) fn by_workers(workers: &[Families]) -> Self {
         let private = vec![Vec::new(); workers.len()];
         let mut division = Division { shared: Vec::new(), threads: Vec::new(), private };
         for pid in all(workers, |w| &w.proxy) {
@@ -96,10 +94,10 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// Opens the clocks, and watches those of the given threads of shared processes that have run since they were listed.
-    pub(super) fn of(division: &mut Division, threads: Threads) -> Self {
-        let switches = threads.working(MOST_THREADS);
+    pub(super) fn watch(division: &mut Division, threads: Threads) -> Self {
+        let switches = threads.working(MAX_THREADS_WATCHED);
         division.threads = switches.iter().map(|thread| division.arms_of(thread.pid)).collect();
-        Kernel { processes: ProcessClocks::of(&division.pids()), switches, thread: ThreadMeter::current() }
+        Kernel { processes: ProcessClocks::open(&division.pids()), switches, thread: ThreadMeter::current() }
     }
 }
 
@@ -220,19 +218,18 @@ impl<C: Clocks> Books<C> {
     }
 }
 
-/// Sums shared and private processes. User time is known for the private ones only, so it is reported only if
-/// they did nearly all the work. The same holds for context switches if the shared processes have too many
-/// threads to read.
+/// Sums shared and private processes. If the shared ones have too many threads to read, context switches are reported only if the
+/// private ones did nearly all the work.
 fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
     let own = private.unwrap_or_default();
     let cpu_ns = shared.cpu_ns + own.cpu_ns;
-    let did_it = cpu_ns > 0 && own.cpu_ns as f64 >= MOST_OF_IT * cpu_ns as f64;
+    let did_it = cpu_ns > 0 && own.cpu_ns as f64 >= MIN_OWN_PART * cpu_ns as f64;
     let switches = match (shared.switches, private) {
         (Some(shared), None) => Some(shared),
         (Some(shared), Some(private)) => private.switches.map(|own| own + shared),
         (None, _) => own.switches.filter(|_| did_it),
     };
-    ServerUse { cpu_ns, user_part: own.user_part.filter(|_| did_it), switches, threads: own.threads }
+    ServerUse { cpu_ns, switches, threads: own.threads }
 }
 
 // Finds the threads of a shared server that serve one arm's connections each, as MariaDB and MySQL have them.
@@ -246,10 +243,10 @@ fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
 // background work is a part of what an operation costs.
 
 /// Most threads that are looked at: each takes a microsecond at every border of the warm-up.
-const MOST_CENSUS_THREADS: usize = 256;
+const MAX_CENSUS_THREADS: usize = 256;
 /// A thread is an arm's if it ran at least so often in the arm's slices, and in those of other arms at most once for so many
 /// runs. What is rarer may be another client's thread that ran in one arm's slices by chance.
-const FEWEST_RUNS: u64 = 3;
+const MIN_RUNS: u64 = 3;
 const OF_OTHERS: u64 = 10;
 
 /// How often each thread of the server was given a CPU in each arm's slices of the warm-up.
@@ -261,10 +258,10 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// Watches all threads of these processes; none where there are more than [`MOST_CENSUS_THREADS`].
-    pub(super) fn of(server: &[u32], arms: usize) -> Self {
-        let mut threads = Threads::of(server).all();
-        if threads.len() > MOST_CENSUS_THREADS {
+    /// Watches all threads of these processes; none where there are more than [`MAX_CENSUS_THREADS`].
+    pub(super) fn watch(server: &[u32], arms: usize) -> Self {
+        let mut threads = Threads::list(server).all();
+        if threads.len() > MAX_CENSUS_THREADS {
             threads.clear();
         }
         let runs = vec![vec![0; arms]; threads.len()];
@@ -313,7 +310,6 @@ impl OwnThreads {
         let (before, now) = (self.before[arm], total(&self.threads[arm]));
         ServerUse {
             cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
-            user_part: None,
             switches: Some(now.runs.saturating_sub(before.runs)),
             threads: u32::try_from(self.threads[arm].len()).ok(),
         }
@@ -340,7 +336,7 @@ fn owners(runs: &[Vec<u64>], connections: usize) -> Option<Vec<Option<usize>>> {
         let mut candidates = Vec::new();
         for (thread, runs) in runs.iter().enumerate() {
             let others = runs.iter().sum::<u64>() - runs[arm];
-            if runs[arm] >= FEWEST_RUNS && others * OF_OTHERS <= runs[arm] {
+            if runs[arm] >= MIN_RUNS && others * OF_OTHERS <= runs[arm] {
                 candidates.push((runs[arm], thread));
             }
         }
@@ -368,7 +364,7 @@ mod tests {
     #[test]
     fn processes_are_divided_by_whom_they_serve() {
         // A server that forks for each connection: 10 and 11 serve all arms; 20, 21 and 22 serve one arm each.
-        let division = Division::of(&[
+        let division = Division::by_workers(&[
             workers(&[10, 11, 20], &[5]),
             workers(&[10, 11, 21], &[5]),
             workers(&[10, 11, 22], &[5]),
@@ -377,7 +373,7 @@ mod tests {
         assert_eq!(division.pids(), [5, 10, 11]);
         assert_eq!(division.shared[0], Shared { pid: 5, is_proxy: true, arms: vec![0, 1, 2] });
         // A process for each transport: the baseline and its control share one.
-        let division = Division::of(&[workers(&[10], &[]), workers(&[30], &[]), workers(&[10], &[])]);
+        let division = Division::by_workers(&[workers(&[10], &[]), workers(&[30], &[]), workers(&[10], &[])]);
         assert_eq!(division.private, [vec![], vec![30], vec![]]);
         assert_eq!(division.shared, [Shared { pid: 10, is_proxy: false, arms: vec![0, 2] }]);
     }
@@ -399,7 +395,7 @@ mod tests {
 
     #[test]
     fn every_nanosecond_is_booked_to_the_arm_whose_slice_it_was() {
-        let division = Division::of(&[workers(&[10], &[5]), workers(&[10], &[5])]);
+        let division = Division::by_workers(&[workers(&[10], &[5]), workers(&[10], &[5])]);
         let clocks = Scripted {
             // The proxy and the server: at the start, after arm 1, after arm 0, after arm 1.
             processes: [vec![100, 1000], vec![103, 1030], vec![110, 1100], vec![111, 1111]].into(),
@@ -420,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_serve_the_arm_costs_it_nothing() {
-        let division = Division::of(&[
+        let division = Division::by_workers(&[
             workers(&[10], &[]),
             workers(&[2_000_000_030, 2_000_000_031], &[]),
             workers(&[10], &[]),
@@ -440,14 +436,14 @@ mod tests {
 
     #[test]
     fn switches_are_told_where_the_arms_own_processes_worked() {
-        fn used(cpu_ns: u64, user_part: Option<f64>, switches: Option<u64>) -> ServerUse {
-            ServerUse { cpu_ns, user_part, switches, threads: None }
+        fn used(cpu_ns: u64, switches: Option<u64>) -> ServerUse {
+            ServerUse { cpu_ns, switches, threads: None }
         }
-        let private = Some(used(95, Some(0.5), Some(7)));
-        assert_eq!(together(used(5, None, None), private), used(100, Some(0.5), Some(7)));
-        assert_eq!(together(used(50, None, None), private), used(145, None, None));
-        assert_eq!(together(used(50, None, Some(3)), private), used(145, None, Some(10)));
-        assert_eq!(together(used(50, None, Some(3)), None), used(50, None, Some(3)));
+        let private = Some(used(95, Some(7)));
+        assert_eq!(together(used(5, None), private), used(100, Some(7)));
+        assert_eq!(together(used(50, None), private), used(145, None));
+        assert_eq!(together(used(50, Some(3)), private), used(145, Some(10)));
+        assert_eq!(together(used(50, Some(3)), None), used(50, Some(3)));
     }
 
     #[test]

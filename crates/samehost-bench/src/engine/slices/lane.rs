@@ -8,7 +8,6 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Slices, Trial};
-use samehost_stats::Moments;
 use samehost_transport::Stream;
 
 use super::super::{Nanos, now};
@@ -40,8 +39,6 @@ enum Client {
 pub(super) struct Lane {
     client: Client,
     patience: Nanos,
-    /// Total length of its slices, from the first request to the last reply.
-    pub(super) in_slices: Nanos,
 }
 
 impl Lane {
@@ -62,12 +59,12 @@ impl Lane {
                 Client::Several(Box::new(Driver::new(streams, &connector, counter)?))
             }
         };
-        Ok(Lane { client, patience, in_slices: 0 })
+        Ok(Lane { client, patience })
     }
 
     pub(super) fn of_stream(writer: Writer, patience: Nanos) -> Self {
         let client = Client::Stream(Box::new(writer), Box::new(SliceCounter::new(1, 0)));
-        Lane { client, patience, in_slices: 0 }
+        Lane { client, patience }
     }
 
     pub(super) fn counter(&self) -> &SliceCounter {
@@ -103,22 +100,17 @@ impl Lane {
 
     pub(super) fn forget(&mut self) {
         self.counter_mut().forget();
-        self.in_slices = 0;
     }
 }
 
 impl Arm for Lane {
     fn turn(&mut self, length: Nanos) -> Result<(), BenchError> {
-        let began = now();
         self.counter_mut().begin(length);
         match &mut self.client {
             Client::One(single, counter) => single.drive(counter.as_mut())?,
             Client::Several(driver) => driver.turn(self.patience)?,
             Client::Stream(writer, counter) => counter.streamed(&writer.write(length)?, now()),
         }
-        let ended = now();
-        self.counter_mut().drained(ended);
-        self.in_slices += ended - began;
         Ok(())
     }
 }
@@ -187,21 +179,12 @@ pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) bytes: u64,
     pub(in crate::engine) measured: Nanos,
     pub(in crate::engine) slices: u32,
-    /// Total time from the end of the counted part to the last reply.
-    pub(super) draining: Nanos,
-    /// Sum of the latencies of the first exchange of each slice.
-    first: Nanos,
-    firsts: u32,
-    /// ln(time per operation) of the slices.
-    levels: Moments,
     operations_per_exchange: u64,
     settling: u64,
     phase: Phase,
     left: u64,
     length: Nanos,
     began: Nanos,
-    ended: Nanos,
-    in_slice: u64,
     /// With one connection: exchanges that waited for a CPU.
     interruptions: Option<Interruptions>,
 }
@@ -219,7 +202,6 @@ impl SliceCounter {
     pub(super) fn begin(&mut self, length: Nanos) {
         self.length = length;
         self.left = self.settling;
-        self.in_slice = 0;
         if let Some(interruptions) = &mut self.interruptions {
             interruptions.begin();
         }
@@ -227,22 +209,6 @@ impl SliceCounter {
         if self.left == 0 {
             self.measure_from(now());
         }
-    }
-
-    /// The slice's last reply came at `at`.
-    pub(super) fn drained(&mut self, at: Nanos) {
-        self.draining += at.saturating_sub(self.ended);
-    }
-
-    /// Mean latency of the first exchange of a slice, as a multiple of the mean latency of the others.
-    pub(in crate::engine) fn first_ratio(&self) -> Option<f64> {
-        let mean = self.tally.latency.mean();
-        (self.firsts > 0 && mean > 0.0).then(|| self.first as f64 / f64::from(self.firsts) / mean)
-    }
-
-    /// Standard deviation of ln(time per operation) over slices.
-    pub(in crate::engine) fn scatter(&self) -> Option<f64> {
-        (self.levels.number > 1.0).then(|| (self.levels.squares / (self.levels.number - 1.0)).sqrt())
     }
 
     fn measure_from(&mut self, at: Nanos) {
@@ -263,7 +229,6 @@ impl SliceCounter {
         self.driven += written.messages;
         self.tally.operations += written.messages;
         self.bytes += written.bytes;
-        self.in_slice = written.messages;
         self.began = ended.saturating_sub(written.elapsed);
         self.end(ended);
     }
@@ -271,21 +236,16 @@ impl SliceCounter {
     #[cold]
     fn end(&mut self, at: Nanos) {
         self.phase = Phase::Over;
-        self.ended = at;
         self.slices += 1;
-        let length = at - self.began;
-        self.measured += length;
+        self.measured += at - self.began;
         if let Some(interruptions) = &mut self.interruptions {
             interruptions.learn();
-        }
-        if self.in_slice > 0 {
-            self.levels.add((length as f64 / self.in_slice as f64).ln());
         }
     }
 
     /// Trial of the slices of an arm in a round. What happened at the ends of slices took CPU time and completed
     /// operations: it counts for CPU time per operation, not for throughput or latency.
-    pub(super) fn trial(&self, mut client: ThreadUse, metered: Metered, border: f64) -> Trial {
+    pub(super) fn trial(&self, mut client: ThreadUse, metered: Metered) -> Trial {
         let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
         client.cpu_ns = client.cpu_ns.saturating_sub(reading);
         let counted = self.tally.operations as f64 / self.driven.max(1) as f64;
@@ -298,8 +258,6 @@ impl SliceCounter {
         let client = ThreadUse {
             cpu_ns: part(client.cpu_ns),
             wait_ns: part(client.wait_ns),
-            user_us: part(client.user_us),
-            system_us: part(client.system_us),
             switches: part(client.switches),
         };
         let metered = Metered {
@@ -321,10 +279,7 @@ impl SliceCounter {
         trial.slices = Some(Slices {
             number: self.slices,
             length_ms: seconds * 1e3 / f64::from(self.slices.max(1)),
-            border_percent: border * 100.0,
-            first_ratio: self.first_ratio(),
-            scatter_percent: self.scatter().map(|scatter| scatter * 100.0),
-            are_weighed: false,
+            ..Slices::default()
         });
         trial
     }
@@ -339,20 +294,13 @@ impl Count for SliceCounter {
         match self.phase {
             Phase::Measuring => {
                 self.tally.operations += self.operations_per_exchange;
-                self.in_slice += self.operations_per_exchange;
                 let latency = at - due;
                 let heard = self.interruptions.as_mut().map_or(Heard::Whole, |found| found.hear(latency));
                 if heard != Heard::Disturbed {
                     self.tally.latency.saturating_record(latency);
                 }
             }
-            Phase::Settling => {
-                if self.left == self.settling {
-                    self.first += at - due;
-                    self.firsts += 1;
-                }
-                self.settled(at);
-            }
+            Phase::Settling => self.settled(at),
             Phase::Over => {}
         }
         self.advance(at)
@@ -488,11 +436,9 @@ mod tests {
         assert!(counter.done(110, 70, 70));
         assert!(!counter.done(180, 110, 110), "a hundred have passed since 70");
         assert!(!counter.done(200, 110, 110), "drained");
-        counter.drained(200);
         assert_eq!((counter.tally.operations, counter.driven), (2, 5));
-        assert_eq!((counter.measured, counter.draining, counter.slices), (110, 20, 1));
+        assert_eq!((counter.measured, counter.slices), (110, 1));
         assert_eq!(counter.tally.latency.max(), 70);
-        assert_eq!(counter.first_ratio(), Some(50.0 / 55.0));
     }
 
     #[test]
@@ -509,7 +455,6 @@ mod tests {
             counter.done(at + 20, at, at);
         }
         assert_eq!((counter.tally.operations, counter.driven, counter.measured), (32, 64, 40));
-        assert_eq!(counter.scatter(), Some(0.0), "both took 20 ns for 16 operations");
     }
 
     #[test]
@@ -532,10 +477,8 @@ mod tests {
         for (messages, elapsed, ended) in [(10, 1000, 5000), (30, 3000, 9000)] {
             counter.begin(1000);
             counter.streamed(&BulkTally { messages, bytes: messages * 64, elapsed }, ended);
-            counter.drained(ended);
         }
         assert_eq!((counter.tally.operations, counter.driven, counter.bytes), (40, 40, 2560));
-        assert_eq!((counter.measured, counter.draining, counter.slices), (4000, 0, 2));
-        assert_eq!(counter.scatter(), Some(0.0));
+        assert_eq!((counter.measured, counter.slices), (4000, 2));
     }
 }

@@ -32,25 +32,25 @@ use books::Census;
 /// The kernel accounts a process's time when it leaves the CPU, and a server has work left after its last
 /// reply. CPU time at a border belongs to all exchanges between two borders, including those that are not
 /// counted for latency, so that numerator and denominator have them both (docs/method.md §1a).
-const REST: Nanos = 30_000;
+const REST_NS: Nanos = 30_000;
 /// Minimum length of a slice in requests, by the shortest request of the warm-up, so that reading clocks
 /// and what is left out cost little. With one connection two exchanges are left out and none is waited
-/// for; with several ([`LEAST_OF_SEVERAL`]) all of them are drained at the end. One connection had 40
+/// for; with several ([`MIN_REQUESTS_OF_SEVERAL`]) all of them are drained at the end. One connection had 40
 /// requests before as well. The mean and the median of the warm-up were tried in place of the shortest:
 /// beside other programs a warm-up has a handful of requests, one of them as long as a preemption, and
 /// slices grew to 16 ms (docs/method.md §1a).
-const LEAST_OF_ONE: Nanos = 10;
-const LEAST_OF_SEVERAL: Nanos = 40;
+const MIN_REQUESTS_OF_ONE: Nanos = 10;
+const MIN_REQUESTS_OF_SEVERAL: Nanos = 40;
 /// Minimum number of slices of an arm in a round.
 /// Where the scheduler puts two processes and how an idle CPU wakes changes from moment to moment and is
 /// the noise of one request at a time. A round averages over such moments only if each arm has several of
 /// them; with fewer slices it would be a short undivided trial with its noise (docs/method.md §1a).
-const LEAST_SLICES: u32 = 6;
+const MIN_SLICES: u32 = 6;
 
 /// Least length of a slice of the warm-up, and the slices that an arm of one connection has in it. What is learned from
 /// it (whose threads serve whom, how long a request takes) needs more requests than the 0.25 ms of a slice of one
 /// connection have; and beside other programs the only exchange of a single slice was a preemption.
-const WARM_UP: Nanos = 1_000_000;
+const MIN_WARM_UP_NS: Nanos = 1_000_000;
 const WARM_UP_PASSES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Lanes {
         self.born.extend(server.iter().copied().filter(|pid| !before.contains(pid)));
         let mut evidence = Trial::default();
         if let Some((stream, _)) = streams.first() {
-            Seen::of(stream).tell(&mut evidence);
+            Seen::by_kernel(stream).tell(&mut evidence);
         }
         let workers = Families { server, proxy: families(&surroundings.proxy_pids) };
         let endpoint = connector.endpoint();
@@ -119,7 +119,7 @@ impl Lanes {
     /// Adds an arm that writes a stream. Returns the evidence about its connection.
     pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Trial {
         let mut evidence = Trial::default();
-        Seen::of(&writer.stream).tell(&mut evidence);
+        Seen::by_kernel(&writer.stream).tell(&mut evidence);
         let (roots, workers) = (surroundings.server_pids.clone(), Families::list(surroundings));
         let endpoint = writer.endpoint.clone();
         self.opened.push(Opened { client: Client::Stream(writer), endpoint, connections: 1, roots, workers });
@@ -192,16 +192,16 @@ fn in_turn(
             Client::Stream(writer) => Lane::of_stream(writer, patience),
         });
     }
-    let mut division = Division::of(&workers);
-    let threads = Threads::of(&division.shared_servers());
-    let listed = Threads::of(&each_once(workers.iter().flat_map(Families::all).collect()));
+    let mut division = Division::by_workers(&workers);
+    let threads = Threads::list(&division.shared_servers());
+    let listed = Threads::list(&each_once(workers.iter().flat_map(Families::all).collect()));
     let interrupted = &surroundings.interrupted;
     // A private server has its background work in what an operation costs.
     let server = if round.places_server { Vec::new() } else { division.shared_servers() };
-    let census = Census::of(&server, arms.len());
+    let census = Census::watch(&server, arms.len());
     let mut warming = WarmUp { progress, interrupted, census };
     // A slice of a short round is shorter than usual, and so is its warm-up.
-    let warm_up = nanos(round.slice).max(WARM_UP).min(nanos(round.length) / u64::from(LEAST_SLICES));
+    let warm_up = nanos(round.slice).max(MIN_WARM_UP_NS).min(nanos(round.length) / u64::from(MIN_SLICES));
     let is_one = arms.iter().all(Lane::is_one_connection);
     play(&mut arms, (if is_one { WARM_UP_PASSES } else { 1 }, warm_up), round.seed, &mut warming)?;
     let own = warming.census.own(connections);
@@ -219,41 +219,31 @@ fn in_turn(
         }
     }
     let sleeps = round.cpus.is_shared();
-    rest_until(now() + REST, sleeps);
-    let clocks = Kernel::of(&mut division, threads);
+    rest_until(now() + REST_NS, sleeps);
+    let clocks = Kernel::watch(&mut division, threads);
     let books = Books::open(clocks, division, own, own_cpu_ns());
     let seed = round.seed.rotate_left(32);
-    let moves = Moves::of(&arms, round, seed);
+    let moves = Moves::for_round(&arms, round, seed);
     let mut meters = RoundMeters { books, progress, interrupted, sleeps, moves };
-    let began = now();
     play(&mut arms, (passes, slice), seed, &mut meters)?;
-    let elapsed = now() - began;
     let Closed { arms: used, machine } = meters.books.close(own_cpu_ns(), surroundings.cpus);
-    let border = border(&arms, elapsed);
     let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
         let metered = Metered { server, proxy, machine: machine.clone(), late_ms: None };
-        lane.counter().trial(client, metered, border)
+        lane.counter().trial(client, metered)
     });
     Ok(trials.collect())
-}
-
-/// The time between slices and until their last replies, as a part of the time in slices.
-fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
-    let in_slices: Nanos = arms.iter().map(|lane| lane.in_slices).sum();
-    let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
-    (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
 }
 
 /// The least length of a slice, in nanoseconds, by the shortest request of the warm-up, of the slowest arm. Beside other programs a
 /// warm-up of a millisecond has a handful of requests, and their median was that of a preemption.
 fn least_length(shortest: Nanos, is_one: bool) -> Nanos {
-    shortest * if is_one { LEAST_OF_ONE } else { LEAST_OF_SEVERAL }
+    shortest * if is_one { MIN_REQUESTS_OF_ONE } else { MIN_REQUESTS_OF_SEVERAL }
 }
 
 /// Number and length of an arm's slices that are at least so long.
 fn cut(round: &Round, least: Nanos) -> (u32, Nanos) {
     let length = nanos(round.length);
-    let longest = (length / u64::from(LEAST_SLICES)).max(1);
+    let longest = (length / u64::from(MIN_SLICES)).max(1);
     let slice = nanos(round.slice).max(least).min(longest);
     (length.div_ceil(slice) as u32, slice)
 }
@@ -319,7 +309,7 @@ struct Moves {
 
 impl Moves {
     /// `None` for one connection to a private server, which has its CPUs, and for streams, whose bandwidth differs from CPU to CPU.
-    fn of(arms: &[Lane], round: &Round, seed: u64) -> Option<Self> {
+    fn for_round(arms: &[Lane], round: &Round, seed: u64) -> Option<Self> {
         let is_placed = round.places_server && arms.iter().all(Lane::is_one_connection);
         if is_placed || arms.iter().any(Lane::is_stream) {
             return None;
@@ -340,7 +330,7 @@ impl Borders for RoundMeters<'_> {
 
     fn after(&mut self, arm: usize) {
         let sleeps = self.sleeps;
-        self.books.end(arm, || rest_until(now() + REST, sleeps));
+        self.books.end(arm, || rest_until(now() + REST_NS, sleeps));
         self.progress.turns.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -37,9 +37,9 @@ const PLACES: &[&str] = &[
     "/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules", "/usr/lib64/apache2",
     "/usr/libexec/apache2",
 ];
-const MOST_THREADS: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
 /// The longest `route` of a server that Apache takes, in bytes.
-const LONGEST_ROUTE: usize = 90;
+const MAX_ROUTE_BYTES: usize = 90;
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let Layout { directory, port, spec } = layout;
@@ -48,7 +48,7 @@ fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
         .map(|(name, path)| format!("LoadModule {name}_module {}\n", path.display()))
         .collect();
     // A request has a thread until it is answered.
-    let threads = spec.connections.saturating_add(16).min(MOST_THREADS);
+    let threads = spec.connections.saturating_add(16).min(MAX_THREADS);
     let workers = spec.workers;
     let all = threads.saturating_mul(workers);
     let directory = directory.display();
@@ -110,7 +110,7 @@ fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
 
 fn member(name: &str, at: usize, endpoint: &Endpoint, kept: &str) -> Result<String, BenchError> {
     let url = url("http", endpoint, &format!("{name}-{at}"))?;
-    let route: String = address(endpoint)?.chars().take(LONGEST_ROUTE).collect();
+    let route: String = address(endpoint)?.chars().take(MAX_ROUTE_BYTES).collect();
     Ok(format!("    BalancerMember {} retry=0 {}{kept}\n", word(&url)?, word(&format!("route={route}"))?))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use regex_lite::Regex;
-use samehost_model::{Arm, Better, Metric, MetricInfo, Point, ServerInfo, Transport, metric};
+use samehost_model::{Arm, Better, Metric, MetricInfo, Point, Transport, metric};
 use samehost_system::interrupt;
 
 use crate::engine::Job;
@@ -13,15 +13,16 @@ use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
 use crate::parameters::{OWN_PARAMETER, distinct};
 use crate::parameters::{Parameter, Parameters, Swept, Values, words};
-use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Starts, Workload,
-};
+use crate::served::{Instance, Served, StartOptions};
+use crate::workload::{Capabilities, Configured, Description, OpenOrClosed, Starts, Workload};
 
-const MOST_WARMUPS: u32 = 1000;
+const MAX_WARMUPS: u32 = 1000;
 
 pub struct Command;
 
 struct Commands {
+    /// What the commands connect to, if anything, is not known.
+    served: Served,
     jobs: Vec<ProcessJob>,
     prepare: Option<String>,
     warmup: u32,
@@ -150,7 +151,7 @@ impl Workload for Command {
         }
         let mut warmup = 0;
         if parameters.given("warmup").is_some() {
-            warmup = parameters.count("warmup", MOST_WARMUPS)?;
+            warmup = parameters.count("warmup", MAX_WARMUPS)?;
         }
         let mut swept = Vec::new();
         for text in parameters.text(OWN_PARAMETER).lines() {
@@ -208,6 +209,7 @@ impl Configured for Settings {
             jobs.push(ProcessJob { arm: arm.clone(), script: script.clone(), values: values.clone() });
         }
         Ok(Box::new(Commands {
+            served: Served::default(),
             jobs,
             prepare: self.prepare.clone(),
             warmup: self.warmup,
@@ -249,9 +251,8 @@ impl Commands {
 }
 
 impl Instance for Commands {
-    fn server(&self) -> ServerInfo {
-        // What the commands connect to, if anything, is not known here.
-        ServerInfo::default()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
+use samehost_login::ServerAddress;
+use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, Transport, Trial};
 use samehost_system::diag::Diag;
 use samehost_transport::{ConnectOptions, TlsTrust, connect};
 
@@ -18,14 +19,12 @@ use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, words};
-use crate::private_servers::{BuiltIn, BuiltInSpec};
-use crate::workload::{
-    Capabilities, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Workload,
-    request_metrics,
-};
-use crate::workloads::foreign::{Given, crowding};
+use crate::private_servers::BuiltInSpec;
+use crate::served::{Instance, Served, StartOptions};
+use crate::workload::{Capabilities, Configured, Description, Look, OpenOrClosed, Workload, request_metrics};
+use crate::workloads::foreign::crowding;
 use crate::workloads::raw::EchoSession;
-use crate::workloads::requests::{burst_metrics, connect_failure, listening, prove, require_threads};
+use crate::workloads::requests::{burst_metrics, connect_failure, prove, require_threads};
 
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
 
@@ -124,11 +123,13 @@ impl Configured for Settings {
             ["--model".into(), "epoll".into()]
         });
         let spec = BuiltInSpec::new(&start.program, "echo", arguments);
-        let given = Given::of(start);
+        let (mut served, missing) = (Served::given(start), start.missing());
+        if let Some(server) = spec.start(&missing)? {
+            served.add(server, &missing);
+        }
         Ok(Box::new(RunningConnect {
-            server: BuiltIn::start(spec, &given.missing)?,
+            served: served.called("a server that already runs", "samehost serve echo"),
             burst: self.burst,
-            given,
             time_waits_before: 0,
             port: None,
         }))
@@ -136,8 +137,7 @@ impl Configured for Settings {
 }
 
 struct RunningConnect {
-    server: BuiltIn,
-    given: Given,
+    served: Served,
     burst: bool,
     time_waits_before: u64,
     /// Server port of the current trial; `None` over transports without ports.
@@ -145,12 +145,12 @@ struct RunningConnect {
 }
 
 impl Instance for RunningConnect {
-    fn server(&self) -> ServerInfo {
-        self.given.server("a server that already runs", "samehost serve echo", self.server.pids())
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = listening(arm.transport, "server", self.endpoint(arm.transport))?;
+        let (ServerAddress { endpoint, .. }, _) = self.served.begin(arm, "server")?;
         self.port = match &endpoint {
             Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(*port),
             _ => None,
@@ -173,14 +173,6 @@ impl Instance for RunningConnect {
             let (endpoint, options) = (endpoint.clone(), options.clone());
             Ok(Cycle { endpoint, options, reply: vec![0; REQUEST.len()] })
         })
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.given.endpoints.get(&transport).or_else(|| self.server.endpoint(transport)).cloned()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
     }
 
     fn finish_trial(&mut self, trial: &mut Trial) {

@@ -18,20 +18,21 @@ use samehost_model::{Code, Endpoint, MetricInfo, Point, Transport, Warning, pars
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::network::{Instead, Network};
+use crate::network::Network;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::{FrontKind, PHP_FPM};
+use crate::served::{Instance, StartOptions};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, OpenOrClosed, StartOptions,
-    Wanted, Workload, request_metrics, with_proxy,
+    Capabilities, CheckupEntry, Configured, Description, Look, MANY, OpenOrClosed, Wanted, Workload,
+    request_metrics, with_proxy,
 };
 use crate::workloads::foreign::crowding;
-use crate::workloads::requests::{burst_metrics, require_size};
+use crate::workloads::requests::{burst_metrics, require_size, require_threads};
 use running::RunningFastCgi;
 
-const MOST_SIZE: u64 = 16 << 20;
+const MAX_BODY_BYTES: u64 = 16 << 20;
 /// Most children of a pool: each takes some megabytes.
-const MOST_CHILDREN: u32 = 256;
+const MAX_CHILDREN: u32 = 256;
 /// Children by default: enough for two CPUs, few enough to start in every block.
 const CHILDREN: u32 = 16;
 const CHILDREN_IN_BURST: u32 = 4;
@@ -109,7 +110,7 @@ impl Settings {
         match self.children {
             Some(count) => count,
             None if self.burst => CHILDREN_IN_BURST,
-            None if self.kept => most_connections.min(MOST_CHILDREN),
+            None if self.kept => most_connections.min(MAX_CHILDREN),
             None => CHILDREN,
         }
     }
@@ -118,8 +119,8 @@ impl Settings {
 fn children(text: &str) -> Result<Option<u32>, BenchError> {
     match text.parse() {
         _ if text == "auto" => Ok(None),
-        Ok(count) if (1..=MOST_CHILDREN).contains(&count) => Ok(Some(count)),
-        _ => BenchError::refuse(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}")),
+        Ok(count) if (1..=MAX_CHILDREN).contains(&count) => Ok(Some(count)),
+        _ => BenchError::refuse(format!("--children {text}: `auto`, or from 1 to {MAX_CHILDREN}")),
     }
 }
 
@@ -228,23 +229,20 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        require_size("--size", point.size_bytes.unwrap_or(0), "fastcgi", MOST_SIZE)?;
+        require_size("--size", point.size_bytes.unwrap_or(0), "fastcgi", MAX_BODY_BYTES)?;
         if let Some(via) = self.via {
             via.check_listens(self.front)?;
         }
         let connections = point.connections;
         if self.kept && connections > self.children(connections) {
             return BenchError::refuse(format!(
-                "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
+                "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MAX_CHILDREN}), or --connect per-request"
             ));
         }
-        let threads = !self.burst && !self.kept && self.via.is_none();
-        if threads && connections > 1024 {
-            return BenchError::refuse(
-                "a connection for each request has a thread for each of --connections; at most 1024 of them",
-            );
+        if self.burst || self.kept || self.via.is_some() {
+            return Ok(());
         }
-        Ok(())
+        require_threads("--connect per-request", connections)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -257,9 +255,9 @@ impl Configured for Settings {
         if !wanted.starts_one_on(Transport::Tcp) {
             return Network::Shared;
         }
-        Network::Own(Instead(
+        Network::Own(
             "measure the Unix socket alone (--transports unix), or a PHP-FPM that runs (--tcp and --unix, with --script)",
-        ))
+        )
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

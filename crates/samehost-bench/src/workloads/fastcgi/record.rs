@@ -2,8 +2,8 @@
 
 use crate::engine::session::Bad;
 
-const HEAD: usize = 8;
-const MOST_CONTENT: usize = 0xffff;
+const HEAD_BYTES: usize = 8;
+const MAX_CONTENT_BYTES: usize = 0xffff;
 /// Request id: a connection has one request at a time.
 const ID: [u8; 2] = [0, 1];
 const VERSION: u8 = 1;
@@ -35,7 +35,7 @@ pub(super) fn request(parameters: &[(&str, &str)], ending: Ending) -> Vec<u8> {
         pairs.extend_from_slice(name.as_bytes());
         pairs.extend_from_slice(value.as_bytes());
     }
-    for part in pairs.chunks(MOST_CONTENT) {
+    for part in pairs.chunks(MAX_CONTENT_BYTES) {
         record(&mut bytes, PARAMS, part);
     }
     record(&mut bytes, PARAMS, &[]);
@@ -88,9 +88,9 @@ impl RecordReader {
         loop {
             let rest = &input[at..];
             let Some((kind, content, padding)) = self.within else {
-                let Some(head) = rest.first_chunk::<HEAD>() else { return Ok((None, at)) };
+                let Some(head) = rest.first_chunk::<HEAD_BYTES>() else { return Ok((None, at)) };
                 self.within = Some(begin(head)?);
-                at += HEAD;
+                at += HEAD_BYTES;
                 continue;
             };
             if kind == END_REQUEST {
@@ -122,7 +122,7 @@ impl RecordReader {
 }
 
 /// The kind of a record, and the bytes of its content and padding.
-fn begin(head: &[u8; HEAD]) -> Result<(u8, usize, usize), Bad> {
+fn begin(head: &[u8; HEAD_BYTES]) -> Result<(u8, usize, usize), Bad> {
     let [version, kind, id_high, id_low, high, low, padding, _] = *head;
     let content = usize::from(u16::from_be_bytes([high, low]));
     let right = version == VERSION

@@ -16,10 +16,9 @@ use crate::engine::session::{Seen, Session};
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, Pools, READY};
 use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer};
-use crate::workload::{Instance, StartOptions};
-use crate::workloads::foreign::{Given, needs_private};
+use crate::served::{Instance, Served, StartOptions, listening};
 use crate::workloads::http::{Body, Expected, Fetched, HttpSession, RequestParts, fetch, refusal};
-use crate::workloads::requests::{apart, link_to, listening, plain_job};
+use crate::workloads::requests::{apart, link_to, plain_job};
 
 /// Number of starts of PHP-FPM. With it alternates the transport whose children are forked first, so that neither is
 /// the first in every block.
@@ -28,9 +27,8 @@ static STARTS: AtomicU32 = AtomicU32::new(0);
 pub(super) struct RunningFastCgi {
     private: Option<PhpFpm>,
     front: Option<Front>,
-    given: Given,
+    served: Served,
     settings: Settings,
-    version: String,
     /// Pool of the current trial: only its children count as the server then.
     pool: Option<String>,
     /// PHP-FPM's endpoint in the current trial, which a server in front asks.
@@ -40,17 +38,17 @@ pub(super) struct RunningFastCgi {
 
 impl RunningFastCgi {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start);
+        let mut served = Served::given(start);
         let account = Account::made()?;
-        let private = if needs_private(start)? {
+        let private = if start.needs_private()? {
             if let Some(script) = &settings.script {
                 check_script(script)?;
             }
             Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(settings, start) })?)
         } else {
             // A server that does not answer is the first thing to report.
-            for endpoint in given.endpoints.values() {
-                link_to(endpoint)?;
+            for address in served.addresses.values() {
+                link_to(&address.endpoint)?;
             }
             if settings.script.is_none() {
                 return BenchError::refuse(
@@ -59,18 +57,27 @@ impl RunningFastCgi {
             }
             None
         };
+        served.info.kind = if private.is_some() {
+            served.info.version = PhpFpm::version()?;
+            "PHP-FPM, a pool for each transport (a pool has one address), started afresh for every block"
+                .into()
+        } else {
+            format!("PHP-FPM, {}", apart("pool"))
+        };
+        served.info.managed = private.is_some();
         let mut running = RunningFastCgi {
-            version: if private.is_some() { PhpFpm::version()? } else { String::new() },
             private,
             front: None,
-            given,
+            served,
             settings: settings.clone(),
             pool: None,
             asked: None,
             current_point: None,
         };
         if let Some(kind) = settings.via {
-            running.front = Some(running.start_front(start, kind, account)?);
+            let front = running.start_front(start, kind, account)?;
+            running.served.proxy_pids = vec![front.server.pid()];
+            running.front = Some(front);
         }
         Ok(running)
     }
@@ -119,10 +126,8 @@ impl RunningFastCgi {
     }
 
     fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
-        if let Some(given) = self.given.endpoints.get(&transport) {
-            return Some(given.clone());
-        }
-        self.private.as_ref()?.endpoint(pool).cloned()
+        let private = || self.private.as_ref()?.endpoint(pool).cloned();
+        self.served.endpoint(transport).or_else(private)
     }
 
     fn script(&self) -> PathBuf {
@@ -299,27 +304,17 @@ fn check_script(path: &str) -> Result<(), BenchError> {
 }
 
 impl Instance for RunningFastCgi {
-    fn server(&self) -> ServerInfo {
-        let pids = match (&self.private, &self.pool) {
-            (Some(private), Some(pool)) => private.pids_of(pool),
-            (Some(private), None) => vec![private.pid()],
-            (None, _) => self.given.pids.clone(),
-        };
-        ServerInfo {
-            kind: if self.private.is_some() {
-                "PHP-FPM, a pool for each transport (a pool has one address), started afresh for every block"
-                    .into()
-            } else {
-                format!("PHP-FPM, {}", apart("pool"))
-            },
-            version: self.version.clone(),
-            managed: self.private.is_some(),
-            pids,
-        }
+    fn served(&self) -> &Served {
+        &self.served
     }
 
-    fn proxy_pids(&self) -> Vec<u32> {
-        self.front.iter().map(|front| front.server.pid()).collect()
+    /// PHP-FPM starts a child anew where one has ended.
+    fn server(&self) -> ServerInfo {
+        let mut info = self.served.info.clone();
+        if let Some(private) = &self.private {
+            info.pids = self.pool.as_ref().map_or_else(|| vec![private.pid()], |pool| private.pids_of(pool));
+        }
+        info
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {

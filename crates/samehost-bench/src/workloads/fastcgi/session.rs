@@ -12,8 +12,8 @@ use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::workloads::http::{BodyCheck, Expected};
 use crate::workloads::requests::connect_failure;
 
-const LONGEST_HEAD: usize = 64 * 1024;
-const MOST_COMPLAINT: usize = 2048;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_COMPLAINT_BYTES: usize = 2048;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
@@ -97,7 +97,7 @@ impl Reading {
                     }
                 }
                 Some(Piece::Complaint(part)) => {
-                    let room = MOST_COMPLAINT.saturating_sub(self.complaint.len());
+                    let room = MAX_COMPLAINT_BYTES.saturating_sub(self.complaint.len());
                     self.complaint.extend_from_slice(&part[..part.len().min(room)]);
                 }
                 Some(Piece::End { protocol: 0, exit: 0 }) => {
@@ -118,8 +118,8 @@ impl Reading {
         let before = self.head.len();
         self.head.extend_from_slice(part);
         let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else {
-            return if self.head.len() > LONGEST_HEAD {
-                Err(Bad::malformed(format!("a head of more than {LONGEST_HEAD} bytes")))
+            return if self.head.len() > MAX_HEAD_BYTES {
+                Err(Bad::malformed(format!("a head of more than {MAX_HEAD_BYTES} bytes")))
             } else {
                 Ok(&[])
             };
@@ -165,7 +165,7 @@ pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
     Ok(reply.map(|reply| ((reply, body), consumed)))
 }
 
-const BUFFER: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Opens a new connection for each request, as nginx does by default. As connecting is a part of what is measured, it has
 /// a thread of its own instead of a place in the engine's epoll loop.
@@ -184,7 +184,7 @@ impl PerRequest {
             options: ConnectOptions::default(),
             session,
             out: Vec::with_capacity(1024),
-            input: vec![0; BUFFER],
+            input: vec![0; BUFFER_BYTES],
         }
     }
 }

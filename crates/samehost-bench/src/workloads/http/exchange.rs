@@ -13,13 +13,13 @@ use crate::engine::Job;
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
 use crate::parameters::{Word, words};
-use crate::workloads::requests::{SMALL, connect_failure, open_plain, plain_job, plain_options};
+use crate::workloads::requests::{MAX_SMALL_BYTES, connect_failure, open_plain, plain_job, plain_options};
 
 /// How long a reply may take outside of the measurement, from the connect to its last byte.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest body that is kept, in bytes. A page has some hundred KiB; the server that sends it may be another user's, and it
 /// is read as root in the middle of a switch. Of a longer one only the length is known.
-const LONGEST_KEPT: usize = 4 << 20;
+const MAX_KEPT_BYTES: usize = 4 << 20;
 
 words! {
     pub(crate) enum Version { V11 = "1.1", V10 = "1.0" }
@@ -86,7 +86,7 @@ impl<'a> RequestParts<'a> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
-    /// Its beginning: at most [`LONGEST_KEPT`] bytes.
+    /// Its beginning: at most [`MAX_KEPT_BYTES`] bytes.
     pub(crate) begins: Vec<u8>,
     pub(crate) length: u64,
 }
@@ -122,7 +122,7 @@ pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, Benc
     let (mut reader, mut body, mut pending) = (ReplyReader::new(), Body::default(), Vec::new());
     let outcome = exchange(&mut stream, request, Some(ends), &mut reader, &mut pending, |_, bytes| {
         body.length += bytes.len() as u64;
-        let room = LONGEST_KEPT - body.begins.len();
+        let room = MAX_KEPT_BYTES - body.begins.len();
         body.begins.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(())
     });
@@ -356,7 +356,7 @@ impl HttpSession {
     }
 
     pub(crate) fn job(endpoint: Endpoint, request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Job {
-        let small = request.len() * pipeline as usize <= SMALL;
+        let small = request.len() * pipeline as usize <= MAX_SMALL_BYTES;
         plain_job(endpoint, small, move || HttpSession::new(Arc::clone(&request), pipeline, expected.clone()))
     }
 }

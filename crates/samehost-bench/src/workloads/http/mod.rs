@@ -12,30 +12,29 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use samehost_login::url::escape;
 use samehost_login::{Credentials, Page, ServerAddress};
-use samehost_model::{Arm, Endpoint, Point, Protocol, Redactor, Secret, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, Point, Protocol, Redactor, Secret, Transport};
 
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
-use crate::private_servers::{BuiltIn, BuiltInSpec};
-use crate::workload::{
-    Capabilities, Configured, Description, Instance, Look, Servers, StartOptions, Workload, Written,
-};
-use crate::workloads::foreign::{Forms, foreign_pids, needs_private};
-use crate::workloads::requests::{MOST_SLICED, listening, require_own_connects, require_threads, value};
+use crate::private_servers::BuiltInSpec;
+use crate::served::{Instance, Served, StartOptions};
+use crate::workload::{Capabilities, Configured, Description, Look, Workload, Written};
+use crate::workloads::foreign::Forms;
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, require_own_connects, require_threads, value};
 use exchange::OneShot;
 
 pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
 pub use page::PageLook;
 pub(crate) use reply::refusal;
 
-const MOST_PIPELINE: u32 = 64;
+const MAX_PIPELINE_REQUESTS: u32 = 64;
 /// Bytes of the body of a POST.
 const POST_BYTES: usize = 128;
 /// Largest reply of the built-in server.
-const MOST_SIZE: u64 = 64 << 20;
+const MAX_BODY_BYTES: u64 = 64 << 20;
 
 const FORMS: Forms = Forms {
     protocol: Protocol::Http,
@@ -81,16 +80,12 @@ impl Workload for Http {
         Ok(address)
     }
 
-    fn foreign_sizes(&self) -> bool {
-        false
-    }
-
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         Ok(Arc::new(Settings {
             method: parameters.word("method")?,
             version: parameters.word("http")?,
             per_request: parameters.word::<Connect>("connect")? == Connect::PerRequest,
-            pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
+            pipeline: parameters.counts("pipeline", MAX_PIPELINE_REQUESTS)?,
             path: parameters.given("path"),
             host: parameters.given("host"),
         }))
@@ -103,7 +98,8 @@ impl Configured for Settings {
         Capabilities {
             transports: &[Tcp, Unix, Tcp6, Abstract, TcpTls, TcpRun],
             sizes: Some("4096"),
-            most_sliced: if self.per_request { 0 } else { MOST_SLICED },
+            foreign_sizes: false,
+            most_sliced: if self.per_request { 0 } else { MAX_SLICED_CONNECTIONS },
             ..Capabilities::REQUESTS
         }
     }
@@ -131,18 +127,13 @@ impl Configured for Settings {
             );
         }
         let largest = point.size_bytes.unwrap_or(0);
-        if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
+        if largest.saturating_mul(u64::from(pipeline)) > MAX_BODY_BYTES {
             return BenchError::refuse(format!(
-                "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size or --pipeline"
+                "bodies of {largest} bytes, {pipeline} at once, are more than {MAX_BODY_BYTES} bytes; use a smaller --size or --pipeline"
             ));
         }
-        if let Some(path) = &self.path
-            && (!path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()))
-        {
-            return BenchError::refuse(format!(
-                "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
-                path.escape_debug()
-            ));
+        if let Some(path) = &self.path {
+            check_path(path)?;
         }
         if let Some(host) = &self.host
             && !host.bytes().all(|byte| byte.is_ascii_graphic())
@@ -159,7 +150,7 @@ impl Configured for Settings {
         }
         let mut impacts = Vec::new();
         for address in look.servers.values() {
-            let mut impact = Impact::of(format!("the server at {}", shown(address)));
+            let mut impact = Impact::on(format!("the server at {}", shown(address)));
             impact.does.push("sends POST requests as fast as they are answered; what its application does with them is done".into());
             impacts.push(impact);
         }
@@ -167,9 +158,8 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let mut addresses = start.servers.clone();
-        let mut server = None;
-        if needs_private(start)? {
+        let mut served = Served::given(start);
+        if start.needs_private()? {
             if self.path.is_some() {
                 return BenchError::refuse(
                     "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes",
@@ -177,30 +167,16 @@ impl Configured for Settings {
             }
             // One thread for all connections: a thread for each would cost more than the transport.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec::new(&start.program, "http", arguments);
-            let started = BuiltIn::start(spec, &start.transports)?;
-            for transport in &start.transports {
-                if let Some(endpoint) = started.endpoint(*transport) {
-                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
-                }
+            if let Some(server) =
+                BuiltInSpec::new(&start.program, "http", arguments).start(&start.transports)?
+            {
+                served.add(server, &start.transports);
             }
-            server = Some(started);
         }
-        let info = match &server {
-            Some(server) => ServerInfo {
-                kind: "samehost serve http".into(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                managed: true,
-                pids: server.pids(),
-            },
-            None => {
-                let pids = foreign_pids(addresses.values().map(|address| &address.endpoint));
-                let several = if pids.len() > 1 { ", in several processes" } else { "" };
-                let kind = format!("an HTTP server that already runs{several}");
-                ServerInfo { kind, pids, ..ServerInfo::default() }
-            }
-        };
-        Ok(Box::new(RunningHttp { server, addresses, settings: self.clone(), info, judged: String::new() }))
+        let several = if served.info.pids.len() > 1 { ", in several processes" } else { "" };
+        let given = format!("an HTTP server that already runs{several}");
+        let served = served.called(&given, "samehost serve http");
+        Ok(Box::new(RunningHttp { served, settings: self.clone(), judged: String::new() }))
     }
 }
 
@@ -218,6 +194,17 @@ words! {
     enum Method { Get = "get", Post = "post" }
 
     enum Connect { Keep = "keep", PerRequest = "per-request" }
+}
+
+/// Checks that a path and query can be sent in a request: nothing in them may begin another line of it.
+pub(crate) fn check_path(path: &str) -> Result<(), BenchError> {
+    if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    BenchError::refuse(format!(
+        "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
+        path.escape_debug()
+    ))
 }
 
 /// Reads a URL, with the page that it names, or a plain endpoint, which names none. Path and query have to be
@@ -277,11 +264,8 @@ fn authorization(login: &Credentials) -> Option<String> {
 }
 
 struct RunningHttp {
-    /// The built-in server; `None` if servers were given.
-    server: Option<BuiltIn>,
-    addresses: Servers,
+    served: Served,
     settings: Settings,
-    info: ServerInfo,
     /// How bodies of the current trial are compared, for the report.
     judged: String,
 }
@@ -293,7 +277,7 @@ impl RunningHttp {
         let target = match (&address.page, &settings.path, arm.point.size_bytes) {
             (Some(page), ..) => page.target.clone(),
             (None, Some(path), _) => path.clone(),
-            (None, None, Some(size)) if self.server.is_some() => format!("/bytes/{size}"),
+            (None, None, Some(size)) if self.served.is_private() => format!("/bytes/{size}"),
             (None, None, _) => "/".to_owned(),
         };
         let host = match (&settings.host, &address.page) {
@@ -324,7 +308,7 @@ impl RunningHttp {
     /// # Errors
     /// When the first reply is not a success: its fast repetition would be taken for the page's speed.
     fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
-        if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
+        if let (true, Some(size)) = (self.served.is_private(), arm.point.size_bytes) {
             self.judged = "bodies compared byte for byte".into();
             return Ok(Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()));
         }
@@ -348,12 +332,12 @@ impl RunningHttp {
 }
 
 impl Instance for RunningHttp {
-    fn server(&self) -> ServerInfo {
-        self.info.clone()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = listening(arm.transport, "HTTP server", self.addresses.get(&arm.transport))?.clone();
+        let (address, _) = self.served.begin(arm, "HTTP server")?;
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;
@@ -364,15 +348,7 @@ impl Instance for RunningHttp {
         Ok(HttpSession::job(endpoint, request, pipeline, expected))
     }
 
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.addresses.get(&transport).map(|address| address.endpoint.clone())
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(BuiltIn::stderr_tail).unwrap_or_default()
-    }
-
-    fn server_view(&mut self) -> Option<String> {
+    fn server_view(&self) -> Option<String> {
         Some(self.judged.clone())
     }
 }
@@ -397,8 +373,8 @@ mod tests {
             Http.configure(&parameters)?.check(&point, Transport::Tcp)
         }
         assert!(check(&[], 4096).is_ok());
-        assert!(check(&[], MOST_SIZE + 1).is_err());
-        assert!(check(&[("pipeline", "64")], MOST_SIZE / 32).is_err());
+        assert!(check(&[], MAX_BODY_BYTES + 1).is_err());
+        assert!(check(&[("pipeline", "64")], MAX_BODY_BYTES / 32).is_err());
         assert!(check(&[("pipeline", "2"), ("connect", "per-request")], 1).is_err());
         assert!(check(&[("path", "/a b")], 1).is_err());
         assert!(check(&[("path", "a")], 1).is_err());

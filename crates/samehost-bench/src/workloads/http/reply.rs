@@ -115,7 +115,7 @@ impl ReplyReader {
                 self.place = if size == 0 { Place::Trailer } else { Place::Chunk(size) };
                 Ok(Some(length))
             }
-            Ok(httparse::Status::Partial) if input.len() <= LONGEST_HEAD => Ok(None),
+            Ok(httparse::Status::Partial) if input.len() <= MAX_HEAD_BYTES => Ok(None),
             _ => Err(Bad::malformed("a chunk without a size")),
         }
     }
@@ -134,7 +134,7 @@ impl ReplyReader {
     }
 
     pub(super) fn field(&self, name: &str) -> Option<String> {
-        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
         response.parse(&self.known).ok()?;
         let found = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
@@ -166,17 +166,17 @@ impl ReplyReader {
 
 /// Length of the trailer at the beginning of `input`; `None` if more bytes are needed.
 fn trailer(input: &[u8]) -> Result<Option<usize>, Bad> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     match httparse::parse_headers(input, &mut fields) {
         Ok(httparse::Status::Complete((length, _))) => Ok(Some(length)),
-        Ok(httparse::Status::Partial) if input.len() <= LONGEST_HEAD => Ok(None),
+        Ok(httparse::Status::Partial) if input.len() <= MAX_HEAD_BYTES => Ok(None),
         _ => Err(Bad::malformed("a trailer that does not end")),
     }
 }
 
-pub(super) const MOST_FIELDS: usize = 96;
+pub(super) const MAX_FIELDS: usize = 96;
 /// Longest head, interim ones included.
-pub(super) const LONGEST_HEAD: usize = 64 * 1024;
+pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -194,12 +194,12 @@ pub(crate) struct Head {
 /// # Errors
 /// When it is not an HTTP/1 head, or contradicts itself.
 pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     let length = match response.parse(input) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if input.len() > LONGEST_HEAD => {
-            return Err(Bad::malformed(format!("a head of more than {LONGEST_HEAD} bytes")));
+        Ok(httparse::Status::Partial) if input.len() > MAX_HEAD_BYTES => {
+            return Err(Bad::malformed(format!("a head of more than {MAX_HEAD_BYTES} bytes")));
         }
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(error) => return Err(Bad::malformed(error.to_string())),

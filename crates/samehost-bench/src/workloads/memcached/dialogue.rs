@@ -67,7 +67,7 @@ pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, B
     for address in look.servers.values() {
         let endpoint = &address.endpoint;
         let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
-        let mut impact = Impact::of(format!("the memcached at {endpoint}"));
+        let mut impact = Impact::on(format!("the memcached at {endpoint}"));
         let stats = numbers(&stats);
         // Our own connection is not counted.
         let open = stats.get("curr_connections").map(|open| open.saturating_sub(1));

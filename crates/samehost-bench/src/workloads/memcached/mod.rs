@@ -4,29 +4,28 @@
 
 mod dialogue;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use samehost_login::ServerAddress;
-use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, Point, Transport};
 use samehost_system::interrupt;
 
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
-use crate::private_servers::{MEMCACHED, PrivateServer, random_hex, start_memcached};
+use crate::private_servers::{MEMCACHED, random_hex, start_memcached};
+use crate::served::{Instance, Served, StartOptions};
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, StartOptions,
-    Workload, Written,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Look, MANY, Workload, Written,
 };
-use crate::workloads::foreign::{Forms, Given};
+use crate::workloads::foreign::Forms;
 use crate::workloads::requests::{
-    MOST_SLICED, View, apart, link_to, listening, opener, require_size, size_of, value,
+    MAX_SLICED_CONNECTIONS, apart, link_to, opener, require_size, size_of, value,
 };
 use dialogue::{Exchange, MemcachedSession, Protocol};
 
-const MOST_SIZE: u64 = 1024 * 1024;
+const MAX_VALUE_BYTES: u64 = 1024 * 1024;
 
 const FORMS: Forms = Forms {
     protocol: samehost_model::Protocol::Memcached,
@@ -76,7 +75,7 @@ impl Workload for Memcached {
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: Some("128"), most_sliced: MOST_SLICED, ..Capabilities::REQUESTS }
+        Capabilities { sizes: Some("128"), most_sliced: MAX_SLICED_CONNECTIONS, ..Capabilities::REQUESTS }
     }
 
     fn title(&self) -> String {
@@ -84,7 +83,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        require_size("--size", point.size_bytes.unwrap_or(0), "memcached", MOST_SIZE)
+        require_size("--size", point.size_bytes.unwrap_or(0), "memcached", MAX_VALUE_BYTES)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -92,28 +91,30 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let given = Given::of(start);
-        let mut running = RunningMemcached {
-            settings: *self,
-            private: BTreeMap::new(),
-            foreign_pids: given.pids,
-            given: given.endpoints,
-            version: String::new(),
-            key: format!("samehost:{}", random_hex(8)?),
-            touched: Vec::new(),
-            current: None,
-            view: View::default(),
-        };
-        for transport in given.missing {
+        let mut served = Served::given(start);
+        let given_pids = served.info.pids.clone();
+        for transport in start.missing() {
             let most = start.most_connections;
             let server = start_memcached(&start.program, transport, most, dialogue::is_ours)?;
-            running.private.insert(transport, server);
+            served.add(server, &[transport]);
         }
-        let private = running.private.values().next().and_then(|server| server.endpoints().next());
-        if let Some(first) = running.given.values().next().or(private) {
-            running.version = dialogue::version(&mut link_to(first)?)?;
+        let is_given = !start.servers.is_empty();
+        served.info.managed = !is_given;
+        served.info.kind = if is_given {
+            format!("memcached, {}", apart("process"))
+        } else {
+            "memcached, a process for each transport (it cannot listen on both), started afresh for every block".into()
+        };
+        if let Some(first) = served.addresses.values().next() {
+            served.info.version = dialogue::version(&mut link_to(&first.endpoint)?)?;
         }
-        Ok(Box::new(running))
+        Ok(Box::new(RunningMemcached {
+            settings: *self,
+            served,
+            given_pids,
+            key: format!("samehost:{}", random_hex(8)?),
+            touched: Vec::new(),
+        }))
     }
 }
 
@@ -129,16 +130,11 @@ words! {
 
 struct RunningMemcached {
     settings: Settings,
-    private: BTreeMap<Transport, PrivateServer>,
-    given: BTreeMap<Transport, Endpoint>,
-    version: String,
-    foreign_pids: Vec<u32>,
+    served: Served,
+    given_pids: Vec<u32>,
     key: String,
     /// Given servers in which our key was set, and is deleted at the end.
     touched: Vec<Endpoint>,
-    /// Transport of the current trial: only its process counts as the server then.
-    current: Option<Transport>,
-    view: View,
 }
 
 impl RunningMemcached {
@@ -159,31 +155,16 @@ impl Drop for RunningMemcached {
 }
 
 impl Instance for RunningMemcached {
-    fn server(&self) -> ServerInfo {
-        let mut pids = Vec::new();
-        for (transport, server) in &self.private {
-            if self.current.is_none() || self.current == Some(*transport) {
-                pids.push(server.pid());
-            }
-        }
-        if pids.is_empty() {
-            pids.clone_from(&self.foreign_pids);
-        }
-        ServerInfo {
-            kind: if self.given.is_empty() {
-                "memcached, a process for each transport (it cannot listen on both), started afresh for every block".into()
-            } else {
-                format!("memcached, {}", apart("process"))
-            },
-            version: self.version.clone(),
-            managed: self.given.is_empty(),
-            pids,
-        }
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = listening(arm.transport, "memcached", self.endpoint(arm.transport))?;
-        if self.given.contains_key(&arm.transport) && !self.touched.contains(&endpoint) {
+        let (ServerAddress { endpoint, .. }, view) = self.served.begin(arm, "memcached")?;
+        let ours = self.served.private.iter().find(|server| server.endpoint(arm.transport).is_some());
+        // Only the process of this transport counts as the server.
+        self.served.info.pids = ours.map_or_else(|| self.given_pids.clone(), |server| vec![server.pid()]);
+        if ours.is_none() && !self.touched.contains(&endpoint) {
             self.touched.push(endpoint.clone());
         }
         let size = size_of(arm);
@@ -194,31 +175,12 @@ impl Instance for RunningMemcached {
             Command::Set => set,
             Command::Get => Exchange::get(protocol, &self.key, &value),
         };
-        self.current = Some(arm.transport);
-        let view = View::default();
-        self.view = view.clone();
         let connector = opener(&endpoint.clone(), move || {
             let mut link = link_to(&endpoint)?;
             view.of_first(|| dialogue::view(&mut link))?;
             Ok((link.into_stream()?, Box::new(MemcachedSession::new(exchange.clone()))))
         });
         Ok(Job::Sessions { connector, small: true })
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        if let Some(given) = self.given.get(&transport) {
-            return Some(given.clone());
-        }
-        self.private.get(&transport)?.endpoint(transport).cloned()
-    }
-
-    fn stderr_tail(&self) -> String {
-        let Some(current) = self.current else { return String::new() };
-        self.private.get(&current).map(PrivateServer::stderr_tail).unwrap_or_default()
-    }
-
-    fn server_view(&mut self) -> Option<String> {
-        self.view.said()
     }
 }
 
@@ -259,7 +221,7 @@ mod tests {
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
             Memcached.configure(&Parameters::new())?.check(&point, Transport::Unix)
         }
-        assert!(check(MOST_SIZE).is_ok());
-        assert!(check(MOST_SIZE + 1).is_err());
+        assert!(check(MAX_VALUE_BYTES).is_ok());
+        assert!(check(MAX_VALUE_BYTES + 1).is_err());
     }
 }

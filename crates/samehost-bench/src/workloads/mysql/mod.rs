@@ -8,26 +8,27 @@ mod statement;
 
 use std::sync::Arc;
 
-use samehost_login::{Credentials, MYSQL_SOCKET_OPTIONS, ServerAddress};
-use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Secret, Transport, metric};
+use samehost_login::{MYSQL_SOCKET_OPTIONS, ServerAddress};
+use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::mariadb::Brand;
-use crate::private_servers::{MARIADB, MARIADB_USER, PrivateServer};
+use crate::private_servers::{MARIADB, PrivateServer};
+use crate::served::{Instance, Servers, StartOptions};
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look,
-    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, infos, request_metrics,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Look, OpenOrClosed,
+    Starts, Workload, Written, infos, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete, lacking};
-use crate::workloads::requests::{Connect, MOST_SLICED, require_own_connects, require_threads};
+use crate::workloads::requests::{Connect, MAX_SLICED_CONNECTIONS, require_own_connects, require_threads};
 use dialogue::begin;
 use running::RunningMySql;
 use statement::{Protocol, Statement};
 
 /// Most rows: ids are numbers of 32 bits.
-const MOST_ROWS: u32 = 1_000_000_000;
+const MAX_ROWS: u32 = 1_000_000_000;
 
 /// Connections of an arm in the checkup. Each is a thread of the server, and a round opens and closes those of both
 /// arms: beside a program at 60 % of each of two CPUs a block took 0.56 s with 16 and 0.76 s with 64, and after as
@@ -116,7 +117,7 @@ impl Configured for Settings {
             connections: if dump { None } else { Some("1") },
             rates: !dump,
             timed: !dump,
-            most_sliced: if self.per_query || dump { 0 } else { MOST_SLICED },
+            most_sliced: if self.per_query || dump { 0 } else { MAX_SLICED_CONNECTIONS },
             // Making a data directory and filling a table takes seconds.
             starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
@@ -208,16 +209,11 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     };
     // `10k` is ten thousand, as in rates: the parser of rates reads it.
     match samehost_model::parse_rate_list(&text).as_deref() {
-        Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
+        Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MAX_ROWS) => {
             Ok(*count as u32)
         }
-        _ => BenchError::refuse(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k")),
+        _ => BenchError::refuse(format!("--rows {text}: a number from 1 to {MAX_ROWS}, such as 10k")),
     }
-}
-
-fn login(server: &PrivateServer) -> Credentials {
-    let password = Some(Secret::new(server.password()));
-    Credentials { user: Some(MARIADB_USER.into()), password, database: None }
 }
 
 /// Logs in at each endpoint of a private server, and creates the database if it does not exist, for WordPress.
@@ -225,8 +221,8 @@ fn login(server: &PrivateServer) -> Credentials {
 /// # Errors
 /// When the server does not answer, or refuses.
 pub(crate) fn ensure_database(server: &PrivateServer, database: &str) -> Result<(), BenchError> {
-    for endpoint in server.plain_endpoints() {
-        let mut dialogue = begin(&ServerAddress::new(endpoint.clone(), login(server)))?;
+    for address in server.plain_addresses() {
+        let mut dialogue = begin(&address)?;
         dialogue
             .must("a database", &format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"))?;
         dialogue.quit()?;
@@ -236,6 +232,8 @@ pub(crate) fn ensure_database(server: &PrivateServer, database: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use samehost_login::Credentials;
+    use samehost_model::Secret;
     use samehost_testing::assert_leads_everywhere;
 
     use super::*;

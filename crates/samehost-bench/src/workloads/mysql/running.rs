@@ -5,48 +5,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use samehost_login::ServerAddress;
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
+use samehost_model::{Arm, Transport};
 use samehost_services::Kind;
 use samehost_system::interrupt;
 
+use super::Settings;
 use super::dialogue::{Address, BinaryLog, Dialogue, begin, binary_log, prepare};
 use super::session::{DumpSession, MySqlCaller, MySqlSession};
 use super::statement::{Command, Ids, Known, Protocol, Statement, Table};
-use super::{Settings, login};
 use crate::engine::Job;
 use crate::engine::session::{Seen, Session};
 use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
 use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb, random_hex};
-use crate::workload::{Instance, Look, StartOptions};
-use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{View, apart, listening, opener, says};
+use crate::served::{Instance, Served, StartOptions, listening};
+use crate::workload::Look;
+use crate::workloads::requests::{apart, opener, says};
 
 pub(super) struct RunningMySql {
     // Dropped first, so that our tables are dropped while the server is still running. One set for all transports where
     // they lead to one server, and otherwise one for each, in the order of `addresses`.
     tables: Vec<Tables>,
-    private: Option<PrivateServer>,
+    served: Served,
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
-    info: ServerInfo,
-    view: View,
 }
 
 impl RunningMySql {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let server = if needs_private(start)? { Some(private_server(settings, start)?) } else { None };
-        let servers = match &server {
-            Some(server) => own_addresses(server, &start.transports, &login(server)),
-            None => start.servers.clone(),
-        };
+        let mut served = Served::one(start, || private_server(settings, start))?;
+        let is_private = served.is_private();
         let mut addresses = BTreeMap::new();
-        for (transport, server) in servers {
-            addresses.insert(transport, Address { server, unlogged: false });
+        for (transport, server) in &served.addresses {
+            addresses.insert(*transport, Address { server: server.clone(), unlogged: false });
         }
         let statement = settings.statement;
-        if server.is_none() && !settings.read_only && statement != Statement::SelectOne {
+        if !is_private && !settings.read_only && statement != Statement::SelectOne {
             for address in addresses.values_mut() {
                 let mut dialogue = address.begin()?;
                 address.unlogged = binary_log(&mut dialogue)? == BinaryLog::KeptOut;
@@ -55,33 +50,19 @@ impl RunningMySql {
         }
         let identities = addresses.values().map(identity).collect::<Result<Vec<_>, _>>()?;
         let differ = identities.iter().any(|identity| identity.instance != identities[0].instance);
-        let pids = match &server {
-            Some(server) => vec![server.pid()],
-            None => foreign_pids(start.servers.values().map(|address| &address.endpoint)),
-        };
         let sets = if differ { addresses.len() } else { 1 };
         let mut tables = Vec::new();
         for address in addresses.values().take(sets) {
-            tables.push(if settings.read_only && server.is_none() {
+            tables.push(if settings.read_only && !is_private {
                 Tables::found(address, settings)?
             } else {
-                Tables::make(address, statement, settings.rows, server.is_none())?
+                Tables::make(address, statement, settings.rows, !is_private)?
             });
         }
         let first = identities.into_iter().next().unwrap_or_default();
-        Ok(RunningMySql {
-            tables,
-            info: ServerInfo {
-                kind: kind(&first, differ),
-                version: first.version,
-                managed: server.is_some(),
-                pids,
-            },
-            private: server,
-            addresses,
-            settings: settings.clone(),
-            view: View::default(),
-        })
+        served.info.kind = kind(&first, differ);
+        served.info.version = first.version;
+        Ok(RunningMySql { tables, served, addresses, settings: settings.clone() })
     }
 
     fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
@@ -96,8 +77,8 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
 }
 
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
-    for endpoint in server.plain_endpoints() {
-        begin(&ServerAddress::new(endpoint.clone(), login(server)))?.quit()?;
+    for address in server.plain_addresses() {
+        begin(&address)?.quit()?;
     }
     Ok(())
 }
@@ -130,20 +111,18 @@ fn kind(identity: &Identity, differ: bool) -> String {
 }
 
 impl Instance for RunningMySql {
-    fn server(&self) -> ServerInfo {
-        self.info.clone()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = listening(arm.transport, "MySQL", self.addresses.get(&arm.transport))?.clone();
+        let (ServerAddress { endpoint, .. }, view) = self.served.begin(arm, "MySQL")?;
+        let address = self.addresses[&arm.transport].clone();
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
         let (table, ids, rows) = (tables.table.clone(), tables.ids.clone(), tables.rows);
-        let endpoint = address.server.endpoint.clone();
         let asked = Asked { endpoint: endpoint.to_string(), statement, protocol, table, ids, rows };
-        let view = View::default();
-        self.view = view.clone();
         if self.settings.per_query {
             let mut first = address.begin()?;
             view.of_first(|| Ok(Some(says(first.seen()?))))?;
@@ -172,18 +151,6 @@ impl Instance for RunningMySql {
             Statement::Dump => Job::Whole { connector },
             _ => Job::Sessions { connector, small: true },
         })
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.addresses.get(&transport).map(|address| address.server.endpoint.clone())
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.private.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
-    }
-
-    fn server_view(&mut self) -> Option<String> {
-        self.view.said()
     }
 }
 
@@ -222,9 +189,9 @@ impl Asked {
 }
 
 /// Bytes of a row of ours including its share of the page, to estimate the disk that is needed.
-const ROW: u64 = 320;
+const ROW_BYTES: u64 = 320;
 /// Rows that inserts may add before the next trial empties the table.
-const INSERTED: u64 = 200_000;
+const INSERTED_ROWS: u64 = 200_000;
 
 /// Asks each server once, over either transport, what a measurement would do to it and whether it has the room:
 /// connections, disk, binary log, replicas. Nothing is written.
@@ -250,7 +217,7 @@ fn look_at(
 ) -> Result<Impact, BenchError> {
     let statement = settings.statement;
     let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
-    let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
+    let mut impact = Impact::on(format!("the server at {} as {user}", address.endpoint));
     let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?;
     let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
     // Our own connection is not counted.
@@ -260,7 +227,7 @@ fn look_at(
         return Ok(impact);
     }
     let rows = u64::from(settings.rows);
-    let bytes = rows * ROW;
+    let bytes = rows * ROW_BYTES;
     let place = match &address.credentials.database {
         Some(database) => format!("tables samehost_… in the database {}", database.escape_debug()),
         None => "a database samehost_… of its own".into(),
@@ -275,7 +242,7 @@ fn look_at(
             .does
             .push("changes one of these rows with every statement, as fast as it is answered".into()),
         Statement::Insert => {
-            needed += INSERTED * ROW;
+            needed += INSERTED_ROWS * ROW_BYTES;
             impact.does.push("adds a row with every statement, as fast as it is answered; they are removed before each trial".into());
         }
         _ => {}
@@ -325,9 +292,9 @@ fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<
 }
 
 /// Most rows that one statement adds: it must finish within a connection's time limit.
-const MOST_AT_ONCE: u32 = 50_000;
+const MAX_ROWS_AT_ONCE: u32 = 50_000;
 /// Most rows that are asked for in a table that is not ours.
-const KNOWN_ROWS: u32 = 100;
+const MAX_KNOWN_ROWS: u32 = 100;
 
 /// The tables of one server that statements work on: our own, made first and dropped last, or an existing one that is
 /// only read.
@@ -366,7 +333,7 @@ impl Tables {
         for definition in tables.table.definitions() {
             dialogue.must("a table of our own", &definition)?;
         }
-        for filling in tables.table.filling(MOST_AT_ONCE) {
+        for filling in tables.table.filling(MAX_ROWS_AT_ONCE) {
             dialogue.must("filling our table", &filling)?;
         }
         dialogue.must("looking at our table", &format!("ANALYZE TABLE {}", tables.table.points))?;
@@ -459,7 +426,8 @@ fn keyed_table(dialogue: &mut Dialogue, database: &str) -> Result<(String, Strin
 /// Asks for some ids of an existing table and for the reply to each, to compare later replies with.
 fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<Known, BenchError> {
     let (key, points) = (&table.key, &table.points);
-    let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
+    let sql =
+        format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {MAX_KNOWN_ROWS}", u32::MAX);
     let mut ids: Vec<u32> = Vec::new();
     for row in dialogue.rows("reading ids", &sql)? {
         let Some(Some(id)) = row.first() else { continue };

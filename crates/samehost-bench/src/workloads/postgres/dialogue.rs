@@ -8,13 +8,13 @@ use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use samehost_login::postgres::unsaid;
-use samehost_login::{Credentials, LoginError, ServerAddress};
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_login::{LoginError, ServerAddress};
+use samehost_model::{Endpoint, Protocol};
 
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
+use crate::private_servers::PrivateServer;
 use crate::private_servers::postgres::DATA;
-use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
 use crate::workloads::foreign::lacking;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
@@ -191,8 +191,8 @@ fn tcp(addresses: &str, port: &str) -> Option<String> {
 
 /// Checks that what answers at each endpoint of a private server has its data in the directory that we made for it.
 pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
-    for endpoint in server.plain_endpoints() {
-        leads_to(server, &ServerAddress::new(endpoint.clone(), login(server, "postgres")))?;
+    for address in server.plain_addresses() {
+        leads_to(server, &address)?;
     }
     Ok(())
 }
@@ -205,12 +205,6 @@ pub(super) fn leads_to(server: &PrivateServer, address: &ServerAddress) -> Resul
     } else {
         Err(BenchError::lost(&address.endpoint, "another server answers there"))
     }
-}
-
-/// The login at a private server, or at a private pooler, which has the server's password.
-pub(super) fn login(server: &PrivateServer, database: &str) -> Credentials {
-    let password = Some(Secret::new(server.password()));
-    Credentials { user: Some(POSTGRES_ROLE.into()), password, database: Some(database.into()) }
 }
 
 /// OID of the type of our ids, `integer`.

@@ -19,12 +19,13 @@ use crate::error::BenchError;
 use crate::impact::{Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo};
 use crate::private_servers::POSTGRES;
+use crate::served::{Instance, Servers, StartOptions};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Workload, Written, infos, request_metrics, with_proxy,
+    Capabilities, CheckupEntry, Configured, DATABASES, Description, Look, OpenOrClosed, Starts, Workload,
+    Written, infos, request_metrics, with_proxy,
 };
 use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::{Connect, MOST_SLICED, require_threads};
+use crate::workloads::requests::{Connect, MAX_SLICED_CONNECTIONS, require_threads};
 use dialogue::{Dialogue, Identity, begin, identity};
 use running::{FRONTS, Pool, Pooled, RunningPostgres, VIA};
 use statement::{Protocol, Statement};
@@ -34,7 +35,7 @@ mod running;
 mod session;
 mod statement;
 
-const MOST_ROWS: u32 = 1_000_000;
+const MAX_ROWS: u32 = 1_000_000;
 /// Connections of an arm in the checkup. Each is a process that the server forks, and takes 10 ms of CPU time until its
 /// caches are filled (perf: page faults), three times as long beside other work: with 64 an arm, a checkup had four
 /// blocks where MariaDB had nine.
@@ -156,7 +157,7 @@ impl Workload for Postgres {
             statement: parameters.word("statement")?,
             protocol: parameters.word("protocol")?,
             per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
-            rows: parameters.count("rows", MOST_ROWS)?,
+            rows: parameters.count("rows", MAX_ROWS)?,
             read_only: parameters.is_yes("read-only")?,
             pooled,
         }))
@@ -175,7 +176,7 @@ impl Configured for Settings {
             connections: requests.then_some("1"),
             rates: requests,
             timed: requests,
-            most_sliced: if self.per_query || !requests { 0 } else { MOST_SLICED },
+            most_sliced: if self.per_query || !requests { 0 } else { MAX_SLICED_CONNECTIONS },
             // Making a cluster and filling a table takes about a second each time.
             starts: Starts::InTurn(DATABASES),
             ..Capabilities::REQUESTS
@@ -315,9 +316,9 @@ fn is_direct(parameters: &Parameters) -> bool {
 }
 
 /// Bytes of a row with half of each page free, including its part of the index.
-const ROW: u64 = 400;
+const ROW_BYTES: u64 = 400;
 /// Bytes that the write-ahead log may take besides: segments until a checkpoint.
-const LOG: u64 = 64 << 20;
+const LOG_BYTES: u64 = 64 << 20;
 
 /// Asks each server once, over either transport and in a read-only session, what a measurement would do to it and
 /// whether it has the room: connections, disk, standbys, archive.
@@ -339,7 +340,7 @@ fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError>
 fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialogue: &mut Dialogue) -> Impact {
     let statement = settings.statement;
     let database = address.credentials.database.as_deref().unwrap_or_default();
-    let mut impact = Impact::of(format!("the PostgreSQL at {} database {database}", address.endpoint));
+    let mut impact = Impact::on(format!("the PostgreSQL at {} database {database}", address.endpoint));
     let open = number(
         dialogue,
         "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()",
@@ -354,7 +355,7 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     let rows = u64::from(settings.rows);
     impact.does.push(format!(
         "makes a table samehost_… with {rows} rows (about {}) in the database {}, and drops it at the end (--statement select-1 --read-only yes writes nothing)",
-        in_words(rows * ROW),
+        in_words(rows * ROW_BYTES),
         database.escape_debug()
     ));
     if statement == Statement::Update {
@@ -372,7 +373,7 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     }
     let directory = setting(dialogue, "data_directory");
     if !directory.is_empty() {
-        impact.disk(rows * ROW + LOG, &directory);
+        impact.disk(rows * ROW_BYTES + LOG_BYTES, &directory);
     }
     impact
 }

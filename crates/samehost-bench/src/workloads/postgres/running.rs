@@ -5,26 +5,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use samehost_login::ServerAddress;
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_system::proc::status::{self, Stat};
 
 use super::Settings;
 use super::dialogue::{
-    Dialogue, Identity, begin, description, exchange_once, identity, is_ours, leads_to, login, measured,
-    prepare, wait_for_leavers,
+    Dialogue, Identity, begin, description, exchange_once, identity, is_ours, leads_to, measured, prepare,
+    wait_for_leavers,
 };
 use super::session::{CopySession, QueryCaller, RowSession};
 use super::statement::{Exchange, Protocol, Statement, make_table};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Seen, Session};
 use crate::error::BenchError;
+use crate::machine::each_once;
 use crate::parameters::{Axis, Word, words};
 use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::private_servers::{PrivateServer, postgres, random_hex};
-use crate::workload::{Instance, Servers, StartOptions};
-use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{View, apart, listening, opener, says};
+use crate::served::{Instance, Served, StartOptions, listening, stderr_tails};
+use crate::workloads::requests::{apart, opener, says};
 
 /// Requests of each connection before it is measured, and statements on each connection that a pooler opens to the
 /// server. A backend fills its caches with the first request, which takes milliseconds, and plans a prepared statement
@@ -34,43 +34,34 @@ const BEFOREHAND: u32 = 6;
 pub(super) struct RunningPostgres {
     /// The pooler in front of the private server; ends first.
     pooler: Option<Pooler>,
-    private: Option<PrivateServer>,
-    addresses: Servers,
+    served: Served,
     settings: Settings,
     read_only: bool,
     identities: Vec<(Transport, Identity)>,
-    pids: Vec<u32>,
     table: String,
     /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
-    view: View,
     /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<dyn Connector>>,
 }
 
 impl RunningPostgres {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let server = if needs_private(start)? { Some(private_server(settings, start)?) } else { None };
-        let addresses = match &server {
-            Some(server) => own_addresses(server, &start.transports, &login(server, "postgres")),
-            None => start.servers.clone(),
-        };
-        let read_only = server.is_none() && settings.read_only;
-        let pooler = match (&settings.pooled, &server) {
+        let mut served = Served::one(start, || private_server(settings, start))?;
+        let read_only = !served.is_private() && settings.read_only;
+        let pooler = match (&settings.pooled, served.private.first()) {
             (Some(pooled), Some(server)) => Some(Pooler::start(pooled, start, server)?),
             _ => None,
         };
+        served.proxy_pids = pooler.iter().map(|pooler| pooler.server.pid()).collect();
         let mut running = RunningPostgres {
             pooler,
-            private: server,
-            addresses,
+            served,
             settings: settings.clone(),
             read_only,
             identities: Vec::new(),
-            pids: Vec::new(),
             table: format!("samehost_{}", random_hex(8)?),
             tables: Vec::new(),
-            view: View::default(),
             open: Vec::new(),
         };
         running.look_around()?;
@@ -83,28 +74,28 @@ impl RunningPostgres {
         Ok(running)
     }
 
+    /// Asks each server who it is. A process that nobody shows us as a listener is found by its backend.
     fn look_around(&mut self) -> Result<(), BenchError> {
         let mut backends = Vec::new();
-        for (transport, address) in &self.addresses {
+        for (transport, address) in &self.served.addresses {
             let mut dialogue = begin(address, self.read_only)?;
             self.identities.push((*transport, identity(&mut dialogue)?));
-            backends.push(parent_of_backend(dialogue.backend));
+            backends.extend(parent_of_backend(dialogue.backend));
         }
-        self.pids = match &self.private {
-            Some(server) => vec![server.pid()],
-            None => {
-                let found = foreign_pids(self.addresses.values().map(|address| &address.endpoint));
-                if found.is_empty() { backends.into_iter().flatten().collect() } else { found }
-            }
+        let differ = self.identities.iter().any(|(_, one)| !one.same_server(&self.identities[0].1));
+        let info = &mut self.served.info;
+        if info.pids.is_empty() {
+            info.pids = each_once(backends);
+        }
+        info.kind = match &self.pooler {
+            Some(pooler) => format!("{} and postgresql", pooler.settings.kind.word()),
+            None if differ => format!("postgresql, {}", apart("server")),
+            None => "postgresql".into(),
         };
-        self.pids.sort_unstable();
-        self.pids.dedup();
+        if let Some((_, first)) = self.identities.first() {
+            info.version.clone_from(&first.version);
+        }
         Ok(())
-    }
-
-    fn are_different_servers(&self) -> bool {
-        let [(_, first), others @ ..] = self.identities.as_slice() else { return false };
-        others.iter().any(|(_, identity)| !identity.same_server(first))
     }
 
     fn make_tables(&mut self) -> Result<(), BenchError> {
@@ -114,7 +105,7 @@ impl RunningPostgres {
                 continue;
             }
             done.push(identity);
-            let address = &self.addresses[transport];
+            let address = &self.served.addresses[transport];
             let mut dialogue = begin(address, false)?;
             for (number, sql) in make_table(&self.table, self.settings.rows).iter().enumerate() {
                 dialogue.must("to make and fill our table", sql)?;
@@ -155,7 +146,7 @@ impl RunningPostgres {
 
 impl Drop for RunningPostgres {
     fn drop(&mut self) {
-        if self.private.is_some() {
+        if self.served.is_private() {
             return;
         }
         for address in &self.tables {
@@ -172,34 +163,16 @@ impl Drop for RunningPostgres {
 }
 
 impl Instance for RunningPostgres {
-    fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: if let Some(pooler) = &self.pooler {
-                format!("{} and postgresql", pooler.settings.kind.word())
-            } else if self.are_different_servers() {
-                format!("postgresql, {}", apart("server"))
-            } else {
-                "postgresql".into()
-            },
-            version: match self.identities.first() {
-                Some((_, identity)) => identity.version.clone(),
-                None => String::new(),
-            },
-            managed: self.private.is_some(),
-            pids: self.pids.clone(),
-        }
-    }
-
-    fn proxy_pids(&self) -> Vec<u32> {
-        self.pooler.iter().map(|pooler| pooler.server.pid()).collect()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = match &self.pooler {
-            Some(pooler) => pooler.address(pooler.settings.front.at(&arm.point), arm.transport),
-            None => self.addresses.get(&arm.transport).cloned(),
-        };
-        let address = listening(arm.transport, "PostgreSQL", address)?;
+        let (mut address, view) = self.served.begin(arm, "PostgreSQL")?;
+        if let Some(pooler) = &self.pooler {
+            let in_front = pooler.address(pooler.settings.front.at(&arm.point), arm.transport);
+            address = listening(arm.transport, "PostgreSQL", in_front)?;
+        }
         let mut dialogue = begin(&address, self.read_only)?;
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
@@ -210,8 +183,6 @@ impl Instance for RunningPostgres {
             None => {}
         }
         let asked = self.asked(&mut dialogue)?;
-        let view = View::default();
-        self.view = view.clone();
         if self.settings.per_query {
             let Asked::Rows { exchange, .. } = asked else {
                 return BenchError::refuse("--connect per-query is for statements of one row");
@@ -236,15 +207,8 @@ impl Instance for RunningPostgres {
         Ok(if whole { Job::Whole { connector } } else { Job::Sessions { connector, small: true } })
     }
 
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.addresses.get(&transport).map(|address| address.endpoint.clone())
-    }
-
     fn stderr_tail(&self) -> String {
-        let pooler = self.pooler.iter().map(|pooler| &pooler.server);
-        let mut tails: Vec<String> = pooler.chain(&self.private).map(PrivateServer::stderr_tail).collect();
-        tails.retain(|tail| !tail.is_empty());
-        tails.join("\n")
+        stderr_tails(self.pooler.iter().map(|pooler| &pooler.server).chain(&self.served.private))
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {
@@ -260,19 +224,14 @@ impl Instance for RunningPostgres {
         // PgBouncer has one thread, and Odyssey is started with one worker.
         trial.proxy_most_cpus = Some(1.0);
     }
-
-    fn server_view(&mut self) -> Option<String> {
-        self.view.said()
-    }
 }
 
 /// Starts the private server; where logging in is measured, its password is stored as users have it.
 fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateServer, BenchError> {
     let server = postgres::start(&start.program, start.most_connections, is_ours)?;
     if settings.per_query
-        && let Some(endpoint) = server.endpoints().next()
+        && let Some(address) = server.plain_addresses().next()
     {
-        let address = ServerAddress::new(endpoint.clone(), login(&server, "postgres"));
         let mut dialogue = begin(&address, false)?;
         for sql in postgres::usual_password(&server) {
             dialogue.must("to store the password as users do", &sql)?;
@@ -335,7 +294,7 @@ words! {
 pub(super) const VIA: &[&str] = &["none", "pgbouncer", "odyssey"];
 pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
 /// Most connections to the server that are opened before the first trial: each takes some milliseconds.
-const MOST_OPENED: u32 = 256;
+const MAX_CONNECTIONS_OPENED: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Pooled {
@@ -351,14 +310,19 @@ struct Pooler {
     settings: Pooled,
 }
 
+/// An address of a pooler, and on to its server over this transport.
+fn behind_pooler(mut address: ServerAddress, behind: Transport) -> ServerAddress {
+    address.credentials.database = Some(database(behind));
+    address
+}
+
 impl Pooler {
     fn start(settings: &Pooled, start: &StartOptions, server: &PrivateServer) -> Result<Self, BenchError> {
         let spec = PoolerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
         let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {
-            for endpoint in pooler.endpoints() {
+            for address in pooler.plain_addresses() {
                 for behind in [Transport::Tcp, Transport::Unix] {
-                    let login = login(server, &database(behind));
-                    leads_to(server, &ServerAddress::new(endpoint.clone(), login))?;
+                    leads_to(server, &behind_pooler(address.clone(), behind))?;
                 }
             }
             Ok(())
@@ -368,8 +332,7 @@ impl Pooler {
 
     /// Where to connect to: at the transport in front, to the database that the pooler reaches over that behind.
     fn address(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
-        let endpoint = self.server.endpoint(front)?;
-        Some(ServerAddress::new(endpoint.clone(), login(&self.server, &database(behind))))
+        Some(behind_pooler(self.server.address(front)?, behind))
     }
 
     /// Opens as many connections to the server as an arm needs, over each transport: otherwise the first trials would
@@ -381,7 +344,7 @@ impl Pooler {
         for behind in [Transport::Tcp, Transport::Unix] {
             let Some(address) = self.address(Transport::Unix, behind) else { continue };
             let mut open = Vec::new();
-            for _ in 0..connections.min(MOST_OPENED) {
+            for _ in 0..connections.min(MAX_CONNECTIONS_OPENED) {
                 let mut dialogue = begin(&address, false)?;
                 dialogue.must("to begin a transaction", "BEGIN")?;
                 for _ in 0..BEFOREHAND {

@@ -14,7 +14,7 @@ use crate::error::BenchError;
 use crate::workloads::requests::connect_failure;
 
 /// Longer than any reply of ours, including asynchronous messages.
-const MOST: usize = 48 * 1024;
+const MAX_REPLY_BYTES: usize = 48 * 1024;
 
 /// Repeats one statement on one connection, for random rows, and compares each reply with the bytes that it must have.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl RowSession {
             done = tag == b'Z';
         }
         if !done {
-            if input.len() >= MOST {
+            if input.len() >= MAX_REPLY_BYTES {
                 return Err(Bad::malformed("no end"));
             }
             return Ok(Progress::More { consumed: 0 });

@@ -9,7 +9,7 @@ use samehost_system::threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, Transport, Trial};
 
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
@@ -17,16 +17,17 @@ use crate::error::BenchError;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, distinct};
 use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE};
 use crate::private_servers::{Account, BACKEND_NAMES, BackendKind, FrontKind, NGINX, PrivateServer};
+use crate::served::{Instance, Served, StartOptions, stderr_tails};
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
-    StartOptions, Starts, Workload, request_metrics, with_proxy,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, MANY, OpenOrClosed, Starts, Workload,
+    request_metrics, with_proxy,
 };
 use crate::workloads::http::{Expected, Fetched, HttpSession, RequestParts, Version, fetch, refusal};
-use crate::workloads::requests::{MOST_SLICED, require_size};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, require_size};
 
 /// Most backends of a condition: each is a process.
-const MOST_BACKENDS: u32 = 16;
-const MOST_SIZE: u64 = 16 << 20;
+const MAX_BACKENDS: u32 = 16;
+const MAX_PAGE_BYTES: u64 = 16 << 20;
 
 pub struct Proxy;
 
@@ -91,7 +92,7 @@ impl Configured for Settings {
         Capabilities {
             sizes: Some("4096"),
             foreign_servers: false,
-            most_sliced: MOST_SLICED,
+            most_sliced: MAX_SLICED_CONNECTIONS,
             // Two processes of the same program differ by more than the transports do, so several are used. Half a dozen
             // Ruby, Python or Java programs take seconds to start, so their blocks take turns on a few starts.
             starts: if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) },
@@ -118,12 +119,12 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         self.via.at(point).check_listens(self.front.at(point))?;
         let backends = self.backends.at(point);
-        if backends > MOST_BACKENDS {
+        if backends > MAX_BACKENDS {
             return BenchError::refuse(format!(
-                "--backends {backends}: each is a process; at most {MOST_BACKENDS}"
+                "--backends {backends}: each is a process; at most {MAX_BACKENDS}"
             ));
         }
-        require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
+        require_size("--size", point.size_bytes.unwrap_or(0), "a page", MAX_PAGE_BYTES)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -140,7 +141,7 @@ impl Configured for Settings {
             let conditions = Condition::all(*via, &start.transports, self);
             let mut hosts: Vec<Host<'_>> = Vec::new();
             for (number, condition) in conditions.iter().enumerate() {
-                let kept = if condition.http == Version::V11 { Some(KEPT) } else { None };
+                let kept = if condition.http == Version::V11 { Some(KEPT_CONNECTIONS) } else { None };
                 let servers = behind(&backends, condition);
                 hosts.push(Host { name: Condition::host(number), servers, kept });
             }
@@ -161,8 +162,20 @@ impl Configured for Settings {
             })?;
             fronts.push(Front { server, conditions });
         }
+        let how = if self.backend.listens_on_both {
+            "the same processes for both transports"
+        } else {
+            "processes for each transport (one cannot listen on both), started afresh for every block"
+        };
+        let via = self.titles().join(", ");
+        let mut served = Served::default();
+        served.info.kind = format!("{via} and {}: {how}", self.backend.title);
+        served.info.managed = true;
+        served.info.pids = backends.values().flatten().map(PrivateServer::pid).collect();
+        served.proxy_pids = fronts.iter().map(|front| front.server.pid()).collect();
         Ok(Box::new(RunningProxy {
             fronts,
+            served,
             backends,
             settings: self.clone(),
             current_condition: None,
@@ -214,7 +227,7 @@ fn completed(parameters: &Parameters) -> Result<Parameters, BenchError> {
 }
 
 /// Connections to the backends that the server in front keeps open, as in the published measurement.
-const KEPT: u32 = 48;
+const KEPT_CONNECTIONS: u32 = 48;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
@@ -225,7 +238,7 @@ struct Condition {
 }
 
 impl Condition {
-    fn of(arm: &Arm, settings: &Settings) -> Self {
+    fn for_arm(arm: &Arm, settings: &Settings) -> Self {
         Condition {
             via: settings.via.at(&arm.point),
             transport: arm.transport,
@@ -253,9 +266,9 @@ impl Condition {
 }
 
 /// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
-const WARM_UP: u32 = 40;
+const WARM_UP_REQUESTS: u32 = 40;
 /// Bytes of a request, as in the published measurement.
-const REQUEST: usize = 75;
+const REQUEST_BYTES: usize = 75;
 
 struct Front {
     server: PrivateServer,
@@ -270,6 +283,8 @@ struct RunningProxy {
     // Dropped first: they stand in front.
     fronts: Vec<Front>,
     backends: Backends,
+    /// Before the first trial the processes of all, and then those of its condition.
+    served: Served,
     settings: Settings,
     current_condition: Option<Condition>,
     /// The server in front's own word on which backend it asked, for the evidence.
@@ -319,7 +334,7 @@ fn start_backend(
     let backend =
         kind.start(account, &start.program, transports, |backend| backend.endpoints().try_for_each(serves))?;
     let endpoints: Vec<&Endpoint> = backend.endpoints().collect();
-    for endpoint in endpoints.iter().cycle().take(WARM_UP as usize) {
+    for endpoint in endpoints.iter().cycle().take(WARM_UP_REQUESTS as usize) {
         serves(endpoint)?;
     }
     Ok(backend)
@@ -339,7 +354,7 @@ fn serves(endpoint: &Endpoint) -> Result<(), BenchError> {
 }
 
 fn request(target: &str, host: &str) -> Arc<[u8]> {
-    RequestParts { length: REQUEST, ..RequestParts::get(target, host) }.bytes()
+    RequestParts { length: REQUEST_BYTES, ..RequestParts::get(target, host) }.bytes()
 }
 
 /// The processes that serve a condition: the first of those that listen on its transport.
@@ -356,38 +371,12 @@ fn behind<'a>(backends: &'a Backends, condition: &Condition) -> Vec<&'a Endpoint
 }
 
 impl Instance for RunningProxy {
-    fn server(&self) -> ServerInfo {
-        let how = if self.settings.backend.listens_on_both {
-            "the same processes for both transports"
-        } else {
-            "processes for each transport (one cannot listen on both), started afresh for every block"
-        };
-        let via = self.settings.titles().join(", ");
-        ServerInfo {
-            kind: format!("{via} and {}: {how}", self.settings.backend.title),
-            version: String::new(),
-            managed: true,
-            // Before the first trial, those of all backends.
-            pids: match &self.current_condition {
-                Some(condition) => {
-                    processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
-                }
-                None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
-            },
-        }
-    }
-
-    fn proxy_pids(&self) -> Vec<u32> {
-        if let Some(current) = &self.current_condition
-            && let Some((server, _)) = self.front(current)
-        {
-            return vec![server.pid()];
-        }
-        self.fronts.iter().map(|front| front.server.pid()).collect()
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let wanted = Condition::of(arm, &self.settings);
+        let wanted = Condition::for_arm(arm, &self.settings);
         for backend in self.backends.values_mut().flatten() {
             if backend.has_ended() {
                 return Err(BenchError::ServerLost {
@@ -404,6 +393,7 @@ impl Instance for RunningProxy {
                 arm.id
             ));
         };
+        let front_pid = server.pid();
         let front = self.settings.front.at(&arm.point);
         let Some(endpoint) = server.endpoint(front).cloned() else {
             return Err(server.failure("it has no listener"));
@@ -421,6 +411,9 @@ impl Instance for RunningProxy {
             return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });
         }
         self.asked = asked;
+        self.served.info.pids =
+            processes(&self.backends, &wanted).iter().map(|backend| backend.pid()).collect();
+        self.served.proxy_pids = vec![front_pid];
         self.current_condition = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
         let expected = Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into());
@@ -432,10 +425,7 @@ impl Instance for RunningProxy {
     }
 
     fn stderr_tail(&self) -> String {
-        let mut tails: Vec<String> = self.fronts.iter().map(|front| front.server.stderr_tail()).collect();
-        tails.extend(self.backends.values().flatten().map(PrivateServer::stderr_tail));
-        tails.retain(|tail| !tail.is_empty());
-        tails.join("\n")
+        stderr_tails(self.fronts.iter().map(|front| &front.server).chain(self.backends.values().flatten()))
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {

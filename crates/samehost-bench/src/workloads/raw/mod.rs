@@ -16,27 +16,26 @@ use crate::engine::session::{Bad, Connector, Progress, Session, Wait};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
-use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
+use crate::served::{Instance, Served, StartOptions};
+use crate::socket_options::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, infos,
-    request_metrics,
+    Capabilities, Configured, Description, OpenOrClosed, Workload, infos, request_metrics,
 };
-use crate::workloads::foreign::Given;
-use crate::workloads::requests::{MOST_SLICED, SMALL, prove, value};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, MAX_SMALL_BYTES, prove, value};
 
 /// Shortest message whose last byte is not part of its number.
-const LEAST_MARKED: u64 = 9;
+const MIN_MARKED_BYTES: u64 = 9;
 /// Shortest slice of a stream: a transfer of its own, from the first byte to the acknowledgement of the
 /// last. Some megabytes may be in flight when the last message is written, and until they are
 /// acknowledged only the receiver works. With slices of 12 to 50 ms the ratio of Unix and TCP at 512 KiB
 /// was the same (1.72 to 2.2 in eight runs of 12 rounds, CPUs kept awake). The memory of a virtual
 /// machine is fast and slow by turns of half a second, which undivided trials of 40 ms caught: 31 blocks
 /// of them gave 0.58 to 1.39 (docs/method.md §1a).
-const LEAST_BULK: Duration = Duration::from_millis(12);
+const MIN_BULK_SLICE: Duration = Duration::from_millis(12);
 /// Largest message through a pipe, whose buffer is 64 KiB (pipe(7)).
-const MOST_PIPE: u64 = 64 * 1024;
+const MAX_PIPE_BYTES: u64 = 64 * 1024;
 /// Largest message in one packet with the default send buffer of 212,992 bytes, minus its overhead.
-const MOST_PACKET: u64 = 128 * 1024;
+const MAX_PACKET_BYTES: u64 = 128 * 1024;
 
 pub struct Raw;
 
@@ -145,8 +144,8 @@ impl Configured for Settings {
             connections: if self.bulk { None } else { Some("1") },
             sizes: Some(if self.bulk { "512k" } else { "128" }),
             rates: !self.bulk,
-            most_sliced: if self.bulk { 1 } else { MOST_SLICED },
-            least_slice: if self.bulk { LEAST_BULK } else { Duration::ZERO },
+            most_sliced: if self.bulk { 1 } else { MAX_SLICED_CONNECTIONS },
+            least_slice: if self.bulk { MIN_BULK_SLICE } else { Duration::ZERO },
             ..Capabilities::REQUESTS
         }
     }
@@ -170,8 +169,8 @@ impl Configured for Settings {
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
         let size = point.size_bytes.unwrap_or(1);
         let most = match transport {
-            Transport::Seqpacket => MOST_PACKET,
-            Transport::Pipe if !self.bulk => MOST_PIPE,
+            Transport::Seqpacket => MAX_PACKET_BYTES,
+            Transport::Pipe if !self.bulk => MAX_PIPE_BYTES,
             _ => 1024 * 1024 * 1024,
         };
         if size > most {
@@ -188,9 +187,9 @@ impl Configured for Settings {
                 "pipe has one connection in a closed loop; leave --connections at 1 and --rate out",
             );
         }
-        if self.longer.is_some() && (self.work.is_none() || size < LEAST_MARKED || inherited) {
+        if self.longer.is_some() && (self.work.is_none() || size < MIN_MARKED_BYTES || inherited) {
             return BenchError::refuse(format!(
-                "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
+                "--longer is a part of --work, which it needs; messages have at least {MIN_MARKED_BYTES} bytes, over a transport with a listener"
             ));
         }
         if inherited && point.connections > 64 {
@@ -203,12 +202,13 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = self.bulk;
-        let given = Given::of(start);
+        let (mut served, missing) = (Served::given(start), start.missing());
         if !bulk {
-            for endpoint in given.endpoints.values() {
-                require_echo(endpoint)?;
+            for address in served.addresses.values() {
+                require_echo(&address.endpoint)?;
             }
         }
+        served.info.managed = !missing.is_empty();
         let model = self.model(start.connections_of_an_arm);
         let spec = if bulk {
             BuiltInSpec::new(&start.program, "sink", Vec::new())
@@ -218,12 +218,13 @@ impl Configured for Settings {
         let mut servers = Vec::new();
         for tuning in tunings(start) {
             let spec = BuiltInSpec { tuning: tuning.clone(), ..spec.clone() };
-            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &given.missing)?))));
+            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &missing)?))));
         }
+        let ours = if bulk { "samehost serve sink" } else { "samehost serve echo" };
         Ok(Box::new(RunningRaw {
             servers,
             start: start.clone(),
-            given,
+            served: served.called("a server that already runs", ours),
             bulk,
             waits: self.waits,
             marks_second_arm: self.longer.is_some(),
@@ -257,7 +258,8 @@ fn require_echo(endpoint: &Endpoint) -> Result<(), BenchError> {
 struct RunningRaw {
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
     start: StartOptions,
-    given: Given,
+    /// The servers that were given.
+    served: Served,
     bulk: bool,
     waits: Wait,
     marks_second_arm: bool,
@@ -279,9 +281,15 @@ fn locked(server: &Mutex<BuiltIn>) -> MutexGuard<'_, BuiltIn> {
 }
 
 impl Instance for RunningRaw {
+    fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// A connection that a server inherits has a process of its own, as long as it lasts.
     fn server(&self) -> ServerInfo {
-        let ours = if self.bulk { "samehost serve sink" } else { "samehost serve echo" };
-        self.given.server("a server that already runs", ours, self.with_each(|server| server.pids()).concat())
+        let mut info = self.served.info.clone();
+        info.pids.extend(self.with_each(|server| server.pids()).concat());
+        info
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -290,10 +298,8 @@ impl Instance for RunningRaw {
         let Some((_, server)) = self.servers.iter().find(|(known, _)| *known == tuning) else {
             return BenchError::refuse("no server for this trial");
         };
-        let endpoint = match self.given.endpoints.get(&arm.transport) {
-            Some(given) => Some(given.clone()),
-            None => locked(server).endpoint(arm.transport).cloned(),
-        };
+        let given = self.served.endpoint(arm.transport);
+        let endpoint = given.or_else(|| locked(server).endpoint(arm.transport).cloned());
         let connector = RawConnector {
             marked: self.marks_second_arm && arm.name.ends_with("#2"),
             transport: arm.transport,
@@ -312,15 +318,14 @@ impl Instance for RunningRaw {
             Some(bytes) => size <= bytes / 2,
             None => true,
         };
-        let small = size <= SMALL as u64 && fits || arm.transport == Transport::Pipe;
+        let small = size <= MAX_SMALL_BYTES as u64 && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        if let Some(given) = self.given.endpoints.get(&transport) {
-            return Some(given.clone());
-        }
-        self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next()
+        let ours =
+            || self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next();
+        self.served.endpoint(transport).or_else(ours)
     }
 
     fn stderr_tail(&self) -> String {

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use samehost_login::{Credentials, ServerAddress};
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_login::ServerAddress;
+use samehost_model::{Endpoint, Protocol};
 
 use super::Command;
 use crate::error::BenchError;
@@ -15,7 +15,7 @@ use crate::workload::Look;
 use crate::workloads::foreign::lacking;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again, says};
 
-pub(super) use samehost_login::redis::{Dialogue, Identity};
+pub(super) use samehost_login::redis::Dialogue;
 
 pub(super) fn begin(address: &ServerAddress) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, expected(Protocol::Redis), REPLY_TIMEOUT)?)
@@ -31,13 +31,6 @@ pub(super) fn measured(address: &ServerAddress) -> Result<Dialogue, BenchError> 
 pub(super) fn view(dialogue: &mut Dialogue) -> Result<Option<String>, BenchError> {
     let Some(seen) = dialogue.seen()? else { return Ok(None) };
     Ok(seen.addresses().map(says))
-}
-
-/// The login at a private server. One in a container has no password, as nobody else is in its networks.
-pub(super) fn login(server: &PrivateServer) -> Credentials {
-    let password = server.password();
-    let password = if password.is_empty() { None } else { Some(Secret::new(password)) };
-    Credentials { password, ..Credentials::default() }
 }
 
 /// Asks a server how it is reached over the other transport, by its setting `unixsocket` or `port`; the address of the
@@ -65,8 +58,8 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<Endpoint, BenchError> 
 /// server has another number; there all endpoints must lead to one server, as its socket is in a directory of ours.
 pub(super) fn is_ours(server: &PrivateServer, place: Place) -> Result<(), BenchError> {
     let mut first: Option<String> = None;
-    for endpoint in server.endpoints() {
-        let identity = begin(&ServerAddress::new(endpoint.clone(), login(server)))?.identity()?;
+    for address in server.plain_addresses() {
+        let identity = begin(&address)?.identity()?;
         let is_it = if place.is_container() {
             let first = first.get_or_insert(identity.run_id.clone());
             *first == identity.run_id
@@ -77,7 +70,7 @@ pub(super) fn is_ours(server: &PrivateServer, place: Place) -> Result<(), BenchE
             }
         };
         if !is_it {
-            return Err(BenchError::lost(endpoint, "another server answers there"));
+            return Err(BenchError::lost(&address.endpoint, "another server answers there"));
         }
     }
     Ok(())
@@ -104,7 +97,7 @@ pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, Ben
             None => true,
         };
         if is_new {
-            let mut impact = Impact::of(format!("the Redis at {}{}", address.endpoint, database(address)));
+            let mut impact = Impact::on(format!("the Redis at {}{}", address.endpoint, database(address)));
             look_at(look, command, &info, &mut dialogue, &mut impact)?;
             impacts.push(impact);
         }
@@ -226,7 +219,7 @@ mod tests {
             let text = format!(
                 "# Memory\r\nused_memory:900000\r\nmaxmemory:1000000\r\nmaxmemory_policy:{policy}\r\n"
             );
-            let mut impact = Impact::of("a Redis");
+            let mut impact = Impact::on("a Redis");
             memory(bytes, &fields(&text), &mut impact);
             impact
         }

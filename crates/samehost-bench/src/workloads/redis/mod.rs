@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
 use samehost_login::ServerAddress;
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, Transport};
 use samehost_services::Kind;
 use samehost_system::interrupt;
 
@@ -24,21 +24,22 @@ use crate::impact::Impact;
 use crate::network::Network;
 use crate::parameters::{Axis, Parameter, Parameters, Values, Word, words};
 use crate::private_servers::podman::{Inside, Place};
-use crate::private_servers::{PrivateServer, REDIS, random_hex, start_redis};
-use crate::tuned::{CONGESTION, SOCKET_BUFFER};
+use crate::private_servers::{REDIS, random_hex, start_redis};
+use crate::served::{Instance, Served, Servers, StartOptions};
+use crate::socket_options::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, MANY,
-    OpenOrClosed, Servers, StartOptions, Starts, Wanted, Workload, Written, request_metrics, with_proxy,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Look, MANY, OpenOrClosed,
+    Starts, Wanted, Workload, Written, request_metrics, with_proxy,
 };
-use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::{MOST_SLICED, View, apart, listening, opener, require_size, size_of, value};
-use dialogue::{Dialogue, Identity, begin, is_ours, login, measured};
+use crate::workloads::foreign::{Forms, complete};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, apart, opener, require_size, size_of, value};
+use dialogue::{Dialogue, begin, is_ours, measured};
 use session::{Exchange, RedisSession};
 
-const MOST_PIPELINE: u32 = 64;
-const MOST_SIZE: u64 = 64 * 1024 * 1024;
+const MAX_PIPELINE_COMMANDS: u32 = 64;
+const MAX_VALUE_BYTES: u64 = 64 * 1024 * 1024;
 /// Most bytes of all values in one request, or in its replies.
-const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
+const MAX_BYTES_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 const FORMS: Forms = Forms {
     protocol: samehost_model::Protocol::Redis,
@@ -112,7 +113,7 @@ impl Workload for Redis {
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         let settings = Settings {
             command: parameters.word("command")?,
-            pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
+            pipeline: parameters.counts("pipeline", MAX_PIPELINE_COMMANDS)?,
             place: parameters.list("in", Place::WORDS)?,
         };
         // A container's end of a connection has a network of its own, whose settings are not changed.
@@ -132,7 +133,7 @@ impl Configured for Settings {
             transports: if self.in_containers() { &[Tcp, Unix] } else { &[Tcp, Unix, TcpRun] },
             sizes: if matches!(self.command, Command::Get | Command::Set) { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
-            most_sliced: MOST_SLICED,
+            most_sliced: MAX_SLICED_CONNECTIONS,
             // A container takes a second to start.
             starts: if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock },
             ..Capabilities::REQUESTS
@@ -156,10 +157,10 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         let pipeline = self.pipeline.at(point);
         let size = point.size_bytes.unwrap_or(0);
-        require_size("--size", size, "redis", MOST_SIZE)?;
-        if size * u64::from(pipeline) > MOST_AT_ONCE {
+        require_size("--size", size, "redis", MAX_VALUE_BYTES)?;
+        if size * u64::from(pipeline) > MAX_BYTES_AT_ONCE {
             return BenchError::refuse(format!(
-                "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"
+                "{pipeline} values of {size} bytes in one pipeline are more than {MAX_BYTES_AT_ONCE} bytes; use a smaller --size or --pipeline"
             ));
         }
         Ok(())
@@ -181,40 +182,72 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let mut servers = Vec::new();
-        if needs_private(start)? {
+        let mut places = Vec::new();
+        if start.needs_private()? {
             // A program that is missing is reported before anything is started.
             for place in &self.place.values {
                 place.check()?;
             }
             for place in &self.place.values {
-                servers.push(Served::private(*place, start)?);
+                places.push((*place, private(*place, start)?));
             }
         } else {
-            servers.push(Served::given(start));
+            places.push((Place::Machine, Served::given(start)));
         }
-        let mut identities = Vec::new();
-        for served in &servers {
+        let (mut identities, mut containers) = (Vec::new(), Vec::new());
+        for (place, served) in &places {
             for address in served.addresses.values() {
                 identities.push(begin(address)?.identity()?);
             }
+            if place.is_container() {
+                containers.push(place.described()?);
+            }
         }
-        let differ = servers.iter().all(|served| served.private.is_none())
+        let differ = !places[0].1.is_private()
             && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
+        let first = identities.into_iter().next().unwrap_or_default();
+        let name = first.kind.unwrap_or(Kind::Redis).name();
+        let kind = match containers.as_slice() {
+            _ if differ => format!("{name}, {}", apart("process")),
+            [] => name.to_owned(),
+            some => format!("{name} in a container ({})", some.join("; ")),
+        };
+        for (_, served) in &mut places {
+            served.info.kind.clone_from(&kind);
+            served.info.version.clone_from(&first.version);
+        }
         Ok(Box::new(RunningRedis {
-            servers,
+            places,
             current: 0,
             differ,
-            identity: identities.into_iter().next().unwrap_or_default(),
             settings: self.clone(),
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
-            view: View::default(),
             counters: Arc::default(),
             most_counters: 0,
             open: Vec::new(),
         }))
     }
+}
+
+/// Starts a private server in this place.
+fn private(place: Place, start: &StartOptions) -> Result<Served, BenchError> {
+    let server = start_redis(place, &start.program, start.most_connections, |server| is_ours(server, place))?
+        .reached_by_run(&start.program, &start.transports)?;
+    let mut served = Served::default();
+    let inside = if place.is_container() {
+        let inside = Inside::find(server.pid(), &REDIS.find()?);
+        if inside.server.is_empty() {
+            return Err(server.failure("its process is not among podman's"));
+        }
+        inside
+    } else {
+        Inside { server: vec![server.pid()], proxies: Vec::new() }
+    };
+    served.add(server, &start.transports);
+    served.info.pids = inside.server;
+    served.proxy_pids = inside.proxies;
+    Ok(served)
 }
 
 #[derive(Clone, Debug)]
@@ -236,16 +269,14 @@ words! {
 
 struct RunningRedis {
     /// The private server in each place, or the given ones as one.
-    servers: Vec<Served>,
+    places: Vec<(Place, Served)>,
     current: usize,
     settings: Settings,
-    identity: Identity,
     differ: bool,
     /// Begins the names of all our keys; random, so that two measurements of one server do not meet.
     prefix: String,
     /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
-    view: View,
     counters: Arc<AtomicU32>,
     /// The most counters that were in use at once, which all have to be deleted.
     most_counters: u32,
@@ -254,14 +285,6 @@ struct RunningRedis {
 }
 
 impl RunningRedis {
-    fn current(&self) -> &Served {
-        &self.servers[self.current]
-    }
-
-    fn is_foreign(&self) -> bool {
-        self.current().private.is_none()
-    }
-
     /// Makes the request of a trial and its replies, and sets its key in the arm's server: the first request finds it, and
     /// the reply that all others are compared with is known without asking for it.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
@@ -302,7 +325,7 @@ impl RunningRedis {
             return Ok(());
         }
         // A server has one set of keys, over whichever transport.
-        let addresses = &self.current().addresses;
+        let addresses = &self.served().addresses;
         let places = if self.differ { addresses.len() } else { 1 };
         for address in addresses.values().take(places) {
             let mut dialogue = begin(address)?;
@@ -318,7 +341,7 @@ impl RunningRedis {
 
 impl Drop for RunningRedis {
     fn drop(&mut self) {
-        if self.is_foreign()
+        if !self.served().is_private()
             && let Err(error) = interrupt::putting_right(|| self.delete_keys())
         {
             tracing::warn!(
@@ -331,37 +354,14 @@ impl Drop for RunningRedis {
 }
 
 impl Instance for RunningRedis {
-    fn server(&self) -> ServerInfo {
-        let kind = self.identity.kind.unwrap_or(Kind::Redis).name();
-        let mut containers: Vec<&str> = Vec::new();
-        for served in &self.servers {
-            if !served.container.is_empty() {
-                containers.push(&served.container);
-            }
-        }
-        ServerInfo {
-            kind: if self.differ {
-                format!("{kind}, {}", apart("process"))
-            } else if containers.is_empty() {
-                kind.into()
-            } else {
-                format!("{kind} in a container ({})", containers.join("; "))
-            },
-            version: self.identity.version.clone(),
-            managed: !self.is_foreign(),
-            pids: self.current().pids.clone(),
-        }
-    }
-
-    fn proxy_pids(&self) -> Vec<u32> {
-        self.current().proxies.clone()
+    fn served(&self) -> &Served {
+        &self.places[self.current].1
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let place = self.settings.place.at(&arm.point);
-        self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
-        let addresses = &self.current().addresses;
-        let address = listening(arm.transport, "Redis", addresses.get(&arm.transport))?.clone();
+        self.current = self.places.iter().position(|(known, _)| *known == place).unwrap_or(0);
+        let (address, view) = self.places[self.current].1.begin(arm, "Redis")?;
         let mut dialogue = begin(&address)?;
         // Counters whose connections are closed are free again. Those of a round's arms are in use at the same time.
         self.open.retain(|connector| connector.strong_count() > 0);
@@ -369,8 +369,6 @@ impl Instance for RunningRedis {
             self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
         }
         let asked = self.asked(arm, &mut dialogue)?;
-        let view = View::default();
-        self.view = view.clone();
         let connector = opener(&address.endpoint.clone(), move || {
             let mut dialogue = measured(&address)?;
             view.of_first(|| dialogue::view(&mut dialogue))?;
@@ -381,60 +379,10 @@ impl Instance for RunningRedis {
         Ok(Job::Sessions { connector, small: true })
     }
 
+    /// None that all points have where the server is in several places.
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let [one] = self.servers.as_slice() else { return None };
-        one.addresses.get(&transport).map(|address| address.endpoint.clone())
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.current().private.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
-    }
-
-    fn server_view(&mut self) -> Option<String> {
-        self.view.said()
-    }
-}
-
-struct Served {
-    place: Place,
-    private: Option<PrivateServer>,
-    addresses: Servers,
-    pids: Vec<u32>,
-    /// Processes that pass on what goes to its port.
-    proxies: Vec<u32>,
-    /// What publishes its port, for the report; empty outside of containers.
-    container: String,
-}
-
-impl Served {
-    fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
-        let server =
-            start_redis(place, &start.program, start.most_connections, |server| is_ours(server, place))?
-                .reached_by_run(&start.program, &start.transports)?;
-        let inside =
-            if place.is_container() { Inside::of(server.pid(), &REDIS.find()?) } else { Inside::default() };
-        if place.is_container() && inside.server.is_empty() {
-            return Err(server.failure("its process is not among podman's"));
-        }
-        Ok(Served {
-            place,
-            addresses: own_addresses(&server, &start.transports, &login(&server)),
-            pids: if place.is_container() { inside.server } else { vec![server.pid()] },
-            proxies: inside.proxies,
-            container: if place.is_container() { place.described()? } else { String::new() },
-            private: Some(server),
-        })
-    }
-
-    fn given(start: &StartOptions) -> Self {
-        Served {
-            place: Place::Machine,
-            private: None,
-            addresses: start.servers.clone(),
-            pids: foreign_pids(start.servers.values().map(|address| &address.endpoint)),
-            proxies: Vec::new(),
-            container: String::new(),
-        }
+        let [(_, one)] = self.places.as_slice() else { return None };
+        one.endpoint(transport)
     }
 }
 
@@ -545,8 +493,8 @@ mod tests {
         }
         assert!(check(128, "64").is_ok());
         assert!(check(128, "65").is_err());
-        assert!(check(MOST_SIZE, "1").is_ok());
-        assert!(check(MOST_SIZE, "5").is_err());
-        assert!(check(MOST_SIZE + 1, "1").is_err());
+        assert!(check(MAX_VALUE_BYTES, "1").is_ok());
+        assert!(check(MAX_VALUE_BYTES, "5").is_err());
+        assert!(check(MAX_VALUE_BYTES + 1, "1").is_err());
     }
 }

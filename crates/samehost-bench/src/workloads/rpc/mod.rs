@@ -6,18 +6,19 @@ mod clients;
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport};
+use samehost_login::ServerAddress;
+use samehost_model::{Arm, Endpoint, Point, Transport};
 
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::error::BenchError;
 use crate::parameters::{Parameter, Parameters, Values, words};
-use crate::private_servers::PrivateServer;
 use crate::private_servers::go::{self, GoCodec, GoProgram};
-use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
-use crate::workloads::requests::{MOST_SLICED, SMALL, listening, plain_job, require_size, size_of};
+use crate::served::{Instance, Served, StartOptions};
+use crate::workload::{Capabilities, Configured, Description, Workload};
+use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, MAX_SMALL_BYTES, plain_job, require_size, size_of};
 
-const MOST_SIZE: u64 = 64 * 1024 * 1024;
+const MAX_PAYLOAD_BYTES: u64 = 64 * 1024 * 1024;
 
 pub struct Rpc;
 
@@ -60,7 +61,7 @@ impl Configured for Settings {
             // The Go client generates its own load, in a closed loop.
             rates: self.protocol != Protocol::GoGob,
             foreign_servers: false,
-            most_sliced: if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 },
+            most_sliced: if self.protocol == Protocol::GoJson { MAX_SLICED_CONNECTIONS } else { 0 },
             ..Capabilities::REQUESTS
         }
     }
@@ -73,7 +74,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        require_size("--size", point.size_bytes.unwrap_or(0), "rpc", MOST_SIZE)
+        require_size("--size", point.size_bytes.unwrap_or(0), "rpc", MAX_PAYLOAD_BYTES)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -82,7 +83,11 @@ impl Configured for Settings {
             Protocol::GoJson => GoCodec::Json,
         };
         let (server, program) = go::start(&start.program, codec)?;
-        Ok(Box::new(Go { server, program, codec }))
+        let mut served = Served::default();
+        served.add(server, &start.transports);
+        served.info.kind = "Go's net/rpc, a small server of ours".into();
+        served.info.version = program.version().to_owned();
+        Ok(Box::new(Go { served, program, codec }))
     }
 }
 
@@ -92,7 +97,7 @@ fn payload(size: usize) -> Vec<u8> {
 }
 
 struct Go {
-    server: PrivateServer,
+    served: Served,
     program: Arc<GoProgram>,
     codec: GoCodec,
 }
@@ -117,32 +122,19 @@ impl Go {
 }
 
 impl Instance for Go {
-    fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: "Go's net/rpc, a small server of ours".into(),
-            version: self.program.version().to_owned(),
-            managed: true,
-            pids: vec![self.server.pid()],
-        }
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = listening(arm.transport, "RPC server", self.endpoint(arm.transport))?;
+        let (ServerAddress { endpoint, .. }, _) = self.served.begin(arm, "RPC server")?;
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
         let payload = payload(size_of(arm));
-        let small = payload.len() <= SMALL;
+        let small = payload.len() <= MAX_SMALL_BYTES;
         let asked = clients::JsonAsked::new(&payload);
         Ok(plain_job(endpoint, small, move || clients::JsonSession::new(asked.clone())))
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.server.endpoint(transport).cloned()
-    }
-
-    fn stderr_tail(&self) -> String {
-        self.server.stderr_tail()
     }
 }
 
@@ -160,8 +152,8 @@ mod tests {
             let point = Point { connections, size_bytes: Some(size), ..Point::default() };
             configured("go-json").check(&point, Transport::Tcp).is_ok()
         };
-        assert!(check(1025, 128) && check(1, MOST_SIZE));
-        assert!(!check(1, MOST_SIZE + 1));
+        assert!(check(1025, 128) && check(1, MAX_PAYLOAD_BYTES));
+        assert!(!check(1, MAX_PAYLOAD_BYTES + 1));
     }
 
     #[test]

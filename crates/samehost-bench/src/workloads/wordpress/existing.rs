@@ -254,7 +254,7 @@ fn home(address: &str) -> (bool, String, String) {
 /// Groups of web servers: sites of root are often readable for them only.
 const WEB_GROUPS: &[&str] = &["www-data", "apache", "nginx", "http", "www"];
 /// Most files whose permissions are looked at; a site has some ten thousand.
-const MOST_FILES: usize = 200_000;
+const MAX_FILES: usize = 200_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reader {
@@ -291,14 +291,14 @@ fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, BenchError> {
         let remark = format!(", read with the group {gid}, for not everybody may read it");
         readers.push(Reader { account: Some(Account { gid, ..made }), remark });
     }
-    let site = NeededFiles::of(root, settings);
+    let site = NeededFiles::search(root, settings);
     readers.retain(|reader| reader.account.is_none_or(|account| site.is_open_to(account)));
     if let Some(owner) = owner
         && owner.uid() != 0
     {
         let name = accounts::user_name(owner.uid()).unwrap_or_else(|| owner.uid().to_string());
         let remark = format!(", run as its owner {name}, for nobody else may read it");
-        readers.push(Reader { account: Some(Account::of(owner.uid(), owner.gid())), remark });
+        readers.push(Reader { account: Some(Account::with_uid(owner.uid(), owner.gid())), remark });
     }
     Ok(readers)
 }
@@ -311,7 +311,7 @@ struct NeededFiles {
 }
 
 impl NeededFiles {
-    fn of(root: &Path, settings: &Path) -> Self {
+    fn search(root: &Path, settings: &Path) -> Self {
         let above = root.ancestors().skip(1).chain(settings.parent());
         let mut directories: Vec<_> = above.flat_map(Path::metadata).collect();
         let mut scripts: Vec<_> = settings.metadata().into_iter().collect();
@@ -328,7 +328,7 @@ impl NeededFiles {
                     scripts.extend(path.metadata());
                 }
             }
-            if directories.len() + scripts.len() > MOST_FILES {
+            if directories.len() + scripts.len() > MAX_FILES {
                 break;
             }
         }

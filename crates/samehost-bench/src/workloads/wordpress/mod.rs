@@ -13,26 +13,27 @@ mod web;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use samehost_login::ServerAddress;
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Part, Point, ServerInfo, Transport, Trial, metric};
 
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::network::{Instead, Network};
+use crate::network::Network;
 use crate::parameters::{Axis, Parameter, Parameters, Values};
-use crate::private_servers::{FrontKind, MARIADB, PhpFpm, PrivateServer};
+use crate::private_servers::{FrontKind, MARIADB, PhpFpm};
+use crate::served::{Instance, Served, StartOptions, foreign_pids};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Starts,
-    Wanted, Workload, request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Look, OpenOrClosed, Starts, Wanted, Workload,
+    request_metrics,
 };
-use crate::workloads::foreign::foreign_pids;
-use crate::workloads::http::{Expected, Fetched, HttpSession, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpSession, check_path, fetch, refusal};
 use pages::{Page, PageLog, summarise};
 use site::{Database, Site, private};
 use web::Web;
 
 /// Most pages requested at the same time: each has a process of PHP.
-const MOST_CONNECTIONS: u32 = 64;
+const MAX_PAGES_AT_ONCE: u32 = 64;
 
 pub struct WordPress;
 
@@ -120,9 +121,9 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        if point.connections > MOST_CONNECTIONS {
+        if point.connections > MAX_PAGES_AT_ONCE {
             return BenchError::refuse(format!(
-                "{} pages at the same time: each has a process of PHP, and at most {MOST_CONNECTIONS} are started",
+                "{} pages at the same time: each has a process of PHP, and at most {MAX_PAGES_AT_ONCE} are started",
                 point.connections
             ));
         }
@@ -133,16 +134,12 @@ impl Configured for Settings {
             );
         }
         if let Some(path) = &self.path {
-            pages::check_path(path)?;
+            check_path(path)?;
         }
         if let Some(host) = &self.host {
             pages::check_host(host)?;
         }
         Ok(())
-    }
-
-    fn uses_what_runs(&self) -> bool {
-        self.site.is_some()
     }
 
     /// We write nothing ourselves. But a page runs the site's own code, which does for each of thousands of requests what
@@ -157,7 +154,7 @@ impl Configured for Settings {
             "loads its pages as fast as they are made, {} at a time: WordPress and its plugins write to its database what they write for any visitor (transients, statistics, counters)",
             look.connections
         );
-        Ok(vec![Impact { does: vec![does], ..Impact::of(format!("the site in {}", root.display())) }])
+        Ok(vec![Impact { does: vec![does], ..Impact::on(format!("the site in {}", root.display())) }])
     }
 
     /// The web servers and the database require a password or access to their sockets; PHP-FPM accepts every client.
@@ -166,7 +163,7 @@ impl Configured for Settings {
         if !self.fpm.values.contains(&Transport::Tcp) {
             return Network::Shared;
         }
-        let instead = Instead("leave --fpm at unix, where only the web server reaches it");
+        let instead = "leave --fpm at unix, where only the web server reaches it";
         if self.site.is_none() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
@@ -194,21 +191,26 @@ impl Configured for Settings {
                 (format!("WordPress, a site that is there already{}", site.runs_as), site.version.clone())
             }
         };
+        let mut served = Served::default();
+        for (transport, database) in &site.databases {
+            served.addresses.insert(*transport, ServerAddress::open(database.endpoint.clone()));
+        }
         let mut pids = match &server {
             Some(server) => vec![server.pid()],
             None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
         };
         pids.push(web.fpm_pid());
+        served.info = ServerInfo { kind, version, managed: server.is_some(), pids };
+        served.proxy_pids = web.front_pids(None);
+        served.private.extend(server);
         Ok(Box::new(RunningWordPress {
             log: PageLog::new(&web.log()),
             web,
-            info: ServerInfo { kind, version, managed: server.is_some(), pids },
-            server,
+            served,
             site,
             settings: self.clone(),
             trials: 0,
             current: None,
-            current_via: None,
         }))
     }
 }
@@ -255,16 +257,14 @@ const MARK: &[u8] = b"Post 24";
 struct RunningWordPress {
     // Dropped in this order: the servers in front first.
     web: Web,
-    /// The database of a private site; `None` for an existing one.
-    server: Option<PrivateServer>,
+    /// The database, ours for a private site.
+    served: Served,
     site: Site,
     settings: Settings,
     log: PageLog,
-    info: ServerInfo,
     /// Number of trials, which gives each its name in PHP's log.
     trials: u64,
     current: Option<CurrentTrial>,
-    current_via: Option<FrontKind>,
 }
 
 struct CurrentTrial {
@@ -294,7 +294,7 @@ impl RunningWordPress {
         };
         let status = page.head.status;
         let Some(kind) = refusal(status) else {
-            if self.server.is_some() && !page.body.begins.windows(MARK.len()).any(|part| part == MARK) {
+            if self.served.is_private() && !page.body.begins.windows(MARK.len()).any(|part| part == MARK) {
                 return Err(self.refused(endpoint, "it is not the page of the private site", ""));
             }
             return Ok(page);
@@ -381,12 +381,8 @@ fn installed(line: &str) -> Option<(&str, &str)> {
 }
 
 impl Instance for RunningWordPress {
-    fn server(&self) -> ServerInfo {
-        self.info.clone()
-    }
-
-    fn proxy_pids(&self) -> Vec<u32> {
-        self.web.front_pids(self.current_via)
+    fn served(&self) -> &Served {
+        &self.served
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -400,7 +396,7 @@ impl Instance for RunningWordPress {
         self.trials += 1;
         let fpm = self.settings.fpm.at(&arm.point);
         let via = self.settings.via.at(&arm.point);
-        self.current_via = Some(via);
+        self.served.proxy_pids = self.web.front_pids(Some(via));
         let Some(endpoint) = self.web.endpoint(via, arm.transport, fpm) else {
             return BenchError::refuse(format!(
                 "{} has no address for {} (a fault of samehost)",
@@ -423,10 +419,6 @@ impl Instance for RunningWordPress {
         self.current =
             Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
         Ok(HttpSession::job(endpoint, request, 1, expected))
-    }
-
-    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.site.databases.get(&transport).map(|database| database.endpoint.clone())
     }
 
     fn stderr_tail(&self) -> String {

@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::private_servers::fronts::KEY;
 
 /// How long a log line may take after its page has arrived.
-const LONGEST_SEARCH: Duration = Duration::from_secs(2);
+const MAX_SEARCH: Duration = Duration::from_secs(2);
 
 /// One page, as PHP logged it. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,14 +129,14 @@ impl PageLog {
     }
 
     /// Pages of a trial that were logged since the last call. A page is logged after it was sent, so this waits until
-    /// there are at least `least`, but no longer than [`LONGEST_SEARCH`].
+    /// there are at least `least`, but no longer than [`MAX_SEARCH`].
     pub(super) fn of_trial(&mut self, trial: &str, least: u64) -> io::Result<Vec<Page>> {
         let begun = Instant::now();
         let mut pages = Vec::new();
         loop {
             pages.extend(self.new_pages()?);
             pages.retain(|page| page.trial == trial);
-            if pages.len() as u64 >= least || begun.elapsed() > LONGEST_SEARCH {
+            if pages.len() as u64 >= least || begun.elapsed() > MAX_SEARCH {
                 return Ok(pages);
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -163,17 +163,6 @@ impl PageLog {
 /// Further connections to the database that a probe makes, one after the other, to time them.
 const CONNECTS: u32 = 16;
 
-/// Checks that a path and query can be sent in a request: nothing in them may begin another line of it.
-pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
-    if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    BenchError::refuse(format!(
-        "--path {}: it begins with `/`, and blanks and bytes that are not ASCII are percent-encoded",
-        path.escape_debug()
-    ))
-}
-
 /// Checks that a host can be sent in a request; it may come from the site's own settings.
 pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
     for byte in host.bytes() {
@@ -185,16 +174,17 @@ pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
 }
 
 pub(super) fn page(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\n\r\n")
-        .into_bytes()
-        .into()
+    request(path, host, trial, key, "")
 }
 
 /// A request after which PHP examines its connection to the database, and times some more connections.
 pub(super) fn probe(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\nX-Samehost-Probe: {CONNECTS}\r\n\r\n")
-        .into_bytes()
-        .into()
+    request(path, host, trial, key, &format!("X-Samehost-Probe: {CONNECTS}\r\n"))
+}
+
+fn request(path: &str, host: &str, trial: &str, key: &str, more: &str) -> Arc<[u8]> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\n");
+    format!("{head}X-Samehost-Trial: {trial}\r\n{more}\r\n").into_bytes().into()
 }
 
 #[cfg(test)]
@@ -202,6 +192,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::workloads::http::check_path;
 
     const UNIX: &str = "t1\t60000.5\t54\t5000.25\tLocalhost via UNIX socket\tunix stream\t300,500";
     const TCP: &str = "t2\t61000\t54\t6000\t127.0.0.1 via TCP/IP\ttcp 3306\t";

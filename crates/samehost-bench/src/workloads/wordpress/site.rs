@@ -8,7 +8,7 @@ use samehost_model::{Endpoint, Transport};
 use crate::error::BenchError;
 use crate::private_servers::mariadb::{self, Brand, MariaDbOptions};
 use crate::private_servers::{Account, MARIADB_USER, PrivateServer};
-use crate::workload::StartOptions;
+use crate::served::StartOptions;
 use crate::workloads::mysql::ensure_database;
 
 /// Where Debian's package installs WordPress.

@@ -14,7 +14,7 @@ use super::site::{PREPEND, Site};
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, PhpSite, READY, Sites};
 use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer, random_hex};
-use crate::workload::StartOptions;
+use crate::served::StartOptions;
 use crate::workloads::http::{Fetched, fetch, refusal};
 
 /// File in PHP-FPM's directory in which PHP logs each page.

@@ -10,13 +10,14 @@ use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
 
 use crate::error::BenchError;
-use crate::network::{Instead, Network};
+use crate::network::Network;
 use crate::parameters::distinct;
 use crate::parameters::{Parameters, Swept};
 use crate::request::Request;
-use crate::workload::{Capabilities, StartOptions, Workload};
+use crate::served::StartOptions;
+use crate::workload::{Capabilities, Workload};
 
-pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
+pub(crate) const INSTEAD: &str = "leave --congestion out";
 
 pub const CONGESTION: &str = "congestion";
 pub const SOCKET_BUFFER: &str = "socket-buffer";
@@ -25,29 +26,17 @@ pub const SOCKET_BUFFER: &str = "socket-buffer";
 const LOOKS: u32 = 1000;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// How the congestion control is set: on each socket where both ends are ours, otherwise by the routes of
-/// a private network namespace. Over loopback CUBIC and BBR move large transfers at different speeds, so
+/// Whether the congestion control that is asked for is set by the routes of a private network namespace; where both ends are
+/// ours it is set on each socket. Over loopback CUBIC and BBR move large transfers at different speeds, so
 /// a figure without the congestion control is half a figure; both ends are read in every trial and
 /// reported. Changing a setting of the host was rejected, because a measurement never does
 /// (docs/congestion.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
-    /// Not at all: the machine's default.
-    Default,
-    EachSocket,
-    Routes,
-}
-
-pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
+pub(crate) fn needs_routes(workload: &dyn Workload, request: &Request) -> bool {
     if request.congestion.is_empty() {
-        return Means::Default;
+        return false;
     }
     let each = workload.owns_both_ends() && !request.congestion_by_routes;
-    if each && request.congestion.iter().all(|name| try_on_a_socket(name).is_ok()) {
-        Means::EachSocket
-    } else {
-        Means::Routes
-    }
+    !each || request.congestion.iter().any(|name| try_on_a_socket(name).is_err())
 }
 
 /// The error that a namespace is denied, worded for what it was needed for.
@@ -270,9 +259,13 @@ mod tests {
     #[test]
     fn raw_is_set_socket_by_socket_and_a_server_by_routes() {
         let asked = request(&["reno"]);
-        assert_eq!(means(workload("raw").unwrap(), &asked), Means::EachSocket);
-        assert_eq!(means(workload("redis").unwrap(), &asked), Means::Routes);
-        assert_eq!(means(workload("redis").unwrap(), &request(&[])), Means::Default);
+        assert!(!needs_routes(workload("raw").unwrap(), &asked));
+        assert!(needs_routes(
+            workload("raw").unwrap(),
+            &Request { congestion_by_routes: true, ..asked.clone() }
+        ));
+        assert!(needs_routes(workload("redis").unwrap(), &asked));
+        assert!(!needs_routes(workload("redis").unwrap(), &request(&[])));
     }
 
     /// Congestion control of client and server of a connection made in the network namespace.
