@@ -19,7 +19,9 @@ mod pools;
 
 use pools::{Placed, Pool, Pools};
 
-pub use pools::{Handed, HandedKind, RunsAs, handed, handed_on, keeps_environment, runs_as, second_pool};
+pub use pools::{
+    Handed, HandedKind, RunsAs, ends_requests, handed, handed_on, keeps_environment, runs_as, second_pool,
+};
 
 #[derive(Debug)]
 pub struct PhpFpm;
@@ -375,6 +377,7 @@ fn could_not_look(output: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::{Overlay, TestDisk};
 
     #[test]
     fn a_main_file_under_another_name_is_known_and_sambas_is_not() {
@@ -405,6 +408,21 @@ mod tests {
             assert!(spell(&text.parse().unwrap()).is_err(), "{text}");
         }
         assert_eq!(spell(&"tcp:[::1]:9000".parse().unwrap()).unwrap(), "[::1]:9000");
+    }
+
+    #[test]
+    fn a_reload_ends_requests_unless_they_get_time() {
+        let path = Path::new("/etc/fpm.conf");
+        for (text, ends) in [
+            ("[global]\n[www]\nlisten = 9000\npm = static\n", true),
+            ("[global]\nprocess_control_timeout = 0\n[www]\nlisten = 9000\n", true),
+            ("[global]\nprocess_control_timeout = 10s\n[www]\nlisten = 9000\n", false),
+            // A pool's file alone does not say.
+            ("[www]\nlisten = 9000\npm = static\n", false),
+        ] {
+            let changed = [(path.to_owned(), text.as_bytes().to_vec())].into();
+            assert_eq!(ends_requests(path, &Overlay::new(&TestDisk, changed)), ends, "{text}");
+        }
     }
 
     #[test]
