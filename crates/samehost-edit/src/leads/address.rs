@@ -2,7 +2,7 @@
 //! known yet is one line in [`named`].
 
 use samehost_model::Endpoint;
-use samehost_services::{Kind, Leads as SchemeLeads, scheme};
+use samehost_services::{Kind, Leads as SchemeLeads, Localhost, scheme, takes_localhost_for_a_host};
 
 use super::LeadForm;
 
@@ -272,6 +272,19 @@ fn in_dsn(text: &str) -> Vec<(String, u16)> {
         found.extend(own.or_else(|| Some((host(written)?.to_owned(), number?))));
     }
     found
+}
+
+/// What `localhost` means to the library whose spelling a value has: PDO's and DBI's are of C.
+pub(super) fn localhost(text: &str) -> Option<Localhost> {
+    let lower = text.to_ascii_lowercase();
+    let is_of_c = ["mysql:", "dbi:"].iter().any(|start| lower.starts_with(start)) && !lower.contains("://");
+    let scheme = lower.split("://").next().unwrap_or_default();
+    let is_host = takes_localhost_for_a_host(scheme) || lower.contains("@tcp(") || lower.contains("@(");
+    match (is_of_c, is_host) {
+        (true, _) => Some(Localhost::Socket),
+        (_, true) => Some(Localhost::Tcp),
+        _ => None,
+    }
 }
 
 /// Whether a text has a word of a service that speaks a protocol of its own: its name, or one of its programs.

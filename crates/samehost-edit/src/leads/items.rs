@@ -11,7 +11,8 @@ const LONGEST_LINE: usize = 8192;
 const MOST: usize = 50_000;
 /// Directives of web servers with addresses to which they do not connect.
 const OWN_DIRECTIVES: &[&str] = &[
-    "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header", "resolver",
+    "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header",
+    "resolver", "ProxyPassReverse", "Listen",
 ];
 
 /// A value of a text.
@@ -82,20 +83,10 @@ impl Scopes {
         self.0.len() - 1
     }
 
-    pub(super) fn around(&self, scope: usize) -> usize {
-        self.0[scope]
-    }
-
-    /// How many scopes are between two of which one is around the other; `None` where neither is.
-    pub(super) fn between(&self, one: usize, other: usize) -> Option<usize> {
-        let (outer, mut inner) = (one.min(other), one.max(other));
-        let mut count = 0;
-        // A scope is made after those around it.
-        while inner > outer {
-            inner = self.around(inner);
-            count += 1;
-        }
-        (inner == outer).then_some(count)
+    /// The scopes around one, the nearest first.
+    pub(super) fn around(&self, scope: usize) -> impl Iterator<Item = usize> + '_ {
+        let next = |scope: &usize| (*scope > 0).then(|| self.0[*scope]);
+        std::iter::successors(next(&scope), next)
     }
 }
 
@@ -215,7 +206,7 @@ impl Reader {
         let mut own = self.open.iter().rev();
         let mut scope = match own.find(|(bracket, _)| *bracket != '(' || before.is_assigned) {
             // `{host, "127.0.0.1"}` of Erlang is a key with its value.
-            Some((_, scope)) if before.is_first => self.scopes.around(*scope),
+            Some((_, scope)) if before.is_first => self.scopes.0[*scope],
             Some((_, scope)) => *scope,
             None => self.line_scope(),
         };
@@ -230,12 +221,12 @@ impl Reader {
         } else if key.is_empty() || key == "value" {
             if key == "value" && !self.named_by().is_empty() {
                 // `name` and `value` are one pair of what is around both.
-                scope = self.scopes.around(scope);
+                scope = self.scopes.0[scope];
             }
             key = self.name_of_value(&key);
         } else if self.is_xml && !self.is_in_tag {
             // The text of an element, whose name is the key.
-            scope = self.scopes.around(scope);
+            scope = self.scopes.0[scope];
         }
         let mut is_option = before.is_option && key.len() == 1;
         if let Some((letter, value)) = attached(&text) {

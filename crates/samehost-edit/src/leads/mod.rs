@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use samehost_model::Endpoint;
+use samehost_services::Localhost;
 
 use self::items::{Item, Scopes, is_of_host, is_of_port};
 
@@ -31,6 +32,8 @@ pub struct Lead {
     pub form: LeadForm,
     /// The address as its line has it: the host, the path, or a port that stands alone.
     pub written: String,
+    /// What `localhost` means to the library whose spelling this is; `None` where its spelling does not say.
+    pub localhost: Option<Localhost>,
     /// Variables without which it counts: it is their default, or a port behind one that is a host.
     pub unless: Vec<String>,
 }
@@ -112,8 +115,47 @@ fn is_own(key: &str) -> bool {
     OWN.iter().any(|word| key.starts_with(word) || key.contains(&format!("_{word}")))
 }
 
-/// Hosts and ports by how their keys begin, as indexes of items.
-type ByStart = HashMap<String, Vec<usize>>;
+/// How many scopes around one are looked through for a key that begins alike.
+const MOST_AROUND: usize = 8;
+
+/// Items by how their keys begin and by a scope, as indexes in their order.
+type ByScope = HashMap<(String, usize), Vec<usize>>;
+
+/// Hosts, or ports, by the scope that they stand in, and by those around that.
+#[derive(Default)]
+struct Keyed {
+    own: ByScope,
+    within: ByScope,
+}
+
+impl Keyed {
+    fn add(&mut self, scopes: &Scopes, at: usize, item: &Item) {
+        let start = start_of(item);
+        // `host` and `port` alone are keys of many scopes.
+        let around = scopes.around(item.scope).take(if start.is_empty() { 0 } else { MOST_AROUND });
+        for scope in around {
+            self.within.entry((start.clone(), scope)).or_default().push(at);
+        }
+        self.own.entry((start, item.scope)).or_default().push(at);
+    }
+
+    /// Those of the same scope, else of the nearest one around it, else of those within it; and whether it is the same.
+    fn near(&self, scopes: &Scopes, item: &Item) -> Option<(bool, &[usize])> {
+        let mut key = (start_of(item), item.scope);
+        if let Some(own) = self.own.get(&key) {
+            return Some((true, own));
+        }
+        if key.0.is_empty() {
+            return None;
+        }
+        let within = self.within.get(&key);
+        let found = scopes.around(item.scope).take(MOST_AROUND).find_map(|scope| {
+            key.1 = scope;
+            self.own.get(&key)
+        });
+        found.or(within).map(|found| (false, found.as_slice()))
+    }
+}
 
 /// Which port belongs to which host. Nearness decided, and named PostgreSQL for the tuple of a Redis: a host and its port belong
 /// together by what both stand in, and where that has several, by their order there.
@@ -121,26 +163,30 @@ struct Places<'a> {
     items: &'a [Item],
     scopes: &'a Scopes,
     lines: Vec<&'a str>,
-    ports: ByStart,
-    hosts: ByStart,
+    ports: Keyed,
+    hosts: Keyed,
+    /// Hosts without paths: one beside a port is none of two that belong together.
+    named: ByScope,
     /// Lines of which it is known whether they have a word of a service.
     services: HashMap<u32, bool>,
 }
 
 impl<'a> Places<'a> {
     fn of(text: &'a str, items: &'a [Item], scopes: &'a Scopes) -> Self {
-        let (mut ports, mut hosts) = (ByStart::new(), ByStart::new());
+        let (mut ports, mut hosts, mut named) = (Keyed::default(), Keyed::default(), ByScope::new());
         for (at, item) in items.iter().enumerate() {
-            // A host that is computed may be this machine.
-            let is_host = is_of_host(item) && !item.text.contains("${");
-            let of_its_kind = match (is_keyed_port(item), is_host) {
-                (true, _) => &mut ports,
-                (false, true) => &mut hosts,
-                _ => continue,
-            };
-            of_its_kind.entry(start_of(item)).or_default().push(at);
+            if is_keyed_port(item) {
+                ports.add(scopes, at, item);
+            } else if is_of_host(item) && !item.text.contains("${") {
+                // A host that is computed may be this machine.
+                hosts.add(scopes, at, item);
+                if !item.text.starts_with('/') {
+                    named.entry((start_of(item), item.scope)).or_default().push(at);
+                }
+            }
         }
-        Places { items, scopes, lines: text.lines().collect(), ports, hosts, services: HashMap::new() }
+        let lines = text.lines().collect();
+        Places { items, scopes, lines, ports, hosts, named, services: HashMap::new() }
     }
 
     /// What an item says by itself and with those around it.
@@ -176,7 +222,17 @@ impl<'a> Places<'a> {
             endpoints.retain(|one| !matches!(one, Endpoint::Tcp { port: 0, .. }));
             if !endpoints.is_empty() {
                 let (line, column) = (item.line, item.column);
-                found.push(Lead { line, column, name: named(name), endpoints, form, written, unless });
+                let localhost = address::localhost(&item.text);
+                found.push(Lead {
+                    line,
+                    column,
+                    name: named(name),
+                    endpoints,
+                    form,
+                    written,
+                    localhost,
+                    unless,
+                });
             }
         }
         found
@@ -195,49 +251,25 @@ impl<'a> Places<'a> {
 
     /// The port of a host by their keys; `Some(None)` where it is one of several, and `None` where no port is said.
     fn port_of(&self, host: usize) -> Option<Option<&'a Item>> {
-        let start = start_of(&self.items[host]);
-        let all = self.ports.get(&start)?;
-        let mut ports = self.nearest_scope(all, host)?;
-        let hosts = self.hosts.get(&start).map_or(&[][..], Vec::as_slice);
-        let line = self.items[host].line;
-        // `connect = host=127.0.0.1 port=3306` is one statement.
-        let is_one_line = ports.iter().any(|at| self.items[*at].line == line);
-        ports.retain(|at| !is_one_line || self.items[*at].line == line);
-        // A path beside them is none of two that belong together.
-        let is_beside = |at: &usize| {
-            self.scopes_of(*at, host) == Some(0)
-                && !self.items[*at].text.starts_with('/')
-                && (!is_one_line || self.items[*at].line == line)
-        };
-        let hosts: Vec<usize> = hosts.iter().copied().filter(is_beside).collect();
+        let items = self.items;
+        let item = &items[host];
+        let (is_same, ports) = self.ports.near(self.scopes, item)?;
         let (first, last) = (*ports.first()?, *ports.last()?);
-        let port = if self.scopes_of(first, host) != Some(0) {
-            Some(first).filter(|_| self.items[first].text == self.items[last].text)
-        } else if hosts.first().is_none_or(|one| *one < first) {
-            // A host before each port, up to the next host.
-            let end = hosts.iter().find(|one| **one > host).copied().unwrap_or(usize::MAX);
-            ports.iter().copied().find(|port| *port > host && *port < end)
-        } else if ports.len() > hosts.len() {
-            // `port`, `host`, `port`: it may be either's.
-            None
-        } else {
-            let start = hosts.iter().rfind(|one| **one < host).copied().unwrap_or(0);
-            ports.iter().copied().rfind(|port| *port < host && *port >= start)
+        if !is_same {
+            return Some(Some(&items[first]).filter(|one| one.text == items[last].text));
+        }
+        let hosts = self.named.get(&(start_of(item), item.scope)).map_or(&[][..], Vec::as_slice);
+        // `connect = host=127.0.0.1 port=3306` is one statement.
+        let port = match self.on_line(ports, item.line) {
+            [] => in_order(ports, hosts, host),
+            own => in_order(own, self.on_line(hosts, item.line), host),
         };
-        Some(port.map(|port| &self.items[port]))
+        Some(port.map(|port| &items[port]))
     }
 
-    /// Of these items those in the scope that is the nearest of those around another one, or within it.
-    fn nearest_scope(&self, all: &[usize], one: usize) -> Option<Vec<usize>> {
-        let is_named = !start_of(&self.items[one]).is_empty();
-        // `host` and `port` alone are keys of many scopes.
-        let far = |at: &usize| self.scopes_of(*at, one).filter(|count| is_named || *count == 0);
-        let least = all.iter().filter_map(far).min()?;
-        Some(all.iter().copied().filter(|at| far(at) == Some(least)).collect())
-    }
-
-    fn scopes_of(&self, one: usize, other: usize) -> Option<usize> {
-        self.scopes.between(self.items[one].scope, self.items[other].scope)
+    fn on_line<'b>(&self, all: &'b [usize], line: u32) -> &'b [usize] {
+        let start = all.partition_point(|at| self.items[*at].line < line);
+        &all[start..all.partition_point(|at| self.items[*at].line <= line)]
     }
 
     /// Whether a port has no host: by its key, or as an argument near the words of a service.
@@ -256,8 +288,7 @@ impl<'a> Places<'a> {
             let is_free = !is_time && !item.is_beside_a_name && !next && !before;
             return item.is_argument && is_large && is_free && self.is_near_a_service(item.line, NEAR);
         }
-        let hosts = self.hosts.get(&start_of(item)).map_or(&[][..], Vec::as_slice);
-        let is_claimed = self.nearest_scope(hosts, at).is_some();
+        let is_claimed = self.hosts.near(self.scopes, item).is_some();
         !is_claimed && (!item.is_option || self.is_near_a_service(item.line, 0))
     }
 }
@@ -269,6 +300,20 @@ impl Places<'_> {
             let text = lines.get(number as usize - 1).copied().unwrap_or_default();
             *services.entry(number).or_insert_with(|| address::names_a_service(text))
         })
+    }
+}
+
+/// Of the ports of a scope that of a host, by the order of its hosts and ports: each host goes before its port, up to the next host,
+/// or each behind it. `port`, `host`, `port` may be either's.
+fn in_order(ports: &[usize], hosts: &[usize], host: usize) -> Option<usize> {
+    let behind = |all: &[usize]| all.get(all.partition_point(|at| *at <= host)).copied();
+    let before = |all: &[usize]| all[..all.partition_point(|at| *at < host)].last().copied();
+    if hosts.first().is_none_or(|first| first < &ports[0]) {
+        behind(ports).filter(|port| behind(hosts).is_none_or(|next| *port < next))
+    } else if ports.len() > hosts.len() {
+        None
+    } else {
+        before(ports).filter(|port| before(hosts).is_none_or(|last| *port > last))
     }
 }
 
@@ -296,6 +341,7 @@ fn lone_port(item: &Item, port: u16) -> Lead {
         endpoints: vec![address::tcp("localhost", port)],
         form: LeadForm::Port,
         written: item.text.trim().to_owned(),
+        localhost: None,
         unless: item.unless.clone(),
     }
 }
