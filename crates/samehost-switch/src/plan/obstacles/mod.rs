@@ -31,7 +31,7 @@ pub(crate) fn find(
 ) -> Findings {
     let mut findings = Findings::default();
     findings.note(not_closed(request, hops, stages));
-    findings.merge(left::findings(request, scan, configurations, unread, stages));
+    findings.merge(left::findings(request, scan, configurations, unread));
     if hops.is_empty() {
         if !configurations.iter().any(|read| read.has_role(Role::Connects)) {
             // Nothing moves, and these lead to services here: that is no "nothing to do".
