@@ -1,4 +1,4 @@
-//! Who leads to a place that a server is about to leave: settings that an editor reads and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
+//! Who leads to a place that a server is about to leave: lines of running web servers, settings that an editor reads and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
 //! were told when they were started (`processes`). One answer for `--close-tcp`, for a server that can be at one place only, and for
 //! `switch finish`, which asks again.
 //!
@@ -12,7 +12,8 @@ use samehost_edit::{Lead, LeadForm, Role, Setting, leads_and_ports};
 use samehost_model::scan::Scan;
 use samehost_services::Localhost;
 
-use super::left::{Left, Named, Sources, is_there};
+use super::elsewhere::{self, Named};
+use super::left::{Left, Sources, is_there};
 use super::processes::told;
 use super::texts::{Text, Whose, assigned, texts};
 use crate::configuration::leads::{localhost_of, parts};
@@ -25,7 +26,7 @@ use crate::plan::stages::follow::assignments;
 const MOST_ASKED: usize = 100;
 /// All that leads to a place that is left, each with what to do about it. Empty where nothing that is known does.
 pub(crate) fn who_leads_there(scan: &Scan, left: Left<'_>, sources: &Sources) -> Vec<Named> {
-    let mut found: Vec<Named> = Vec::new();
+    let mut found = elsewhere::named(scan, left.from, left.to, left.hops);
     let mut moving: BTreeSet<String> = BTreeSet::new();
     for (_, line) in &sources.inert {
         moving.extend(assignments(line.as_bytes()).into_keys());
@@ -34,7 +35,13 @@ pub(crate) fn who_leads_there(scan: &Scan, left: Left<'_>, sources: &Sources) ->
     for text in texts(scan, &[left], sources) {
         let Values { staying, moving: parts } = text.values(scan, left, (sources, &assigned));
         moving.extend(parts.into_iter().map(|one| one.name));
-        found.extend(staying.iter().map(|one| text.named(one, left)));
+        for one in staying {
+            // A line of a web server is told by its process.
+            let is_told = found.iter().any(|other| other.found.contains(&place(&text.path, one.line)));
+            if !is_told {
+                found.push(text.named(&one, left));
+            }
+        }
     }
     for one in told(scan, left, &moving) {
         if !found.contains(&one) {

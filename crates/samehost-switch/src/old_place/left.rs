@@ -43,13 +43,6 @@ pub(crate) struct Left<'a> {
     pub(crate) hops: &'a [Hop],
 }
 
-/// Somebody who leads to a place that is left, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(crate) found: String,
-    pub(crate) remedy: String,
-}
-
 /// Whether an address leads to a listener: to the same service at the same port, or to its socket.
 pub(crate) fn is_there(scan: &Scan, endpoint: &Endpoint, listener: &Endpoint) -> bool {
     match (endpoint, listener) {

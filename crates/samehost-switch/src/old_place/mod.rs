@@ -2,6 +2,7 @@
 //! still uses that place, or a client needs a restart that this program does not make. If the stages before make
 //! something serve at both places, only those are performed; otherwise there is no switch.
 
+pub(crate) mod elsewhere;
 pub(crate) mod leading;
 pub(crate) mod left;
 mod processes;

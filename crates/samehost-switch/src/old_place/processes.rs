@@ -12,7 +12,8 @@ use samehost_system::identity::is_shared_with;
 use samehost_system::peer;
 use samehost_system::proc::{self, pids, status};
 
-use super::left::{Left, Named, is_there};
+use super::elsewhere::Named;
+use super::left::{Left, is_there};
 use crate::findings::place;
 use crate::plan::client::environment;
 

@@ -100,14 +100,10 @@ impl Texts<'_> {
     fn of_configuration(&mut self, config: &ConfigFile, whose: Whose) -> BTreeSet<PathBuf> {
         let files = config.files();
         let parsed = config.read().ok().map(Rc::new);
-        let mut paths = match &parsed {
+        let paths = match &parsed {
             Some(parsed) => parsed.paths(&files),
             None => BTreeSet::from([config.file.clone()]),
         };
-        if parsed.is_none() && whose == Whose::Servers {
-            // What it includes is not known.
-            paths.extend(files_below(folder(&config.file), DEEPEST, None));
-        }
         for path in &paths {
             let Some(text) = text_of(&files, path) else { continue };
             let key = files.real(path);
@@ -144,12 +140,12 @@ impl Texts<'_> {
         })
     }
 
-    /// What other servers run by: a web server or proxy before a server, another server's replica, a pool of PHP-FPM with
-    /// what it hands to PHP.
+    /// What other servers run by: a proxy before a server, another server's replica, a pool of PHP-FPM with what it hands
+    /// to PHP. Web servers are asked by themselves (`elsewhere`).
     fn of_servers(&mut self, scan: &Scan) {
         for (at, service) in scan.services.iter().enumerate() {
             let is_left = self.lefts.iter().any(|left| services_at(scan, left.from).contains(&at));
-            if is_left || service.kind.is_none() {
+            if is_left || matches!(service.kind, None | Some(Kind::Nginx | Kind::Apache)) {
                 continue;
             }
             let mut files = server_files::of(scan, service).into_iter();
