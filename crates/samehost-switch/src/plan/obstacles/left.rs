@@ -113,10 +113,14 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
             let none = BTreeSet::new();
             let settings = settings.get(&key).unwrap_or(&none);
             let refused = refused.get(&key).unwrap_or(&none);
+            let all = read.iter().flat_map(|parsed| &parsed.reading.settings);
+            let own: BTreeSet<&str> =
+                all.filter(|one| one.file == path).map(|one| one.name.as_str()).collect();
             let mut asked = 0;
             for left in of_file(request, scan, &parsed.config, &path, &files) {
                 let lead = &left.lead;
-                let is_set = lead.unless.iter().any(|name| set.contains(name));
+                // A variable beside one that outweighs it (DB_HOST beside DB_SOCKET) is read, and changes nothing.
+                let is_set = own.contains(&*lead.name) || lead.unless.iter().any(|name| set.contains(name));
                 // Of a host in lines of its own its block is refused.
                 let near = if lead.form == LeadForm::Host { NEAR } else { 0 };
                 let around = lead.line.saturating_sub(near)..=lead.line.saturating_add(near);
