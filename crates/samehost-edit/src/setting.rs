@@ -9,7 +9,7 @@ use crate::asked::{Library, Word};
 use crate::budget;
 use crate::refusal::{Refusal, Result};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     Connects,
     Listens,

@@ -25,6 +25,8 @@ pub struct Destination {
     pub is_default_socket: bool,
     /// Port in the URL that has no effect, because a socket is used.
     pub ignored_port: Option<u16>,
+    /// Where clients connect to which `localhost` is a host like any other, where the endpoint is what it is to the others.
+    pub or_tcp: Option<Endpoint>,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl Destination {
             return Err(part("the path of the socket must begin with `/`"));
         }
         let endpoint = format!("unix:{path}").parse()?;
-        Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
+        Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None, or_tcp: None })
     }
 
     /// An empty host is this machine, and no port the usual one.
@@ -89,7 +91,7 @@ impl Destination {
         let endpoint = Endpoint::Tcp { host, port: port.unwrap_or_else(|| usual_port(protocol)) };
         // An invalid endpoint is refused by the parser.
         let endpoint = endpoint.to_string().parse()?;
-        Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
+        Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None, or_tcp: None })
     }
 
     /// The first default socket that is offered here, else the first of all.
@@ -148,7 +150,12 @@ fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
         }
         None => return Destination::tcp(Protocol::Mysql, host, port),
     };
-    Ok(Destination { ignored_port: port, ..found })
+    let or_tcp = if socket.is_none() && host == "localhost" {
+        Some(Destination::tcp(Protocol::Mysql, host, port)?.endpoint)
+    } else {
+        None
+    };
+    Ok(Destination { ignored_port: port, or_tcp, ..found })
 }
 
 /// As in libpq: an option overrides the same part of the authority, a host may be a directory, and no host

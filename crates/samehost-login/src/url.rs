@@ -41,7 +41,7 @@ impl ServerUrl {
         if let Some((scheme, rest)) = text.split_once("://") {
             return Some(Self::parts(scheme, rest));
         }
-        let is_gos = text.contains("@unix(") || text.contains("@tcp(");
+        let is_gos = ["@unix(", "@tcp(", "@("].iter().any(|words| text.contains(words));
         is_gos.then(|| Self::parts("mysql", text))
     }
 
@@ -80,7 +80,8 @@ impl ServerUrl {
         };
         let login = login.unwrap_or_default();
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let is_localhost_a_host = takes_localhost_for_a_host(written) || in_brackets(place, "tcp(").is_some();
+        let is_localhost_a_host =
+            samehost_services::takes_localhost_for_a_host(written) || of_go(place).is_some();
         let mut options = decoded_options(query.unwrap_or_default())?;
         let (place, socket) = out_of_brackets(place)?;
         if let Some(path) = socket {
@@ -138,14 +139,6 @@ fn plain_scheme(scheme: &str) -> String {
     scheme.to_owned()
 }
 
-/// Whether the driver of a scheme connects to `localhost` over TCP, where libmysqlclient takes its default socket: JDBC, and SQLAlchemy's
-/// drivers that are written in Python (docs.sqlalchemy.org/en/20/dialects/mysql.html).
-fn takes_localhost_for_a_host(scheme: &str) -> bool {
-    let of_python = ["pymysql", "aiomysql", "asyncmy", "mysqlconnector"];
-    scheme.starts_with("jdbc:")
-        || scheme.split_once('+').is_some_and(|(_, driver)| of_python.contains(&driver))
-}
-
 /// The place in the usual form, and the path of a socket in it. Go's driver for MySQL has its own form: `unix(/path)/db` is
 /// `localhost/db` with a socket, and `tcp(host:port)/db` is `host:port/db`.
 fn out_of_brackets(place: &str) -> Result<(String, Option<String>), UrlError> {
@@ -153,10 +146,15 @@ fn out_of_brackets(place: &str) -> Result<(String, Option<String>), UrlError> {
         let path = unescape(path).ok_or(UrlError::Part("the path"))?;
         return Ok((format!("localhost{rest}"), Some(path)));
     }
-    Ok(match in_brackets(place, "tcp(") {
+    Ok(match of_go(place) {
         Some((address, rest)) => (format!("{address}{rest}"), None),
         None => (place.to_owned(), None),
     })
+}
+
+/// `tcp(host:port)/db`, and without a protocol, which is TCP.
+fn of_go(place: &str) -> Option<(&str, &str)> {
+    in_brackets(place, "tcp(").or_else(|| in_brackets(place, "("))
 }
 
 fn in_brackets<'a>(place: &'a str, start: &str) -> Option<(&'a str, &'a str)> {

@@ -7,6 +7,7 @@
 mod advice;
 mod clients;
 mod expectation;
+mod explain;
 mod filter;
 mod how;
 mod inventory;
@@ -17,11 +18,12 @@ mod verify;
 
 pub use advice::findings::findings;
 pub use advice::{
-    BLOCKERS, Blocker, DecidedBy, EXPLANATIONS, UnsafeSocket, Unserved, address_lost, advise, decided_by,
-    explanation, obstacles, rule_of_socket, service_at, services_at, socket_of,
+    BLOCKERS, Blocker, DecidedBy, UnsafeSocket, Unserved, address_lost, advise, decided_by, obstacles,
+    rule_of_socket, service_at, services_at, socket_of,
 };
 pub use clients::clients_of;
 pub use expectation::{Expectation, ExpectationError, Held};
+pub use explain::{EXPLANATIONS, at_place, explained};
 pub use filter::Filter;
 
 pub use how::{ContainersFor, HowError, Question, UrlParts, containers, how, questions, services};

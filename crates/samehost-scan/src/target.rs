@@ -134,8 +134,9 @@ fn notes(found: &Destination) -> Vec<String> {
         ),
         (Endpoint::Unix(path), Protocol::Mysql, port) if found.is_default_socket => {
             notes.push(format!(
-                "`localhost` means the default socket ({}) to PHP, C and Python's mysqlclient; to Go, Java, Node and Rust it means TCP, port 3306. 127.0.0.1 means TCP to all of them",
-                path.display()
+                "`localhost` means the default socket ({}) to PHP, C and Python's mysqlclient; to Go, Java, Node, Rust and PyMySQL it means TCP, port {}. 127.0.0.1 means TCP to all of them",
+                path.display(),
+                port.unwrap_or(3306)
             ));
             if let Some(port) = port {
                 notes.push(format!(

@@ -50,6 +50,8 @@ pub struct Descriptor {
     pub socket: String,
     /// The same where its configuration is in a directory of one version; `{version}` stands for that.
     socket_of_version: Option<String>,
+    /// Files below the working directory of an application's server that may say where it listens.
+    pub own_files: Vec<String>,
     /// Where its clients look for a socket when none is named, the most usual first. `{port}` stands for the port.
     pub default_sockets: Vec<String>,
     /// The setting that makes it listen on a Unix socket; `{}` stands for the path.

@@ -13,4 +13,4 @@ pub use descriptor::{
     php_version, word_after,
 };
 pub use kind::Kind;
-pub use protocol::{Leads, Protocol, has_bare_password, scheme};
+pub use protocol::{Leads, Protocol, has_bare_password, scheme, takes_localhost_for_a_host};

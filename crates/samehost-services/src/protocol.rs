@@ -136,6 +136,15 @@ pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
     None
 }
 
+/// Whether the driver of a scheme connects to `localhost` over TCP, where libmysqlclient takes its default socket: JDBC, and SQLAlchemy's
+/// drivers that are written in Python (docs.sqlalchemy.org/en/20/dialects/mysql.html).
+#[must_use]
+pub fn takes_localhost_for_a_host(scheme: &str) -> bool {
+    let of_python = ["pymysql", "aiomysql", "asyncmy", "mysqlconnector"];
+    scheme.starts_with("jdbc:")
+        || scheme.split_once('+').is_some_and(|(_, driver)| of_python.contains(&driver))
+}
+
 /// Whether a login without a colon in a URL of this scheme is a password.
 #[must_use]
 pub fn has_bare_password(name: &str) -> bool {

@@ -117,6 +117,7 @@ pub const DESTINATIONS: &[(&str, &str)] = &[
     ("mysql+pymysql://u@localhost:3399/db", "tcp:localhost:3399"),
     ("mysql://u@tcp(localhost:3399)/db", "tcp:localhost:3399"),
     ("u:p@tcp(localhost)/db", "tcp:localhost:3306"),
+    ("u:p@(localhost:3399)/db", "tcp:localhost:3399"),
     ("mysql+mysqldb://u@localhost/db?unix_socket=/run/x.sock", "unix:/run/x.sock"),
     ("redis://:a/b@127.0.0.1", "tcp:127.0.0.1:6379"),
     ("redis://[::1]:1/2", "tcp:[::1]:1"),

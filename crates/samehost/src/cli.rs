@@ -66,11 +66,11 @@ pub enum Verb {
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words
     How(HowOptions),
-    /// What a code of scan means: when it matters, what to set, how to undo it
+    /// What a code, or the error of a driver or a server, means here: when it matters, what to set, how to undo it
     Explain {
-        /// The code: backlog, bbr, tls, … [default: a list of them]
-        #[arg(value_parser = PossibleValuesParser::new(samehost_scan::EXPLANATIONS.iter().map(|one| one.code)), hide_possible_values = true)]
-        code: Option<String>,
+        /// The code (backlog, bbr, tls, …), or the text of an error; - reads it from standard input [default: a list of codes]
+        #[arg(value_name = "CODE", allow_hyphen_values = true)]
+        text: Vec<String>,
     },
     /// Move a configuration from TCP to a Unix socket, or back: shown, tried, proved, or put back
     #[command(hide = !cfg!(feature = "switch"))]

@@ -53,7 +53,7 @@ fn run(verb: Verb) -> anyhow::Result<exit::Ending> {
         Verb::Bench(bench) => commands::bench(&bench),
         Verb::Reproduce(options) => commands::reproduce(&options),
         Verb::Scan(options) => commands::scan(&options),
-        Verb::Explain { code } => commands::explain(code.as_deref()),
+        Verb::Explain { text } => commands::explain(&text.join(" ")),
         Verb::Top(options) => commands::top(&options),
         Verb::Verify(options) => commands::verify(&options),
         Verb::How(options) => commands::how(&options),

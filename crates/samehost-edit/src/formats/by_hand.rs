@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use samehost_services::{Kind, UnixSocket};
+
 struct Format {
     is_it: fn(&Path, &str) -> bool,
     words: &'static str,
@@ -20,10 +22,21 @@ const FORMATS: [Format; 2] = [
 
 /// What to write by hand into a file of a known format that no editor takes; `None` for every other one.
 #[must_use]
-pub fn by_hand(path: &Path, text: &[u8]) -> Option<&'static str> {
+pub fn by_hand(path: &Path, text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
-    let format = FORMATS.iter().find(|format| (format.is_it)(path, text))?;
-    Some(format.words)
+    if let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, text)) {
+        return Some(format.words.to_owned());
+    }
+    // An application's own server: config/puma.rb, gunicorn.conf.py.
+    let is_its = |kind: &Kind| kind.descriptor().own_files.iter().any(|name| path.ends_with(name));
+    let kind = Kind::all().find(is_its)?;
+    let UnixSocket::Setting(setting) = kind.descriptor().unix() else { return None };
+    let setting = setting.replace("{}", &kind.descriptor().socket);
+    Some(format!(
+        "{} reads it, and it is not edited. By hand, in place of its address: {setting}; all about it: samehost how {}",
+        kind.label(),
+        kind.name()
+    ))
 }
 
 fn has_ending(path: &Path, endings: &[&str]) -> bool {
@@ -43,7 +56,7 @@ fn is_quadlet(path: &Path, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn words(path: &str, text: &str) -> &'static str {
+    fn words(path: &str, text: &str) -> String {
         by_hand(Path::new(path), text.as_bytes()).unwrap_or_default()
     }
 
@@ -51,6 +64,8 @@ mod tests {
     fn a_format_that_no_editor_takes_says_which_setting_to_write() {
         assert!(words("a.yaml", "apiVersion: v1\nkind: Pod\n").contains("volumeMounts"));
         assert!(words("a.container", "[Unit]\n [Container]\nImage=a\n").contains("Volume="));
+        assert!(words("/srv/a/config/puma.rb", "port 1\n").contains("bind 'unix:///run/puma/puma.sock'"));
+        assert!(words("gunicorn.conf.py", "bind = 1\n").contains("samehost how gunicorn"));
         for (path, text) in [
             ("compose.yaml", "services:\n  a: {}\n"),
             ("a.txt", "apiVersion: v1\nkind: Pod\n"),

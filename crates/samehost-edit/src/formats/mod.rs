@@ -5,7 +5,7 @@ mod by_hand;
 pub(crate) mod caddy;
 pub(crate) mod compose;
 pub(crate) mod database_yml;
-pub(crate) mod django;
+pub mod django;
 pub(crate) mod dotenv;
 pub(crate) mod haproxy;
 pub(crate) mod memcached;

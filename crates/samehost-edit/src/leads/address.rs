@@ -2,7 +2,7 @@
 //! known yet is one line in [`named`].
 
 use samehost_model::Endpoint;
-use samehost_services::{Kind, Leads as SchemeLeads, scheme};
+use samehost_services::{Kind, Leads as SchemeLeads, Localhost, scheme, takes_localhost_for_a_host};
 
 use super::LeadForm;
 
@@ -30,8 +30,9 @@ pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
         text = socket;
     }
     let mut found: Vec<Named> = paths(text);
-    if let Some(at) = in_dsn(text) {
-        found.push(Named::at(LeadForm::Dsn, at));
+    let dsn = in_dsn(text);
+    if !dsn.is_empty() {
+        found.extend(dsn.into_iter().map(|at| Named::at(LeadForm::Dsn, at)));
     } else if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
             let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
@@ -40,6 +41,8 @@ pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
             }
             match in_url(url) {
                 Some(at) => found.push(Named::at(LeadForm::Url, at)),
+                // The second host of a list has no scheme.
+                None if !url.contains("://") => found.extend(hosts_and_ports(url)),
                 None => found.extend(port_alone(authority(url))),
             }
         }
@@ -47,10 +50,7 @@ pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
         let endpoints = usual_ports(key).into_iter().map(|port| tcp(host, port)).collect();
         found.push(Named { form: LeadForm::Host, endpoints, written: host.to_owned(), hosts: Vec::new() });
     } else {
-        for word in text.split([',', ';', ' ', '\t', '(', ')', '[', '|', '@', '=']) {
-            found.extend(host_and_port(word).map(|at| Named::at(LeadForm::HostAndPort, at)));
-        }
-        found.extend(bracketed(text).map(|at| Named::at(LeadForm::HostAndPort, at)));
+        found.extend(hosts_and_ports(text));
         if found.is_empty() {
             found.extend(port_alone(text));
         }
@@ -110,16 +110,54 @@ pub(super) fn is_of_a_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
 }
 
-/// `HOST:PORT`, also with more behind it (`127.0.0.1:6379:0`).
+/// Every `HOST:PORT` of a text, with anything before and behind.
+fn hosts_and_ports(text: &str) -> Vec<Named> {
+    let mut found = Vec::new();
+    let mut add = |at| found.push(Named::at(LeadForm::HostAndPort, at));
+    // `127.0.0.1,1433` of ADO.NET
+    if let Some((name, number)) = text.split_once(',')
+        && let (Some(host), Some(port)) = (host(name.trim()), port(number.trim()))
+    {
+        add((host.to_owned(), port));
+    }
+    for word in text.split([',', ';', ' ', '\t', '(', ')', '|', '=', '{', '}', '"', '\'', '<', '>']) {
+        let (before, place) = word.rsplit_once('@').unwrap_or(("", word));
+        let of_milter = leading_port(before.rsplit(':').next().unwrap_or_default());
+        // `inet:8891@127.0.0.1` of milters, `127.0.0.1@5335` and `127.0.0.1#5335` of name servers, `/dev/tcp/127.0.0.1/80` of bash
+        if let (Some(host), Some(port)) = (host(place), of_milter) {
+            add((host.to_owned(), port));
+        } else if let (Some(host), Some(port)) = (host(before), port(place)) {
+            add((host.to_owned(), port));
+        } else if let Some((name, number)) =
+            place.split_once('#').or_else(|| place.strip_prefix("/dev/tcp/")?.split_once('/'))
+            && let (Some(host), Some(port)) = (host(name), port(number))
+        {
+            add((host.to_owned(), port));
+        } else if let Some(at) = bracketed(place).or_else(|| host_and_port(place)) {
+            add(at);
+        }
+    }
+    found
+}
+
+/// `HOST:PORT`, also with more before it (`inet:127.0.0.1:25`) and behind it (`127.0.0.1:6379:0`). A word before it is no host where one of
+/// this machine follows.
 fn host_and_port(word: &str) -> Option<(String, u16)> {
-    let mut parts = word.trim_matches(['/', '}', ']', '"', '\'']).split(':');
-    let (name, port) = (parts.next()?, parts.next()?);
+    let parts: Vec<&str> =
+        word.trim_matches(['/', '}', ']', '"', '\'', '*', '!', '^', '~']).split(':').collect();
+    let own = parts
+        .windows(2)
+        .find(|pair| host(pair[0].trim_start_matches('/')).is_some() && leading_port(pair[1]).is_some());
+    if let Some(pair) = own {
+        return Some((pair[0].trim_start_matches('/').to_owned(), leading_port(pair[1])?));
+    }
+    let (name, port) = (parts.first()?, parts.get(1)?);
     let is_name =
         name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_of_a_name);
     if !is_name || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    Some((name.to_owned(), leading_port(port)?))
+    Some(((*name).to_owned(), leading_port(port)?))
 }
 
 /// The port that a text begins with, where no word goes on.
@@ -146,13 +184,12 @@ fn port_alone(text: &str) -> Option<Named> {
     })
 }
 
-/// `[::1]:3306`.
+/// `[::1]:3306`, and `[127.0.0.1]:8180`.
 fn bracketed(text: &str) -> Option<(String, u16)> {
     let (_, rest) = text.split_once('[')?;
     let (address, rest) = rest.split_once("]:")?;
-    address.parse::<std::net::Ipv6Addr>().ok()?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Some((address.to_owned(), digits.parse().ok()?))
+    address.parse::<std::net::IpAddr>().ok()?;
+    Some((address.to_owned(), leading_port(rest)?))
 }
 
 /// The host and the port in a URL, as they are written.
@@ -193,32 +230,61 @@ fn ports_of_scheme(name: &str) -> Vec<u16> {
     Kind::of_protocol(protocol).map_or(Vec::new(), |kind| kind.descriptor().ports.clone())
 }
 
-/// `mysql:host=127.0.0.1;port=3306`, and libpq's `host=127.0.0.1 port=5432`.
-fn in_dsn(text: &str) -> Option<(String, u16)> {
-    let host = host(value_in_dsn(text, "host").or_else(|| value_in_dsn(text, "server"))?)?;
-    let port = match value_in_dsn(text, "port") {
-        Some(port) => port.parse().ok()?,
-        None => {
-            let driver = text.split(':').next().unwrap_or_default();
-            match ports_of_scheme(driver).first() {
-                Some(port) => *port,
-                None if text.contains("dbname=") => 5432,
-                None => return None,
-            }
-        }
-    };
-    Some((host.to_owned(), port))
-}
+/// Names of a DSN whose values are hosts: of libpq, PDO and DBI, of ADO.NET and of JDBC's descriptions. `Data Source` has a blank.
+const DSN_HOSTS: &[&str] = &["host", "hostname", "server", "source", "address", "addr", "hostaddr"];
 
-/// The value of a name in a DSN, whatever stands between its parts.
-fn value_in_dsn<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    for part in text.split([';', ' ', '&', '?', ',']) {
-        let part = part.trim().rsplit(':').next().unwrap_or_default();
-        if let Some(value) = part.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
-            return Some(value.trim_matches(['\'', '"']));
+/// `mysql:host=127.0.0.1;port=3306`, libpq's `host=127.0.0.1 port=5432`, `Server=127.0.0.1,1433`, `(host=127.0.0.1)(port=3306)`;
+/// `DBI:mysql:books:127.0.0.1:3306` is read as any other address. Of several hosts each has its port.
+fn in_dsn(text: &str) -> Vec<(String, u16)> {
+    let (mut hosts, mut ports): (Vec<&str>, Vec<&str>) = Default::default();
+    let mut last = "";
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" =", "=").replace("= ", "=");
+    for part in joined.split([';', ' ', '&', '?', ',', '(', ')']) {
+        let value = match part.split_once('=') {
+            Some((name, value)) => {
+                last = name.rsplit(':').next().unwrap_or_default();
+                value
+            }
+            None => part,
+        };
+        let value = value.trim_matches(['\'', '"']);
+        let value = value.strip_prefix("tcp:").unwrap_or(value);
+        let is_host = DSN_HOSTS.iter().any(|name| last.eq_ignore_ascii_case(name));
+        if is_host && port(value).is_none() && !value.is_empty() {
+            hosts.push(value);
+        } else if is_host || last.eq_ignore_ascii_case("port") {
+            ports.extend(Some(value).filter(|value| !value.is_empty()));
         }
     }
-    None
+    let driver = text.split(':').next().unwrap_or_default();
+    let usual = match ports_of_scheme(driver).first() {
+        Some(port) => Some(*port),
+        None => text.contains("dbname=").then_some(5432),
+    };
+    let mut found = Vec::new();
+    for (at, written) in hosts.into_iter().enumerate() {
+        let number = match ports.get(at).or(ports.first()) {
+            Some(number) => port(number),
+            None => usual,
+        };
+        let own =
+            bracketed(written).or_else(|| host_and_port(written)).filter(|(name, _)| host(name).is_some());
+        found.extend(own.or_else(|| Some((host(written)?.to_owned(), number?))));
+    }
+    found
+}
+
+/// What `localhost` means to the library whose spelling a value has: PDO's and DBI's are of C.
+pub(super) fn localhost(text: &str) -> Option<Localhost> {
+    let lower = text.to_ascii_lowercase();
+    let is_of_c = ["mysql:", "dbi:"].iter().any(|start| lower.starts_with(start)) && !lower.contains("://");
+    let scheme = lower.split("://").next().unwrap_or_default();
+    let is_host = takes_localhost_for_a_host(scheme) || lower.contains("@tcp(") || lower.contains("@(");
+    match (is_of_c, is_host) {
+        (true, _) => Some(Localhost::Socket),
+        (_, true) => Some(Localhost::Tcp),
+        _ => None,
+    }
 }
 
 /// Whether a text has a word of a service that speaks a protocol of its own: its name, or one of its programs.

@@ -1,6 +1,8 @@
 //! A text as the values that stand in it, whatever format it has: what is quoted, the words that are not, and the values of
 //! options, each with the key before it and the brackets around it.
 
+use std::ops::Range;
+
 use super::address::{self, is_of_a_name};
 use super::variables::{Known, with_defaults};
 
@@ -9,7 +11,8 @@ const LONGEST_LINE: usize = 8192;
 const MOST: usize = 50_000;
 /// Directives of web servers with addresses to which they do not connect.
 const OWN_DIRECTIVES: &[&str] = &[
-    "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header", "resolver",
+    "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header",
+    "resolver", "ProxyPassReverse", "Listen",
 ];
 
 /// A value of a text.
@@ -23,8 +26,10 @@ pub(super) struct Item {
     pub(super) text: String,
     /// The variables without which this counts: it is their default.
     pub(super) unless: Vec<String>,
-    /// The brackets whose keys belong together: an object, or the named arguments of a call. 0 outside of all.
-    pub(super) block: usize,
+    /// Its column, from 1.
+    pub(super) column: u32,
+    /// What its key belongs to, as an index into the scopes of the text.
+    pub(super) scope: usize,
     /// Whether nothing but a comma or a blank is between it and the one before it here.
     pub(super) follows: bool,
     /// Whether a word that may be a host of another machine is beside it so.
@@ -35,10 +40,10 @@ pub(super) struct Item {
     pub(super) is_option: bool,
 }
 
-/// The values of a text, in its order; its comments, and lines that connect to nobody, are left out.
-pub(super) fn items(text: &str) -> Vec<Item> {
+/// The values of a text, in its order, with its scopes; its comments, and lines that connect to nobody, are left out.
+pub(super) fn items(text: &str) -> (Vec<Item>, Scopes) {
     let known = Known::of(text);
-    let mut reader = Reader::default();
+    let mut reader = Reader { is_xml: is_xml(text), ..Reader::default() };
     for (index, line) in text.lines().enumerate() {
         reader.line = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let Some(code) = reader.without_comment(line) else { continue };
@@ -46,10 +51,43 @@ pub(super) fn items(text: &str) -> Vec<Item> {
             continue;
         }
         let code = known.filled(code);
+        reader.begin_line(&code);
         reader.read(&code);
         reader.above = name_for_below(&code).unwrap_or(std::mem::take(&mut reader.above));
     }
-    reader.items
+    (reader.items, reader.scopes)
+}
+
+/// An XML file begins with a tag; PHP and ERB with one of their own.
+fn is_xml(text: &str) -> bool {
+    let start = text.trim_start();
+    start.starts_with('<')
+        && !start.starts_with("<?php")
+        && !start.starts_with("<?=")
+        && !start.starts_with("<%")
+}
+
+/// What keys belong together by, whatever the format has: a pair of brackets, an element, lines that are indented alike below one,
+/// an item of a list, a section. Each has the scope around it; 0 is the text.
+pub(super) struct Scopes(Vec<usize>);
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Scopes(vec![0])
+    }
+}
+
+impl Scopes {
+    fn within(&mut self, around: usize) -> usize {
+        self.0.push(around);
+        self.0.len() - 1
+    }
+
+    /// The scopes around one, the nearest first.
+    pub(super) fn around(&self, scope: usize) -> impl Iterator<Item = usize> + '_ {
+        let next = |scope: &usize| (*scope > 0).then(|| self.0[*scope]);
+        std::iter::successors(next(&scope), next)
+    }
 }
 
 /// What is known of a text up to a line.
@@ -61,9 +99,13 @@ struct Reader {
     comment_ends: Option<&'static str>,
     /// The name that a line above gives to those below it.
     above: String,
-    /// The brackets that are open, each with its number.
+    scopes: Scopes,
+    /// The brackets and tags that are open, each with its scope.
     open: Vec<(char, usize)>,
-    brackets: usize,
+    /// Lines outside of brackets: how far those are indented that are around the next one, each with its scope.
+    indented: Vec<(usize, usize)>,
+    is_xml: bool,
+    is_in_tag: bool,
     /// What is between the last value and the end of its line.
     rest: String,
     last: Last,
@@ -92,29 +134,25 @@ impl Reader {
         let mut at = 0;
         let mut options = None;
         for (index, span) in spans.iter().enumerate() {
-            self.brackets_of(&bare[at..span.start]);
+            self.brackets_of(&bare, at..span.start);
             let gap = format!("{}{}", std::mem::take(&mut self.rest), &code[at..span.start]);
             at = span.end;
             let behind = spans.get(index + 1).map_or(code.len(), |next| next.start);
             let is_closed = code[at..behind].trim_start().starts_with([',', ')', ']']);
             let before = Before::of(&code[..span.start]);
-            let is_sole = span.is_quoted && is_command(&span.text);
+            let is_sole = span.is_quoted && (is_command(&span.text) || holds_values(&span.text));
             if is_sole {
-                self.read_command(&span.text);
+                self.read_command(&span.text.replace("\\\"", "\""), span.start as u32);
                 continue;
             }
             let is_argument = is_closed && gap.trim_end().ends_with(['(', ',', '[']);
             let mut item = self.item(span, &before, &gap, is_argument);
             if item.is_option {
-                let number = *options.get_or_insert_with(|| {
-                    self.brackets += 1;
-                    self.brackets
-                });
-                item.block = number;
+                item.scope = *options.get_or_insert_with(|| self.scopes.within(item.scope));
             }
             self.keep(item);
         }
-        self.brackets_of(&bare[at..]);
+        self.brackets_of(&bare, at..bare.len());
         self.rest = format!("{}\n", &code[at..]);
     }
 
@@ -136,7 +174,9 @@ impl Reader {
         let is_alone =
             is_port && (item.is_argument || item.follows || item.is_option || is_of_port(&item.key));
         let is_address = item.text.contains([':', '/', '=']) || address::host(&item.text).is_some();
-        let is_kept = (is_alone || is_address || is_of_host(&item)) && self.items.len() < MOST;
+        // `port:` is a key.
+        let is_key = item.text.ends_with(':');
+        let is_kept = (is_alone || is_address || is_of_host(&item)) && !is_key && self.items.len() < MOST;
         item.follows &= last.is_kept;
         self.last = Last { line: item.line, key: item.key.clone(), text: item.text.clone(), is_kept };
         if is_kept {
@@ -145,11 +185,16 @@ impl Reader {
     }
 
     /// The words of a command that is one value.
-    fn read_command(&mut self, command: &str) {
-        let mut inner = Reader { line: self.line, brackets: self.brackets + 1, ..Reader::default() };
-        inner.open.push(('"', inner.brackets));
+    fn read_command(&mut self, command: &str, column: u32) {
+        let scopes = std::mem::take(&mut self.scopes);
+        let mut inner = Reader { line: self.line, scopes, ..Reader::default() };
+        let scope = inner.scopes.within(self.scope());
+        inner.open.push(('"', scope));
         inner.read(command);
-        self.brackets = inner.brackets;
+        self.scopes = inner.scopes;
+        for item in &mut inner.items {
+            item.column += column + 1;
+        }
         self.items.append(&mut inner.items);
         self.last = Last::default();
     }
@@ -157,10 +202,14 @@ impl Reader {
     fn item(&self, span: &Span, before: &Before<'_>, gap: &str, is_argument: bool) -> Item {
         let is_between = gap.trim().trim_start_matches(',').is_empty();
         let follows = is_between && (gap.contains(',') || !gap.contains('\n')) && !gap.is_empty();
-        let mut own = self.open.iter().rev();
         // Arguments by their places belong to what is around the call: define('DB_PORT', 1), port(6379).
-        let block =
-            own.find(|(bracket, _)| *bracket != '(' || before.is_assigned).map_or(0, |(_, number)| *number);
+        let mut own = self.open.iter().rev();
+        let mut scope = match own.find(|(bracket, _)| *bracket != '(' || before.is_assigned) {
+            // `{host, "127.0.0.1"}` of Erlang is a key with its value.
+            Some((_, scope)) if before.is_first => self.scopes.0[*scope],
+            Some((_, scope)) => *scope,
+            None => self.line_scope(),
+        };
         let (mut key, mut text) = (before.key(), span.text.clone());
         if let Some((name, value)) = text.split_once('=')
             && !name.is_empty()
@@ -170,7 +219,14 @@ impl Reader {
             // `Environment=DB_HOST=127.0.0.1`
             (key, text) = (name.trim_start_matches('-').to_owned(), value.to_owned());
         } else if key.is_empty() || key == "value" {
+            if key == "value" && !self.named_by().is_empty() {
+                // `name` and `value` are one pair of what is around both.
+                scope = self.scopes.0[scope];
+            }
             key = self.name_of_value(&key);
+        } else if self.is_xml && !self.is_in_tag {
+            // The text of an element, whose name is the key.
+            scope = self.scopes.0[scope];
         }
         let mut is_option = before.is_option && key.len() == 1;
         if let Some((letter, value)) = attached(&text) {
@@ -182,7 +238,8 @@ impl Reader {
             key,
             text,
             unless,
-            block,
+            column: span.start as u32 + 1,
+            scope,
             follows,
             is_beside_a_name: false,
             is_argument,
@@ -192,25 +249,84 @@ impl Reader {
 
     /// The name of an item of a list, or of a `value` beside a `name`.
     fn name_of_value(&self, key: &str) -> String {
-        let Last { line, key: before, text, .. } = &self.last;
-        if key == "value" && *line == self.line && before == "name" {
-            text.clone()
-        } else {
-            self.above.clone()
+        if key == "value" { self.named_by().to_owned() } else { self.above.clone() }
+    }
+
+    /// The `name` to which a `value` belongs.
+    fn named_by(&self) -> &str {
+        let Last { line, key, text, .. } = &self.last;
+        if *line == self.line && key == "name" { text } else { &self.above }
+    }
+
+    fn scope(&self) -> usize {
+        self.open.last().map_or_else(|| self.line_scope(), |(_, scope)| *scope)
+    }
+
+    fn line_scope(&self) -> usize {
+        self.indented.last().map_or(0, |(_, scope)| *scope)
+    }
+
+    /// The scope of a line outside of brackets, by how far it is indented; an item of a list and a section begin one.
+    fn begin_line(&mut self, code: &str) {
+        let line = code.trim();
+        let is_section = line.starts_with('[')
+            && line.ends_with(']')
+            && !line.contains([',', '"', '\'', ':'])
+            && !line[1..].starts_with(|first: char| first.is_ascii_digit());
+        if is_section {
+            self.open.clear();
+            self.indented = vec![(0, self.scopes.within(0))];
+            return;
+        }
+        if !self.open.is_empty() || line.starts_with(is_closing) {
+            return;
+        }
+        let depth = code.len() - code.trim_start().len();
+        let item = line.strip_prefix("- ").map(|rest| depth + line.len() - rest.trim_start().len());
+        self.indented.retain(|(other, _)| *other <= depth);
+        if self.indented.last().is_none_or(|(other, _)| *other < depth) {
+            self.indent(depth);
+        }
+        // An item that is a mapping; `- DB_HOST=127.0.0.1` is one of many of the same.
+        let is_mapping =
+            line.split(is_blank).nth(1).is_some_and(|first| first.ends_with(':') || first == "-");
+        if let Some(inside) = item.filter(|_| is_mapping) {
+            self.indent(inside);
         }
     }
 
-    fn brackets_of(&mut self, bare: &str) {
-        for letter in bare.chars() {
-            match letter {
-                '(' | '[' | '{' => {
-                    self.brackets += 1;
-                    self.open.push((letter, self.brackets));
+    fn indent(&mut self, depth: usize) {
+        let around = self.line_scope();
+        // The first lines of a text, and those of a section, are as deep as it is.
+        let scope = if depth == 0 && self.indented.is_empty() { 0 } else { self.scopes.within(around) };
+        self.indented.push((depth, scope));
+    }
+
+    fn brackets_of(&mut self, bare: &str, range: Range<usize>) {
+        for at in range {
+            let next = bare.as_bytes().get(at + 1).copied().unwrap_or_default();
+            match bare.as_bytes()[at] {
+                b'(' | b'[' | b'{' => self.open(char::from(bare.as_bytes()[at])),
+                b')' | b']' | b'}' => drop(self.open.pop()),
+                b'<' if self.is_xml && next == b'/' => drop(self.open.pop()),
+                b'<' if self.is_xml && next.is_ascii_alphabetic() => {
+                    self.open('<');
+                    self.is_in_tag = true;
                 }
-                ')' | ']' | '}' => drop(self.open.pop()),
+                b'>' if self.is_in_tag => {
+                    if bare[..at].ends_with('/') {
+                        self.open.pop();
+                    }
+                    self.is_in_tag = false;
+                }
                 _ => {}
             }
         }
+    }
+
+    fn open(&mut self, bracket: char) {
+        let scope = self.scopes.within(self.scope());
+        self.open.push((bracket, scope));
     }
 
     /// A line without its comment; `None` where it is one.
@@ -284,6 +400,11 @@ fn is_command(text: &str) -> bool {
     is_one && words.any(|word| word.starts_with('-') || address::port(word).is_some())
 }
 
+/// Whether a value is JSON: an object, or a list of texts.
+fn holds_values(text: &str) -> bool {
+    text.starts_with(['{', '[']) && text.contains(['"', '\''])
+}
+
 /// The value of an option of one letter that is written to it: `-p6379`.
 fn attached(word: &str) -> Option<(String, String)> {
     let letter = ["h", "p", "P"]
@@ -302,14 +423,19 @@ fn spans(code: &str) -> (Vec<Span>, String) {
     let mut bare = String::new();
     while let Some(open) = code[rest..].find(['"', '\'', '`']).map(|at| rest + at) {
         let quote = &code[open..=open];
-        let Some(close) = code[open + 1..].find(quote).map(|at| open + 1 + at) else { break };
+        let mut ends = code[open + 1..].match_indices(quote).map(|(at, _)| open + 1 + at);
+        let Some(close) = ends.find(|at| !code[..*at].ends_with('\\')) else { break };
         bare.push_str(&code[rest..open]);
         bare.push_str(&" ".repeat(close + 1 - open));
         let text = code[open + 1..close].to_owned();
         // A name in quotes is what is before a value, and no value.
-        let after = code[close + 1..].trim_start();
+        let behind = &code[close + 1..];
+        let after = behind.trim_start();
+        // `"127.0.0.1" :port` of Clojure is a value before the next key.
+        let is_keyword = behind.starts_with(' ')
+            && after.strip_prefix(':').is_some_and(|name| name.starts_with(|one: char| one.is_alphabetic()));
         let after_index = after.strip_prefix(']').map_or(after, str::trim_start);
-        if !after.starts_with(':') && !after_index.starts_with('=') {
+        if (!after.starts_with(':') || is_keyword) && !after_index.starts_with('=') {
             found.push(Span { start: open, end: close + 1, text, is_quoted: true });
         }
         rest = close + 1;
@@ -332,6 +458,8 @@ fn bare_value(word: &str, start: usize) -> Option<Span> {
     let mut from =
         word.find('=').filter(|equals| !word[..*equals].contains(['/', ':'])).map_or(0, |at| at + 1);
     let is_template = word.contains("${");
+    // A term of Erlang ends with a dot.
+    let word = word.strip_suffix('.').filter(|term| term.ends_with(is_closing)).unwrap_or(word);
     let closing: &[char] = if is_template { &[';', ']', ')'] } else { &[';', '{', '}', '[', ']', '(', ')'] };
     let end = word.trim_end_matches(closing).len().max(from);
     // `{port:6379`, `:6379` behind a name in quotes, `Redis(6379`
@@ -362,6 +490,14 @@ fn bare_value(word: &str, start: usize) -> Option<Span> {
     Some(Span { start: start + from, end: start + end, text: text.to_owned(), is_quoted: false })
 }
 
+fn is_closing(letter: char) -> bool {
+    matches!(letter, ')' | ']' | '}')
+}
+
+fn is_blank(letter: char) -> bool {
+    matches!(letter, ' ' | '\t')
+}
+
 fn is_opening(letter: char) -> bool {
     matches!(letter, '(' | '[' | '{' | ')' | ']' | '}')
 }
@@ -386,6 +522,8 @@ struct Before<'a> {
     name: &'a str,
     is_assigned: bool,
     is_option: bool,
+    /// Whether it begins a pair of brackets, and a comma follows.
+    is_first: bool,
 }
 
 impl<'a> Before<'a> {
@@ -396,7 +534,9 @@ impl<'a> Before<'a> {
             .map_or(0, |at| at + end[at..].chars().next().map_or(1, char::len_utf8));
         let name = &end[start..];
         let is_option = name.len() == 2 && name.starts_with('-');
-        Before { name, is_assigned: before[end.len()..].contains(['=', ':']), is_option }
+        let (ahead, behind) = (&end[..start], before[end.len()..].trim());
+        let is_first = ahead.ends_with(['{', '[']) && behind == "," && !name.is_empty();
+        Before { name, is_assigned: behind.contains(['=', ':']), is_option, is_first }
     }
 
     fn key(&self) -> String {

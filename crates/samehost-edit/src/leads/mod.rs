@@ -2,11 +2,12 @@
 //! and a port beside each other or in two lines, and a port alone. Editors say what a program makes of a value; this only finds what none of them spoke of, so that
 //! nothing is passed over in silence. It never decides that a value may be changed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use samehost_model::Endpoint;
+use samehost_services::Localhost;
 
-use self::items::{Item, is_of_host, is_of_port};
+use self::items::{Item, Scopes, is_of_host, is_of_port};
 
 mod address;
 mod items;
@@ -22,6 +23,8 @@ mod variables;
 pub struct Lead {
     /// Its line, from 1.
     pub line: u32,
+    /// Its column, from 1; that of the line as it is read, where variables of the text are filled in.
+    pub column: u32,
     /// The key before it: `DB_HOST`. Never the value, which may have a password.
     pub name: String,
     /// Where it may lead, the surest first: a host without a port has the usual ports of what its key names.
@@ -29,6 +32,8 @@ pub struct Lead {
     pub form: LeadForm,
     /// The address as its line has it: the host, the path, or a port that stands alone.
     pub written: String,
+    /// What `localhost` means to the library whose spelling this is; `None` where its spelling does not say.
+    pub localhost: Option<Localhost>,
     /// Variables without which it counts: it is their default, or a port behind one that is a host.
     pub unless: Vec<String>,
 }
@@ -53,7 +58,7 @@ pub enum LeadForm {
 
 /// How many values of a text are told: nobody reads more, and each is compared with what editors found.
 const MOST: usize = 2000;
-/// How many lines a host and its port may be apart.
+/// How many lines above an argument may name its service.
 const NEAR: u32 = 12;
 /// The least port that is looked for among the arguments of a call: less is how often, or how long.
 const LEAST_ARGUMENT: u16 = 1024;
@@ -73,8 +78,8 @@ const OWN: &[&str] = &[
 /// The values of a text that may lead to a server, in the order of the text; none twice for the same line.
 ///
 /// Comments are left out, and so are values whose key says where the program itself is, directives of web servers that
-/// connect to nobody, and lines of more than 8 KiB. A host without a port gets the one beside it, else the nearest whose
-/// key begins alike, else the usual ones of what its key names; without any it is left out. No name is looked up. Of a
+/// connect to nobody, and lines of more than 8 KiB. A host without a port gets the one beside it, else that whose key begins
+/// alike in the same scope, else the usual ones of what its key names; without any it is left out. No name is looked up. Of a
 /// long text the first 2,000 are returned.
 #[must_use]
 pub fn leads(text: &str) -> Vec<Lead> {
@@ -86,8 +91,8 @@ pub fn leads(text: &str) -> Vec<Lead> {
 /// The same with ports that stand alone, each of which may lead to this machine: `{ port: 6379 }`, `QUEUE_PORT=6379`.
 #[must_use]
 pub fn leads_and_ports(text: &str) -> Vec<Lead> {
-    let items = items::items(text);
-    let mut places = Places::of(text, &items);
+    let (items, scopes) = items::items(text);
+    let mut places = Places::of(text, &items, &scopes);
     let mut found: Vec<Lead> = Vec::new();
     for (at, item) in items.iter().enumerate() {
         if is_own(&item.key) || item.unless.iter().any(|name| is_own(name)) {
@@ -110,38 +115,78 @@ fn is_own(key: &str) -> bool {
     OWN.iter().any(|word| key.starts_with(word) || key.contains(&format!("_{word}")))
 }
 
-/// Places by how their keys begin, within a pair of brackets or anywhere, each with its line and its item.
-type ByStart<'a> = HashMap<(String, Option<usize>), BTreeMap<(u32, usize), &'a Item>>;
+/// How many scopes around one are looked through for a key that begins alike.
+const MOST_AROUND: usize = 8;
 
-/// Which port belongs to which host.
+/// Items by how their keys begin and by a scope, as indexes in their order.
+type ByScope = HashMap<(String, usize), Vec<usize>>;
+
+/// Hosts, or ports, by the scope that they stand in, and by those around that.
+#[derive(Default)]
+struct Keyed {
+    own: ByScope,
+    within: ByScope,
+}
+
+impl Keyed {
+    fn add(&mut self, scopes: &Scopes, at: usize, item: &Item) {
+        let start = start_of(item);
+        // `host` and `port` alone are keys of many scopes.
+        let around = scopes.around(item.scope).take(if start.is_empty() { 0 } else { MOST_AROUND });
+        for scope in around {
+            self.within.entry((start.clone(), scope)).or_default().push(at);
+        }
+        self.own.entry((start, item.scope)).or_default().push(at);
+    }
+
+    /// Those of the same scope, else of the nearest one around it, else of those within it; and whether it is the same.
+    fn near(&self, scopes: &Scopes, item: &Item) -> Option<(bool, &[usize])> {
+        let mut key = (start_of(item), item.scope);
+        if let Some(own) = self.own.get(&key) {
+            return Some((true, own));
+        }
+        if key.0.is_empty() {
+            return None;
+        }
+        let within = self.within.get(&key);
+        let found = scopes.around(item.scope).take(MOST_AROUND).find_map(|scope| {
+            key.1 = scope;
+            self.own.get(&key)
+        });
+        found.or(within).map(|found| (false, found.as_slice()))
+    }
+}
+
+/// Which port belongs to which host. Nearness decided, and named PostgreSQL for the tuple of a Redis: a host and its port belong
+/// together by what both stand in, and where that has several, by their order there.
 struct Places<'a> {
     items: &'a [Item],
+    scopes: &'a Scopes,
     lines: Vec<&'a str>,
-    ports: ByStart<'a>,
-    hosts: ByStart<'a>,
+    ports: Keyed,
+    hosts: Keyed,
+    /// Hosts without paths: one beside a port is none of two that belong together.
+    named: ByScope,
     /// Lines of which it is known whether they have a word of a service.
     services: HashMap<u32, bool>,
 }
 
 impl<'a> Places<'a> {
-    fn of(text: &'a str, items: &'a [Item]) -> Self {
-        let (mut ports, mut hosts) = (ByStart::new(), ByStart::new());
+    fn of(text: &'a str, items: &'a [Item], scopes: &'a Scopes) -> Self {
+        let (mut ports, mut hosts, mut named) = (Keyed::default(), Keyed::default(), ByScope::new());
         for (at, item) in items.iter().enumerate() {
-            let of_its_kind = match (is_keyed_port(item), is_of_host(item)) {
-                (true, _) => &mut ports,
-                (false, true) => &mut hosts,
-                _ => continue,
-            };
-            let start = start_of(item);
-            if item.block > 0 {
-                of_its_kind
-                    .entry((start.clone(), Some(item.block)))
-                    .or_default()
-                    .insert((item.line, at), item);
+            if is_keyed_port(item) {
+                ports.add(scopes, at, item);
+            } else if is_of_host(item) && !item.text.contains("${") {
+                // A host that is computed may be this machine.
+                hosts.add(scopes, at, item);
+                if !item.text.starts_with('/') {
+                    named.entry((start_of(item), item.scope)).or_default().push(at);
+                }
             }
-            of_its_kind.entry((start, None)).or_default().insert((item.line, at), item);
         }
-        Places { items, lines: text.lines().collect(), ports, hosts, services: HashMap::new() }
+        let lines = text.lines().collect();
+        Places { items, scopes, lines, ports, hosts, named, services: HashMap::new() }
     }
 
     /// What an item says by itself and with those around it.
@@ -157,15 +202,17 @@ impl<'a> Places<'a> {
             let (mut form, mut unless) = (form, item.unless.clone());
             unless.extend(hosts);
             if form == LeadForm::Host {
-                let (port, is_beside) = match self.beside(at) {
-                    Some(port) => (Some(port), true),
-                    None => (self.port_of(item), false),
-                };
-                if let Some((number, port)) =
-                    port.and_then(|port| Some((address::port(port.text.trim())?, port)))
-                {
-                    endpoints = vec![address::tcp(&written, number)];
-                    unless.extend(port.unless.iter().cloned());
+                let beside = self.beside(at);
+                let is_beside = beside.is_some();
+                if let Some(port) = beside.map(Some).or_else(|| self.port_of(at)) {
+                    // Of several ports that may be its own none is said.
+                    endpoints.clear();
+                    if let Some((port, number)) =
+                        port.and_then(|one| Some((one, address::port(one.text.trim())?)))
+                    {
+                        endpoints.push(address::tcp(&written, number));
+                        unless.extend(port.unless.iter().cloned());
+                    }
                 }
                 if is_beside {
                     form = LeadForm::HostAndPort;
@@ -174,7 +221,18 @@ impl<'a> Places<'a> {
             // Without any port it leads nowhere that is known.
             endpoints.retain(|one| !matches!(one, Endpoint::Tcp { port: 0, .. }));
             if !endpoints.is_empty() {
-                found.push(Lead { line: item.line, name: named(name), endpoints, form, written, unless });
+                let (line, column) = (item.line, item.column);
+                let localhost = address::localhost(&item.text);
+                found.push(Lead {
+                    line,
+                    column,
+                    name: named(name),
+                    endpoints,
+                    form,
+                    written,
+                    localhost,
+                    unless,
+                });
             }
         }
         found
@@ -191,15 +249,27 @@ impl<'a> Places<'a> {
             .find(|one| address::port(one.text.trim()).is_some() && !is_keyed_port(one))
     }
 
-    /// The port of a host by their keys: in the same brackets, else the nearest one.
-    fn port_of(&self, host: &Item) -> Option<&'a Item> {
-        let start = start_of(host);
-        if let Some(inside) = self.ports.get(&(start.clone(), Some(host.block))) {
-            return nearest(inside, host.line).map(|(port, _)| port);
+    /// The port of a host by their keys; `Some(None)` where it is one of several, and `None` where no port is said.
+    fn port_of(&self, host: usize) -> Option<Option<&'a Item>> {
+        let items = self.items;
+        let item = &items[host];
+        let (is_same, ports) = self.ports.near(self.scopes, item)?;
+        let (first, last) = (*ports.first()?, *ports.last()?);
+        if !is_same {
+            return Some(Some(&items[first]).filter(|one| one.text == items[last].text));
         }
-        let (port, lines) = nearest(self.ports.get(&(start.clone(), None))?, host.line)?;
-        // `host` and `port` alone are keys of many sections.
-        if start.is_empty() && lines > NEAR { None } else { Some(port) }
+        let hosts = self.named.get(&(start_of(item), item.scope)).map_or(&[][..], Vec::as_slice);
+        // `connect = host=127.0.0.1 port=3306` is one statement.
+        let port = match self.on_line(ports, item.line) {
+            [] => in_order(ports, hosts, host),
+            own => in_order(own, self.on_line(hosts, item.line), host),
+        };
+        Some(port.map(|port| &items[port]))
+    }
+
+    fn on_line<'b>(&self, all: &'b [usize], line: u32) -> &'b [usize] {
+        let start = all.partition_point(|at| self.items[*at].line < line);
+        &all[start..all.partition_point(|at| self.items[*at].line <= line)]
     }
 
     /// Whether a port has no host: by its key, or as an argument near the words of a service.
@@ -218,15 +288,7 @@ impl<'a> Places<'a> {
             let is_free = !is_time && !item.is_beside_a_name && !next && !before;
             return item.is_argument && is_large && is_free && self.is_near_a_service(item.line, NEAR);
         }
-        let start = start_of(item);
-        if self.hosts.contains_key(&(start.clone(), Some(item.block))) {
-            return false;
-        }
-        let anywhere = self.hosts.get(&(start.clone(), None)).and_then(|hosts| nearest(hosts, item.line));
-        let is_claimed = anywhere.is_some_and(|(host, lines)| match start.is_empty() {
-            true => item.block == 0 && host.block == 0 && lines <= NEAR,
-            false => true,
-        });
+        let is_claimed = self.hosts.near(self.scopes, item).is_some();
         !is_claimed && (!item.is_option || self.is_near_a_service(item.line, 0))
     }
 }
@@ -238,6 +300,20 @@ impl Places<'_> {
             let text = lines.get(number as usize - 1).copied().unwrap_or_default();
             *services.entry(number).or_insert_with(|| address::names_a_service(text))
         })
+    }
+}
+
+/// Of the ports of a scope that of a host, by the order of its hosts and ports: each host goes before its port, up to the next host,
+/// or each behind it. `port`, `host`, `port` may be either's.
+fn in_order(ports: &[usize], hosts: &[usize], host: usize) -> Option<usize> {
+    let behind = |all: &[usize]| all.get(all.partition_point(|at| *at <= host)).copied();
+    let before = |all: &[usize]| all[..all.partition_point(|at| *at < host)].last().copied();
+    if hosts.first().is_none_or(|first| first < &ports[0]) {
+        behind(ports).filter(|port| behind(hosts).is_none_or(|next| *port < next))
+    } else if ports.len() > hosts.len() {
+        None
+    } else {
+        before(ports).filter(|port| before(hosts).is_none_or(|last| *port > last))
     }
 }
 
@@ -257,21 +333,15 @@ fn start_of(item: &Item) -> String {
     end.unwrap_or(&key).trim_matches(['_', '-', '.']).to_owned()
 }
 
-fn nearest<'a>(places: &BTreeMap<(u32, usize), &'a Item>, line: u32) -> Option<(&'a Item, u32)> {
-    let before = places.range(..(line + 1, 0)).next_back();
-    let after = places.range((line, 0)..).next();
-    let both = [before, after].into_iter().flatten();
-    let (place, item) = both.min_by_key(|((other, _), _)| other.abs_diff(line))?;
-    Some((item, place.0.abs_diff(line)))
-}
-
 fn lone_port(item: &Item, port: u16) -> Lead {
     Lead {
         line: item.line,
+        column: item.column,
         name: named(item.unless.first().unwrap_or(&item.key)),
         endpoints: vec![address::tcp("localhost", port)],
         form: LeadForm::Port,
         written: item.text.trim().to_owned(),
+        localhost: None,
         unless: item.unless.clone(),
     }
 }
@@ -283,210 +353,4 @@ fn named(key: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The leads of a text over TCP, or to sockets.
-    fn reported(text: &str, to_sockets: bool) -> Vec<String> {
-        let mut reported = Vec::new();
-        for Lead { line, name, endpoints, form, .. } in leads(text) {
-            let places: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
-            if matches!(form, LeadForm::Path | LeadForm::MountedPath) == to_sockets {
-                reported.push(format!("{line} {name} {}", places.join("|")));
-            }
-        }
-        reported
-    }
-
-    #[test]
-    fn a_host_with_its_port_is_found_in_every_form() {
-        for (text, expected) in [
-            ("DB_HOST=127.0.0.1:3399", "1 DB_HOST tcp:127.0.0.1:3399"),
-            (
-                "$config['db_dsnw'] = 'pgsql://stats:fe:rn@127.0.0.1:5499/stats';",
-                "1 db_dsnw tcp:127.0.0.1:5499",
-            ),
-            ("$config['redis_hosts'] = ['127.0.0.1:6390:0'];", "1 redis_hosts tcp:127.0.0.1:6390"),
-            ("define( 'DB_HOST', 'localhost:3306' );", "1 DB_HOST tcp:localhost:3306"),
-            ("dsn: \"mysql:host=127.0.0.1;port=3399;dbname=a\"", "1 dsn tcp:127.0.0.1:3399"),
-            ("conn = \"host=localhost port=5499 dbname=a\"", "1 conn tcp:localhost:5499"),
-            ("conn = \"host=localhost dbname=a\"", "1 conn tcp:localhost:5432"),
-            ("DATABASE_URL=mysql://u:p@localhost/a", "1 DATABASE_URL tcp:localhost:3306"),
-            ("DSN=u:p@tcp(127.0.0.1:3306)/a", "1 DSN tcp:127.0.0.1:3306"),
-            ("  - DB_SERVER_HOST=127.0.0.1:1", "1 DB_SERVER_HOST tcp:127.0.0.1:1"),
-            ("{ \"redis\": \"[::1]:6379\" }", "1 redis tcp:[::1]:6379"),
-            ("ExecStart=/usr/bin/app --db 127.0.0.1:5432 --listen 127.0.0.1:80", "1 db tcp:127.0.0.1:5432"),
-            ("set $backend 127.0.0.1:8000;", "1 backend tcp:127.0.0.1:8000"),
-            ("REDIS_HOST=127.0.0.1", "1 REDIS_HOST tcp:127.0.0.1:6379"),
-            ("DB_HOST=localhost", "1 DB_HOST tcp:localhost:3306|tcp:localhost:5432"),
-            ("Environment=\"DB_ADDR=127.0.0.1:3399\" A=b", "1 DB_ADDR tcp:127.0.0.1:3399"),
-            ("Environment=REDIS_HOST=127.0.0.1", "1 REDIS_HOST tcp:127.0.0.1:6379"),
-            ("<redis-host>127.0.0.1</redis-host>", "1 redis-host tcp:127.0.0.1:6379"),
-            ("$wgDBserver = \"127.0.0.1:3399\";", "1 wgDBserver tcp:127.0.0.1:3399"),
-            ("{ \"host\": \"127.0.0.1\", \"port\": 6390 }", "1 host tcp:127.0.0.1:6390"),
-            (
-                "spring.datasource.url=jdbc:postgresql://localhost:5499/a",
-                "1 spring.datasource.url tcp:localhost:5499",
-            ),
-        ] {
-            assert_eq!(reported(text, false), [expected], "{text}");
-        }
-    }
-
-    #[test]
-    fn a_host_and_its_port_in_two_lines_belong_together() {
-        let php = "'host' => '127.0.0.1',\n'password' => 'moss',\n'port' => 3399,\n";
-        assert_eq!(reported(php, false), ["1 host tcp:127.0.0.1:3399"]);
-        let compose = "  a:\n    environment:\n      DB_SERVER_HOST: 127.0.0.1\n      DB_SERVER_PORT: 3399\n  b:\n      DB_SERVER_HOST: 127.0.0.1\n      DB_SERVER_PORT: 3400\n";
-        assert_eq!(
-            reported(compose, false),
-            ["3 DB_SERVER_HOST tcp:127.0.0.1:3399", "6 DB_SERVER_HOST tcp:127.0.0.1:3400"]
-        );
-        let manifest = "- name: DB_HOST\n  value: 127.0.0.1\n- name: DB_PORT\n  value: \"3399\"\n";
-        assert_eq!(reported(manifest, false), ["2 DB_HOST tcp:127.0.0.1:3399"]);
-        assert_eq!(reported("servers:\n  - 127.0.0.1:11211\n", false), ["2 servers tcp:127.0.0.1:11211"]);
-        assert_eq!(
-            reported("DB_HOST=127.0.0.1\nREDIS_PORT=6390\n", false),
-            ["1 DB_HOST tcp:127.0.0.1:3306|tcp:127.0.0.1:5432"]
-        );
-    }
-
-    #[test]
-    fn sockets_are_found_by_their_paths() {
-        for (text, expected) in [
-            ("DB_HOST=localhost;unix_socket=/run/m/m.sock", "1 DB_HOST unix:/run/m/m.sock"),
-            ("REDIS_URL=unix:///run/r.sock?db=1", "1 REDIS_URL unix:/run/r.sock"),
-            ("'host' => '/run/r.sock',", "1 host unix:/run/r.sock"),
-            ("- /run/m.sock:/run/m.sock", "1  unix:/run/m.sock"),
-        ] {
-            let all = reported(text, true);
-            assert!(all.iter().any(|one| one == expected), "{text}: {all:?}");
-        }
-        assert_eq!(leads("      - /run/m.sock:/run/m.sock")[0].form, LeadForm::MountedPath);
-    }
-
-    #[test]
-    fn what_leads_nowhere_is_none() {
-        for text in [
-            "# DB_HOST=127.0.0.1:1",
-            "/*\n 'host' => '127.0.0.1:1'\n*/",
-            "APP_URL=http://localhost:8000",
-            "listen 127.0.0.1:80;",
-            "bind-address = 127.0.0.1",
-            "trusted_proxies = 127.0.0.1",
-            "'overwrite.cli.url' => 'http://localhost:80',",
-            "return 301 http://localhost:8080/;",
-            "<Proxy fcgi://127.0.0.1:9000>",
-            "time = 10:30",
-            "image: redis:7",
-            "name: localhost",
-            "CACHE=redis",
-            "APP_PORT=8000",
-            "url: http://localhost:2368",
-            "A=b # 127.0.0.1:1",
-            "",
-        ] {
-            let mut found = leads(text);
-            found.retain(|lead| matches!(&lead.endpoints[0], Endpoint::Tcp { host, .. } if address::host(host).is_some()));
-            assert_eq!(found, [], "{text}");
-        }
-    }
-
-    /// The leads of a text that leads to port 6395 of this machine, or has that port alone.
-    fn to_the_port(text: &str) -> Vec<Lead> {
-        let mut found = leads_and_ports(text);
-        found.retain(|lead| {
-            lead.endpoints
-                .iter()
-                .any(|one| matches!(one, Endpoint::Tcp { host, port: 6395 } if address::host(host).is_some()))
-        });
-        found
-    }
-
-    #[test]
-    fn a_new_form_of_an_address_is_one_line_here() {
-        for text in [
-            "$r->connect(\"127.0.0.1\", 6395);",
-            "$m->addServer('127.0.0.1',6395);",
-            "$r->connect(\n  \"127.0.0.1\",\n  6395,\n);",
-            "HOSTS = [(\"127.0.0.1\", 6395)]",
-            "HOSTS=[(\"localhost\", 6395)]",
-            "$servers = array(array(\"127.0.0.1\", 6395));",
-            "return [\"servers\" => [[\"127.0.0.1\", 6395]]];",
-            "const r = new Redis(6395, \"127.0.0.1\");",
-            "const c = redis.createClient(6395, '127.0.0.1');",
-            "createClient({ socket: { port: 6395, host: \"127.0.0.1\" } });",
-            "{\"redis\":{\"host\":\"127.0.0.1\",\"port\":6395}}",
-            "{\"a\":{\"host\":\"127.0.0.1\",\"port\":1},\"b\":{\"host\":\"127.0.0.1\",\"port\":6395}}",
-            "r = Redis.new(host: \"127.0.0.1\", port: 6395)",
-            "r = redis.Redis(host=\"127.0.0.1\", port=6395)",
-            "redis-cli -h 127.0.0.1 -p 6395 ping",
-            "mysql -h127.0.0.1 -P6395 shop",
-            "system(\"redis-cli -h 127.0.0.1 -p 6395 ping\");",
-            "*/5 * * * * redis-cli -p 6395 del x",
-            "echo PING | nc 127.0.0.1 6395",
-            "replicaof 127.0.0.1 6395",
-            "command=/usr/bin/worker --redis-host 127.0.0.1 --redis-port 6395",
-            "Environment=CACHE_HOST=127.0.0.1 CACHE_PORT=6395",
-            "environment=REDIS_HOST=\"127.0.0.1\",REDIS_PORT=\"6395\"",
-            "<property name=\"port\" value=\"6395\"/><property name=\"host\" value=\"127.0.0.1\"/>",
-            "php_value[session.save_path]=tcp://127.0.0.1:6395",
-            "    server a 127.0.0.1:6395",
-            "RH=127.0.0.1\nRP=6395\nSESSION_DSN=redis://${RH}:${RP}/3",
-            "S=redis://127.1:6395/3",
-            "S=redis://0.0.0.0:6395",
-            "S=${X:-redis://127.0.0.1:6395}",
-            "R = os.environ.get(\"R\", \"redis://127.0.0.1:6395/0\")",
-            "'servers' => [['host' => env('MH', '127.0.0.1'), 'port' => env('MP', 6395)]],",
-            "createClient({port: 6395})",
-            "createClient({ url: `redis://${h}:6395` })",
-            "QUEUE_REDIS_PORT=6395",
-            "$c = new Predis\\Client([\"port\" => 6395]);",
-            "const c = require(\"ioredis\"); new c(6395);",
-            "$r = new Redis(); $r->connect($host, 6395);",
-            "const addr = \":6395\"",
-            "define('R_HOST', '127.0.0.1');\ndefine('R_PORT', 6395);",
-        ] {
-            assert_eq!(to_the_port(text).len(), 1, "{text}: {:?}", to_the_port(text));
-        }
-    }
-
-    #[test]
-    fn what_leads_to_another_host_or_port_or_to_nobody_is_none() {
-        for text in [
-            "$r->connect(\"10.0.0.7\", 6395);",
-            "$r->connect(\"redis\", 6395);",
-            "$r->connect(\"127.0.0.1\", 63951);",
-            "HOSTS = [(\"cache.example.org\", 6395)]",
-            "const r = new Redis(6395, \"10.0.0.7\");",
-            "{\"redis\":{\"host\":\"10.0.0.7\",\"port\":6395}}",
-            "redis:\n  host: cache\n  port: 6395\n",
-            "REDIS_HOST=10.0.0.7\nREDIS_PORT=6395\n",
-            "REDIS_HOST=/run/r.sock\nREDIS_PORT=6395\n",
-            "redis-cli -h 10.0.0.7 -p 6395",
-            "ssh -p 6395 example.org",
-            "mkdir -p 6395",
-            "$redis->ping(); usleep(6395);",
-            "const r = new Redis(); setTimeout(6395);",
-            "$redis->expire('key', 6395);",
-            "# redis-cli -p 6395",
-            "// connect(\"127.0.0.1\", 6395)",
-            "foo(); /* connect(\"127.0.0.1\", 6395) */",
-            "\"\"\"\nredis://127.0.0.1:6395\n\"\"\"\n",
-            "REDIS_URL=redis://10.0.0.7:6395",
-            "S=redis://126.1:6395",
-            "LISTEN_PORT=6395",
-            "image: redis:6395",
-        ] {
-            assert_eq!(to_the_port(text), [], "{text}");
-        }
-    }
-
-    #[test]
-    fn a_default_counts_without_its_variable() {
-        let found =
-            leads_and_ports("'host' => env('REDIS_HOST', '127.0.0.1'), 'port' => env('REDIS_PORT', '6395'),");
-        assert_eq!((found.len(), found[0].name.as_str()), (1, "REDIS_HOST"));
-        assert_eq!(found[0].unless, ["REDIS_HOST", "REDIS_PORT"]);
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// How often what is filled in may have variables itself, and how long a line may get by it.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 16;
 const LONGEST: usize = 8192;
 /// How many variables of a text are known.
 const MOST: usize = 2000;
@@ -13,10 +13,17 @@ const MOST: usize = 2000;
 const ASKING: &[&str] = &[
     "os.environ.get(", "environ.get(", "System.getenv(", "process.env[", "os.environ[", "os.getenv(",
     "os.Getenv(", "ENV.fetch(", "getenv(", "getEnv(", "$_SERVER[", "$_ENV[", "env.str(", "env.int(",
-    "env.get(", "env.url(", "config(", "ENV[", "env(",
+    "env.get(", "env.url(", "config(", "ENV[", "env(", "env::var(", "getOrDefault(",
+    "GetEnvironmentVariable(",
 ];
+/// The same where the name stands without quotes, up to the sign behind it.
+const DOTTED: &[&str] = &["process.env.", "import.meta.env.", "Bun.env.", "$ENV{"];
+/// What makes a number or a text of what is asked.
+const MADE: &[&str] =
+    &["Number(", "parseInt(", "Integer(", "int(", "str(", "String(", "valueOf(", "Atoi(", "(int) ", "(int)"];
 /// What is between a variable and what stands in for it.
-const ELSE: &[&str] = &["||=", "||", "??", "?:", "or ", "{"];
+const ELSE: &[&str] =
+    &["||=", "||", "??", "?:", "//", "or ", "{", ".unwrap_or_else(|_|", ".unwrap_or(", ".orElse("];
 
 /// What a text sets, by name.
 pub(super) struct Known(HashMap<String, String>);
@@ -114,15 +121,19 @@ fn closing(text: &str) -> Option<usize> {
 
 /// A value with the defaults in place of their variables, and the names of those.
 pub(super) fn with_defaults(text: &str) -> (String, Vec<String>) {
-    let (mut text, mut names) = (text.to_owned(), Vec::new());
+    let (mut text, mut names, mut from) = (text.to_owned(), Vec::new(), 0);
     for _ in 0..ROUNDS {
-        let Some(start) = text.find("${") else { break };
+        let Some(start) = text[from..].find("${").map(|at| from + at) else { break };
         let Some(end) = closing(&text[start..]).map(|at| start + at) else { break };
         let inner = &text[start + 2..end];
-        let length = inner.bytes().take_while(|byte| is_of_variable(*byte)).count();
+        let length = inner.bytes().take_while(|byte| is_of_variable(*byte) || b".".contains(byte)).count();
         let (name, behind) = inner.split_at(length);
-        let default = [":-", "-", ":="].iter().find_map(|sign| behind.strip_prefix(sign));
-        let Some(default) = default else { break };
+        // `${HOST:127.0.0.1}` is Spring's and Caddy's.
+        let default = [":-", "-", ":=", ":"].iter().find_map(|sign| behind.strip_prefix(sign));
+        let Some(default) = default.filter(|default| !default.starts_with(['?', '+'])) else {
+            from = start + 2;
+            continue;
+        };
         names.push(name.to_owned());
         let default = default.to_owned();
         text.replace_range(start..=end, &default);
@@ -132,7 +143,11 @@ pub(super) fn with_defaults(text: &str) -> (String, Vec<String>) {
 
 /// `env('DB_HOST', '127.0.0.1')`, `ENV.fetch("A") { "b" }`, `process.env.A || 'b'` and their like as `"${A:-b}"`.
 fn as_shells_write(line: &str) -> Cow<'_, str> {
-    if !["env", "ENV", "Env", "config("].iter().any(|word| line.contains(word)) {
+    if line.contains("{$") {
+        // Caddy's `{$HOST:127.0.0.1}`, and PHP's `{$host}`.
+        return Cow::Owned(as_shells_write(&line.replace("{$", "${")).into_owned());
+    }
+    if !["env", "ENV", "Env", "config(", "getOrDefault("].iter().any(|word| line.contains(word)) {
         return Cow::Borrowed(line);
     }
     let mut written = String::new();
@@ -142,8 +157,15 @@ fn as_shells_write(line: &str) -> Cow<'_, str> {
         match asked(rest).filter(|_| !is_begun) {
             Some(Asked { name, default, length }) => {
                 let default = default.map(|default| format!(":-{default}")).unwrap_or_default();
+                let made = MADE.iter().find(|made| written.ends_with(**made));
+                written.truncate(written.len() - made.map_or(0, |made| made.len()));
                 written += &format!("\"${{{name}{default}}}\"");
                 rest = &rest[length..];
+                if made.is_some_and(|made| made.ends_with('('))
+                    && let Some((_, behind)) = rest.split_once(')')
+                {
+                    rest = behind;
+                }
                 is_changed = true;
             }
             None => {
@@ -163,10 +185,11 @@ struct Asked<'a> {
 
 /// A question for a variable at the start of a text.
 fn asked(text: &str) -> Option<Asked<'_>> {
-    let (name, mut default, mut rest) = match text.strip_prefix("process.env.") {
+    let (name, mut default, mut rest) = match DOTTED.iter().find_map(|dotted| text.strip_prefix(dotted)) {
         Some(rest) => {
             let length = rest.bytes().take_while(|byte| is_of_variable(*byte)).count();
-            (&rest[..length], None, &rest[length..])
+            let behind = &rest[length..];
+            (&rest[..length], None, behind.strip_prefix('}').unwrap_or(behind))
         }
         None => {
             let rest = ASKING.iter().find_map(|asking| text.strip_prefix(asking))?;

@@ -227,6 +227,8 @@ pub struct Dropped {
 pub struct Explanation {
     /// The code, as in the listing and in JSON.
     pub code: &'static str,
+    /// What errors have in them that lead to it, between bars.
+    pub said: &'static str,
     /// What it is, in one sentence: a line of the list of all codes.
     pub is: &'static str,
     /// What else is to be known of it; empty where that sentence is all.

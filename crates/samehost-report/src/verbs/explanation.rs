@@ -1,4 +1,4 @@
-//! `samehost explain CODE`: what a code of a scan means, what of it was found on this machine, and what to set.
+//! `samehost explain`: what a code or an error means, what of it was found on this machine, and what to set.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,14 @@ use crate::verbs::exchanges::name_of_service;
 pub(crate) const BBR: &str = "bbr";
 
 impl Terminal {
-    pub fn render_explanation(&self, one: &Explanation, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
+    /// `there` is what is at the place that an error names.
+    pub fn render_explanation(
+        &self,
+        one: &Explanation,
+        there: &[String],
+        scan: &Scan,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
         let mut head = vec![Span::new(Tone::Bold, format!("{}:", one.code)), Span::plain(one.is)];
@@ -26,7 +33,7 @@ impl Terminal {
             paragraphs.extend(labelled(&Span::new(Tone::Bold, label), 9, &[Span::plain(text)], columns));
         }
         page.section(paragraphs);
-        page.section(titled("On this machine", here(one.code, scan, columns)));
+        page.section(titled("On this machine", here(one.code, there, scan, columns)));
         self.print(&page, out)
     }
 
@@ -43,8 +50,8 @@ impl Terminal {
     }
 }
 
-fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
-    let mut found: Vec<String> = Vec::new();
+fn here(code: &str, there: &[String], scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut found: Vec<String> = there.to_vec();
     for advice in &scan.advice {
         let service = name_of_service(scan, advice.service);
         for obstacle in advice.obstacles.iter().filter(|obstacle| obstacle.code.name() == code) {

@@ -12,12 +12,9 @@ mod walk;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use samehost_model::ObstacleCode;
-use samehost_model::scan::{
-    Address, Advice, Connection, Explanation, Found, Obstacle, Possible, Process, Scan, Weight,
-};
+use samehost_model::scan::{Address, Advice, Connection, Found, Obstacle, Possible, Process, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
@@ -265,40 +262,6 @@ fn show(path: &Path) -> String {
     Address::Path(path.to_owned()).to_string()
 }
 
-/// Every code that `samehost explain` knows: first what stands in the way of a pair, then what else is worth knowing. The texts,
-/// in `explanations.txt`, are general. What was found on this machine, and the exact setting of its service, is in the obstacles
-/// and findings of a scan; how loopback gets CUBIC is in `slow_congestion`.
-pub static EXPLANATIONS: LazyLock<Vec<Explanation>> =
-    LazyLock::new(|| read_explanations(include_str!("../explanations.txt")));
-
-/// What a code means in general; `None` where no scan has such a code.
-#[must_use]
-pub fn explanation(code: &str) -> Option<&'static Explanation> {
-    EXPLANATIONS.iter().find(|one| one.code == code)
-}
-
-/// Reads the form of `explanations.txt`: `[CODE]`, and below it lines of a key and its text. Other lines are comments.
-fn read_explanations(text: &'static str) -> Vec<Explanation> {
-    let mut all = Vec::new();
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix('[')
-            && let Some(code) = rest.strip_suffix(']')
-        {
-            all.push(Explanation { code, is: "", more: "", matters: "", change: "", undo: "" });
-        }
-        let (Some((key, words)), Some(one)) = (line.split_once(' '), all.last_mut()) else { continue };
-        match key {
-            "is" => one.is = words,
-            "more" => one.more = words,
-            "matters" => one.matters = words,
-            "change" => one.change = words,
-            "undo" => one.undo = words,
-            _ => {}
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,21 +270,6 @@ mod tests {
     fn codes_are_unique_and_explained() {
         for (index, blocker) in BLOCKERS.iter().enumerate() {
             assert!(BLOCKERS[..index].iter().all(|other| other.code != blocker.code));
-            assert!(explanation(blocker.code.name()).is_some(), "{}", blocker.code);
-        }
-    }
-
-    #[test]
-    fn each_code_has_each_text() {
-        let text = include_str!("../explanations.txt");
-        let keys = ["is", "more", "matters", "change", "undo"];
-        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
-            assert!(keys.contains(&line.split(' ').next().unwrap()), "{line}");
-        }
-        for one in EXPLANATIONS.iter() {
-            for words in [one.is, one.matters, one.change, one.undo] {
-                assert!(words.ends_with('.'), "{}: {words}", one.code);
-            }
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The parts of a URL that a row of `how` repeats: user, database and options. The row has blanks for them, `{db:DB}`, each with
 //! the word that stands there without a URL. A password is never repeated.
 
+use samehost_login::Destination;
 use samehost_login::postgres::{OwnFiles, with_service};
 use samehost_login::url::{ServerUrl, escape};
+use samehost_model::Endpoint;
 use samehost_services::Protocol;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +13,8 @@ pub struct UrlParts {
     database: Option<String>,
     has_password: bool,
     options: Vec<(String, String)>,
+    /// Where it leads to clients that take `localhost` for a host like any other, where others take it for their socket.
+    pub(super) or_tcp: Option<Endpoint>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,9 @@ impl UrlParts {
         };
         let user = url.user.as_deref().or(url.option("user"));
         let database = path.or(url.option("dbname")).or(url.option("db"));
+        let or_tcp = Destination::of(&url).ok().and_then(|found| found.or_tcp);
         let mut parts = UrlParts {
+            or_tcp,
             user: user.filter(|text| is_plain(text)).map(str::to_owned),
             database: database.filter(|text| is_plain(text)).map(str::to_owned),
             has_password: url.password.is_some(),

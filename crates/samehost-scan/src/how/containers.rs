@@ -49,7 +49,7 @@ pub fn containers(question: &Question, scan: &Scan, form: ContainersFor) -> Resu
             Kind::all().filter(|kind| kind.descriptor().container.is_some()).map(Kind::name).collect();
         return Err(HowError::NoImage(kind.label(), all.join(", ")));
     };
-    let mut place = Place::of(question, scan, kind);
+    let mut place = Place::of(question.address(), scan, kind);
     let is_outside = place.from == "given";
     if is_outside && form == ContainersFor::Kubernetes {
         return Err(HowError::Outside);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use samehost_model::Endpoint;
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
-use samehost_services::{Client, Kind, Protocol, UnixSocket, languages};
+use samehost_services::{Client, Kind, Localhost, Protocol, UnixSocket, languages};
 use samehost_system::namespaces::network_setting;
 
 use crate::advice::{proposed_socket, services_at, socket_of};
@@ -27,6 +27,15 @@ pub struct Question {
     pub client: Option<String>,
     pub url: Option<Target>,
     pub parts: UrlParts,
+}
+
+impl Question {
+    fn address(&self) -> Option<&Endpoint> {
+        match &self.url {
+            Some(Target::Address { endpoint, .. }) => Some(endpoint),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -114,7 +123,21 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
     let protocol = speaks(kind).ok_or_else(|| unknown(kind.name()))?;
-    let place = Place::of(question, scan, kind);
+    let wanted = wanted(question, kind, protocol)?;
+    let mut as_socket = Place::of(question.address(), scan, kind);
+    // `localhost` is asked of each client: the one's socket is the other's port.
+    let or_tcp = question.parts.or_tcp.as_ref().map(|endpoint| Place::of(Some(endpoint), scan, kind));
+    if let Some(place) = &or_tcp {
+        as_socket.port = place.port;
+        if place.listens && !as_socket.listens {
+            // Nobody is at their default socket: the server that is meant has its own.
+            (as_socket.path, as_socket.from, as_socket.listens) = (place.path.clone(), place.from, true);
+        }
+    }
+    let is_tcp = |client: &Client| client.localhost == Localhost::Tcp;
+    let is_of_some = wanted.iter().any(|(_, client)| is_tcp(client));
+    let place = or_tcp.as_ref().filter(|_| is_of_some).unwrap_or(&as_socket);
+    let place_of = |client: &Client| or_tcp.as_ref().filter(|_| is_tcp(client)).unwrap_or(&as_socket);
     let server = if place.listens { Vec::new() } else { steps(kind, setting, &place.path) };
     Ok(HowTo {
         schema: HOW_SCHEMA,
@@ -124,7 +147,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         path_from: place.from,
         server,
         beside: if protocol.is_datagram() { "udp" } else { "tcp" },
-        clients: clients(question, kind, protocol, &place)?,
+        clients: wanted.iter().map(|one| words(question, *one, place_of(one.1))).collect(),
     })
 }
 
@@ -162,11 +185,7 @@ struct Place {
 impl Place {
     /// Of the server that listens at the URL's address; without a URL, of one of this kind in this network namespace.
     /// Another server of the same kind is another server: its socket leads elsewhere.
-    fn of(question: &Question, scan: &Scan, kind: Kind) -> Self {
-        let address = match &question.url {
-            Some(Target::Address { endpoint, .. }) => Some(endpoint),
-            _ => None,
-        };
+    fn of(address: Option<&Endpoint>, scan: &Scan, kind: Kind) -> Self {
         let services = match address {
             Some(endpoint) => services_at(scan, endpoint),
             None => of_kind(scan, kind),
@@ -272,12 +291,12 @@ fn usual_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> String 
     }
 }
 
-fn clients(
+/// The clients that are asked for, each with its language.
+fn wanted(
     question: &Question,
     kind: Kind,
     protocol: Protocol,
-    place: &Place,
-) -> Result<Vec<ClientWords>, HowError> {
+) -> Result<Vec<(&'static str, &'static Client)>, HowError> {
     let all = clients_that_speak(protocol);
     let mut wanted = all.clone();
     if let Some(asked) = &question.client {
@@ -298,20 +317,24 @@ fn clients(
             return Err(HowError::Client(asked.clone(), kind.label(), names.join(", ")));
         }
     }
-    let mut found = Vec::new();
-    for (language, client) in wanted {
-        let socket = client.socket.as_ref();
-        found.push(ClientWords {
-            language,
-            client: &client.name,
-            localhost: client.localhost.name(),
-            socket: socket.map(|words| place.fill(&question.parts.fill(words, Words::Socket))),
-            tcp: place.fill(&question.parts.fill(&client.tcp, Words::Tcp)),
-            note: &client.note,
-            tested: client.tested || client.by_evidence,
-        });
+    Ok(wanted)
+}
+
+fn words(
+    question: &Question,
+    (language, client): (&'static str, &'static Client),
+    place: &Place,
+) -> ClientWords {
+    let socket = client.socket.as_ref();
+    ClientWords {
+        language,
+        client: &client.name,
+        localhost: client.localhost.name(),
+        socket: socket.map(|words| place.fill(&question.parts.fill(words, Words::Socket))),
+        tcp: place.fill(&question.parts.fill(&client.tcp, Words::Tcp)),
+        note: &client.note,
+        tested: client.tested || client.by_evidence,
     }
-    Ok(found)
 }
 
 fn clients_that_speak(protocol: Protocol) -> Vec<(&'static str, &'static Client)> {

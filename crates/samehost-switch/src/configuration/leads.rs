@@ -5,18 +5,18 @@
 //! A value counts where its address has a listener on this machine. Values that say where the program itself listens, and
 //! the server's own file, are none (`samehost_edit::leads`).
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use samehost_edit::{Files, Lead, LeadForm, Refusal, leads};
+use samehost_edit::{Files, Lead, LeadForm, Overlay, Refusal, Setting, leads};
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{described, services_at, socket_of};
-use samehost_services::Kind;
+use samehost_services::{Kind, Localhost};
 use samehost_system::{User, lookup};
 
-use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
+use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines, ParsedConfig};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
 use crate::place::is_local;
@@ -33,18 +33,86 @@ pub(crate) struct Left {
     pub(crate) endpoint: Endpoint,
     /// As an index into the scan's services.
     pub(crate) service: usize,
+    /// Whether its line has another value that leads there.
+    pub(crate) is_one_of_several: bool,
 }
 
 impl Left {
-    /// What it leads to, in words.
+    /// What it leads to, in words. What `localhost` is its library says, and where that is not known, both are said.
     pub(crate) fn leads(&self, scan: &Scan) -> String {
         let name = if self.lead.name.is_empty() { String::new() } else { format!(" {}", self.lead.name) };
         let who = match scan.services.get(self.service) {
             Some(service) => described(scan, service),
             None => String::new(),
         };
-        format!("{}:{}:{name} leads to {}, {who}", shown(&self.file), self.lead.line, self.endpoint)
+        let column = if self.is_one_of_several { format!(":{}", self.lead.column) } else { String::new() };
+        let place = format!("{}:{}{column}:{name}", shown(&self.file), self.lead.line);
+        match localhost_of(scan, &self.file, &self.lead, &self.endpoint) {
+            Some(Localhost::Socket) => format!(
+                "{place} leads to the default socket of its library, which takes `localhost` for that and not for {}",
+                self.endpoint
+            ),
+            Some(Localhost::None) => format!(
+                "{place} leads to {}, {who}, or, where its library is PHP's or C's, to the default socket of that",
+                self.endpoint
+            ),
+            Some(Localhost::Tcp) | None => format!("{place} leads to {}, {who}", self.endpoint),
+        }
     }
+}
+
+/// What `localhost` means to the library that reads a value of a MySQL; `Localhost::None` where nothing says which that is. `None` of
+/// other values: to all other libraries it is a host.
+pub(crate) fn localhost_of(scan: &Scan, path: &Path, lead: &Lead, endpoint: &Endpoint) -> Option<Localhost> {
+    let Endpoint::Tcp { host, .. } = endpoint else { return None };
+    let mut kinds = services_at(scan, endpoint).into_iter().filter_map(|at| scan.services.get(at)?.kind);
+    let is_mysql = kinds.any(|kind| kind.protocol() == Some(Protocol::Mysql));
+    if !is_mysql || !host.eq_ignore_ascii_case("localhost") {
+        return None;
+    }
+    let is_php = path.extension().is_some_and(|end| end == "php");
+    Some(lead.localhost.unwrap_or(if is_php { Localhost::Socket } else { Localhost::None }))
+}
+
+/// The settings that a value of a text is a part of, as their readers say: the value is replaced by an address that is nobody's,
+/// in memory, and the file is read again; what reads differently has it. `None` where the address stands in another line.
+pub(crate) fn parts<'a>(
+    readers: impl Iterator<Item = &'a ParsedConfig>,
+    path: &Path,
+    text: &str,
+    lead: &Lead,
+) -> Option<Vec<&'a Setting>> {
+    let replaced = with_nobody(text, lead)?;
+    let mut found = Vec::new();
+    for ParsedConfig { config, reading, .. } in readers {
+        let disk = config.files();
+        let texts = BTreeMap::from([(path.to_owned(), replaced.as_bytes().to_owned())]);
+        let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) else { continue };
+        let key = |one: &Setting| (one.name.clone(), one.role, one.endpoint.clone());
+        let now: HashSet<_> = now.settings.iter().map(key).collect();
+        found.extend(reading.settings.iter().filter(|one| !now.contains(&key(one))));
+    }
+    Some(found)
+}
+
+/// The text with nobody's address in place of that of a lead.
+fn with_nobody(text: &str, lead: &Lead) -> Option<String> {
+    let address = lead.written.as_str();
+    let nobodys = match address {
+        path if path.starts_with('/') => "/nonexistent/socket",
+        port if port.bytes().all(|byte| byte.is_ascii_digit()) => "1",
+        ip if ip.contains(':') => "2001:db8::1",
+        _ => "192.0.2.1",
+    };
+    let above = (lead.line as usize).checked_sub(1)?;
+    let start: usize = text.split_inclusive('\n').take(above).map(str::len).sum();
+    let line = text[start..].lines().next()?.to_ascii_lowercase();
+    let places: Vec<usize> = line.match_indices(&address.to_ascii_lowercase()).map(|(at, _)| at).collect();
+    // Where the line was read with its variables filled in, the column is not that of the file.
+    let at = *places.iter().find(|at| **at + 1 >= lead.column as usize).or(places.first())?;
+    let mut text = text.to_owned();
+    text.replace_range(start + at..start + at + address.len(), nobodys);
+    Some(text)
 }
 
 /// The values of a text that lead to services here: over TCP, or with the other direction to their sockets. Each address is
@@ -68,10 +136,16 @@ pub(crate) fn of_text(scan: &Scan, path: &Path, bytes: &[u8], to: Direction) -> 
                     lead: lead.clone(),
                     endpoint: endpoint.clone(),
                     service,
+                    is_one_of_several: false,
                 });
                 break;
             }
         }
+    }
+    for at in 1..found.len() {
+        let is_same = found[at - 1].lead.line == found[at].lead.line;
+        found[at].is_one_of_several = is_same;
+        found[at - 1].is_one_of_several |= is_same;
     }
     found
 }
@@ -344,7 +418,7 @@ fn lines_of(all: &[Left], scan: &Scan, to: Direction) -> LeadingLines {
     LeadingLines { lines, talking }
 }
 
-fn settings_below(directory: &Path, reader: Option<&User>) -> Vec<PathBuf> {
+pub(crate) fn settings_below(directory: &Path, reader: Option<&User>) -> Vec<PathBuf> {
     let mut found = files_below(directory, DEEPEST, reader);
     found.truncate(MOST);
     found.sort();

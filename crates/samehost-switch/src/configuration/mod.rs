@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
+use samehost_edit::formats::django::settings_of;
 use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Role, Setting, Uptake, by_hand, recognise};
 use samehost_model::Secret;
 use samehost_model::redact::secrets_in;
@@ -151,6 +152,17 @@ fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>,
             }
         }
     }
+    // Django's own says where its settings are.
+    let manage = directory.join("manage.py");
+    let settings = Disk::of(&manage, Reads::Application, reader).read(&manage).ok();
+    for name in settings.iter().flat_map(|text| settings_of(text)) {
+        let path = directory.join(name);
+        if found.iter().all(|one| one.file != path)
+            && let Ok(Some(config)) = ConfigFile::at(&path, reader)
+        {
+            found.push(config);
+        }
+    }
     // WordPress also reads its configuration from the parent directory, unless that is a WordPress of its own.
     if found.is_empty()
         && directory.join("wp-load.php").exists()
@@ -204,7 +216,7 @@ pub enum ConfigFileError {
     Format { file: PathBuf, known: String },
     /// A file of a format that is not edited.
     #[error("{file}: {words}")]
-    ByHand { file: PathBuf, words: &'static str },
+    ByHand { file: PathBuf, words: String },
     /// A file or directory of no known format, with lines that lead to services here.
     #[error(
         "{path} is not a configuration that samehost can edit, by its name and its text. These lines lead to services here:{lines}"

@@ -1,26 +1,22 @@
-//! Who leads to a place that a server is about to leave: lines of running web servers, settings that an editor reads
-//! and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
+//! Who leads to a place that a server is about to leave: lines of running web servers, settings that an editor reads and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
 //! were told when they were started (`processes`). One answer for `--close-tcp`, for a server that can be at one place only, and for
 //! `switch finish`, which asks again.
 //!
-//! What a value is a part of is asked of its reader: the value is replaced by an address that is nobody's, in memory,
-//! and the file is read again. Where that changes a setting, the setting says where the value leads, and whether it
-//! moves. Nearness of lines decided before, and a second store's host, four lines below a cache that moved, was taken
-//! for a part of the cache: its port was closed under it.
+//! What a value is a part of is asked of its reader (`configuration::leads::parts`), which says whether it moves. Nearness of
+//! lines decided before, and a second store's host, four lines below a cache that moved, was taken for a part of the
+//! cache: its port was closed under it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use samehost_edit::{Lead, LeadForm, Overlay, Role, Setting, leads_and_ports};
+use samehost_edit::{Lead, LeadForm, Role, Setting, leads_and_ports};
 use samehost_model::scan::Scan;
-use samehost_model::{Endpoint, Protocol};
-use samehost_scan::services_at;
-use samehost_services::Kind;
+use samehost_services::Localhost;
 
 use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there};
 use super::processes::told;
 use super::texts::{Text, Whose, assigned, texts};
-use crate::configuration::ParsedConfig;
+use crate::configuration::leads::{localhost_of, parts};
 use crate::findings::place;
 use crate::place::real;
 use crate::plan::hop::Hop;
@@ -113,14 +109,20 @@ impl Text {
             let is_inert =
                 sources.inert.contains(&(self.path.clone(), self.line(lead.line).trim().to_owned()));
             let is_told = staying.iter().any(|one| one.line == lead.line);
-            if is_inert || is_told || self.is_socket_to_php(scan, there) {
+            let is_socket = localhost_of(scan, &self.path, &lead, there) == Some(Localhost::Socket);
+            if is_inert || is_told || is_socket {
                 continue;
             }
             asked += 1;
-            let value = Value { line: lead.line, name: lead.name };
-            let is_part = match asked > MOST_ASKED {
-                true => self.by_line(left, value.line),
-                false => self.asked(scan, left, value.line, &lead.written),
+            let value = Value { line: lead.line, name: lead.name.clone() };
+            let settings = match asked > MOST_ASKED {
+                true => None,
+                false => parts(self.readers.iter().map(|reader| &**reader), &self.path, &self.text, &lead),
+            };
+            let is_part = match settings {
+                Some(settings) if settings.is_empty() => None,
+                Some(settings) => Some(settings.iter().any(|setting| moves(setting, left.hops))),
+                None => self.by_line(left, lead.line),
             };
             match is_part {
                 Some(true) => moving.push(value),
@@ -153,95 +155,12 @@ impl Text {
         staying
     }
 
-    /// To mysqlnd `localhost` is the socket, whatever the port is.
-    fn is_socket_to_php(&self, scan: &Scan, there: &Endpoint) -> bool {
-        let Endpoint::Tcp { host, .. } = there else { return false };
-        let kinds = services_at(scan, there).into_iter().filter_map(|at| scan.services.get(at)?.kind);
-        self.path.extension().is_some_and(|end| end == "php")
-            && host.eq_ignore_ascii_case("localhost")
-            && kinds.filter_map(Kind::protocol).any(|protocol| protocol == Protocol::Mysql)
-    }
-
-    /// Whether all addresses of a line are parts of settings, as their readers say: of one that moves, or of another,
-    /// which is told by itself. `None` where one of them is a part of no setting.
-    fn asked(&self, scan: &Scan, left: Left<'_>, line: u32, address: &str) -> Option<bool> {
-        let all = self.replacing(line, address);
-        // A line that has its address from another one.
-        if all.is_empty() {
-            return self.by_line(left, line);
-        }
-        let count = |text: &str| there_in(scan, text, line, left.from);
-        let before = if all.len() > 1 { count(&self.text) } else { 0 };
-        let mut is_of_a_move = false;
-        for replaced in &all {
-            // The same host with another port in the same line.
-            if all.len() > 1 && count(replaced) == before {
-                continue;
-            }
-            let settings = self.changed_by(replaced);
-            if settings.is_empty() {
-                return None;
-            }
-            is_of_a_move |= settings.iter().any(|setting| moves(setting, left.hops));
-        }
-        Some(is_of_a_move)
-    }
-
-    /// The same by the line alone, of a text with very many such values.
+    /// Whether all addresses of a line are parts of settings, by the line alone: of one that has its address from another line,
+    /// or of a text with very many.
     fn by_line(&self, left: Left<'_>, line: u32) -> Option<bool> {
         let mut all = self.readers.iter().flat_map(|reader| &reader.reading.settings);
         all.find(|one| one.line == line).map(|one| moves(one, left.hops))
     }
-
-    /// The text with each place of an address in a line replaced by one that is nobody's, one after the other.
-    fn replacing(&self, line: u32, address: &str) -> Vec<String> {
-        let nobodys = match address {
-            path if path.starts_with('/') => "/nonexistent/socket",
-            port if port.bytes().all(|byte| byte.is_ascii_digit()) => "1",
-            ip if ip.contains(':') => "2001:db8::1",
-            _ => "192.0.2.1",
-        };
-        let lines = self.text.split_inclusive('\n').take((line as usize).saturating_sub(1));
-        let start: usize = lines.map(str::len).sum();
-        let own = self.line(line).to_ascii_lowercase();
-        let mut all = Vec::new();
-        for (at, _) in own.match_indices(&address.to_ascii_lowercase()) {
-            let mut text = self.text.clone();
-            text.replace_range(start + at..start + at + address.len(), nobodys);
-            all.push(text);
-        }
-        all
-    }
-
-    /// The settings that read differently when this text is another one.
-    fn changed_by(&self, replaced: &str) -> Vec<&Setting> {
-        let mut changed = Vec::new();
-        for reader in &self.readers {
-            let ParsedConfig { config, reading, .. } = &**reader;
-            let disk = config.files();
-            let texts = BTreeMap::from([(self.path.clone(), replaced.as_bytes().to_owned())]);
-            let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) else { continue };
-            for setting in &reading.settings {
-                let is_as_before = now.settings.iter().any(|other| {
-                    (&other.name, other.role, &other.endpoint)
-                        == (&setting.name, setting.role, &setting.endpoint)
-                });
-                if !is_as_before {
-                    changed.push(setting);
-                }
-            }
-        }
-        changed
-    }
-}
-
-/// How many values of a line of a text lead to a place.
-fn there_in(scan: &Scan, text: &str, line: u32, from: &Endpoint) -> usize {
-    let mut count = 0;
-    for lead in leads_and_ports(text).iter().filter(|lead| lead.line == line) {
-        count += usize::from(lead.endpoints.iter().any(|endpoint| is_there(scan, endpoint, from)));
-    }
-    count
 }
 
 fn moves(setting: &Setting, hops: &[Hop]) -> bool {

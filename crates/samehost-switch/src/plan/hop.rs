@@ -69,7 +69,7 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
                 configurations.extend(found.read);
                 hops.push(found.hop);
             }
-            Err(obstacle) => findings.add([obstacle]),
+            Err(obstacles) => findings.add(obstacles),
         }
     }
     if hops.is_empty() {
@@ -186,8 +186,9 @@ fn hop(
     config: ConfigFile,
     setting: Setting,
     hops: &[Hop],
-) -> Result<Found, SwitchObstacle> {
-    let server = Server::find(request, scan, configurations, &config, &setting)?;
+) -> Result<Found, Vec<SwitchObstacle>> {
+    let server =
+        Server::find(request, scan, configurations, &config, &setting).map_err(|found| vec![found])?;
     let mut taken: Vec<&Path> = Vec::new();
     for other in hops {
         if !same_port(&other.setting.endpoint, &setting.endpoint) {
@@ -204,14 +205,19 @@ fn hop(
         (Some(other), _) => {
             (Place { endpoint: other.to.clone(), listens: other.server_line.is_none() }, None)
         }
-        (None, Direction::Unix) => unix_place(&around, &server, &setting)?,
-        (None, Direction::Tcp) => (tcp_place(&around, &server, &setting)?, None),
+        (None, Direction::Unix) => unix_place(&around, &server, &setting).map_err(|found| {
+            // All at once, and first whether the server can listen there.
+            let is_of_path = found.code == ObstacleCode::SocketPath;
+            let own = server.line(scan, &setting).err().filter(|_| is_of_path);
+            own.into_iter().chain([found]).collect::<Vec<_>>()
+        })?,
+        (None, Direction::Tcp) => (tcp_place(&around, &server, &setting).map_err(|found| vec![found])?, None),
     };
     let is_client = setting.role == Role::Connects;
     let (server_line, read) = if place.listens && is_client {
         (None, None)
     } else {
-        let (line, read) = server.line(scan, &setting)?;
+        let (line, read) = server.line(scan, &setting).map_err(|found| vec![found])?;
         (Some(line), read)
     };
     let wanted = match &request.user {
@@ -219,7 +225,8 @@ fn hop(
         Some(user) => Wanted::User(user),
         None => Wanted::ToLogIn,
     };
-    let (client, mut notes) = ClientSide::find(scan, &config, &setting, server.service, wanted)?;
+    let (client, mut notes) =
+        ClientSide::find(scan, &config, &setting, server.service, wanted).map_err(|found| vec![found])?;
     notes.extend(another_path);
     let hop = Hop { config, setting, to: place.endpoint, server, server_line, client, login: None };
     notes.extend(note_on_php(&hop));

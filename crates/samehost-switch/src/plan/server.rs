@@ -3,17 +3,18 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use samehost_edit::{Role, Setting};
+use samehost_edit::{Files, Role, Setting};
 use samehost_login::{Expected, Known};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders_of, service_at};
-use samehost_services::Kind;
+use samehost_services::{Kind, UnixSocket};
 use samehost_system::{lookup, peer, start_time};
 
 use crate::configuration::server_files::{self, share_a_port};
 use crate::configuration::{ConfigFile, ParsedConfig};
+use crate::disk::{Disk, Reads};
 use crate::findings::{bar, in_one_line};
 use crate::place::same_port;
 use crate::request::SwitchRequest;
@@ -218,10 +219,34 @@ fn own_line(
             "{} listens on no Unix socket, and the line of its configuration for {endpoint} was not found ({looked})",
             service.name
         ),
-        format!(
+        own_words(service).unwrap_or_else(|| format!(
             "Name its file as well, and how it is reloaded: samehost switch FILE SERVERS-FILE --reload COMMAND; or have it listen on a socket first: samehost how {}",
             service.kind.map_or("SERVICE", Kind::name)
-        ),
+        )),
+    ))
+}
+
+/// The words by which an application's server listens on a socket, and the line of its own file that has its address.
+fn own_words(service: &Service) -> Option<String> {
+    let kind = service.kind.filter(|kind| kind.descriptor().application)?;
+    let known = kind.descriptor();
+    let UnixSocket::Setting(setting) = known.unix() else { return None };
+    let folder = std::fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
+    let mut line = String::new();
+    for path in known.own_files.iter().map(|name| folder.join(name)) {
+        let text = Disk::of(&path, Reads::Application, None).read(&path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let has_address =
+            |line: &str| ["bind", "port"].iter().any(|word| line.trim_start().starts_with(word));
+        if let Some(at) = text.lines().position(has_address) {
+            line = format!(", in place of its address or beside it ({}:{})", path.display(), at + 1);
+            break;
+        }
+    }
+    Some(format!(
+        "Have it listen on one first: {}{line}; all about it: samehost how {}",
+        setting.replace("{}", &known.socket),
+        kind.name()
     ))
 }
 

@@ -2,15 +2,19 @@
 //! metrics for what watches many hosts (`--prometheus`). And `samehost explain [CODE]`: what a code of a scan means, and what of it is on
 //! this machine.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use jiff::Timestamp;
 use samehost_model::scan::{EXPECTATION_SCHEMA, Inventory, Scan, Unexpected};
 use samehost_model::switch::SwitchHealth;
 use samehost_report::{Found, Metric, Notes, metrics_as_prometheus, metrics_of_scan};
-use samehost_scan::{EXPLANATIONS, Expectation, Filter, Held, ScanError, Timed, explanation, saw_processes};
+use samehost_scan::{
+    EXPLANATIONS, Expectation, Filter, Held, ScanError, Timed, at_place, explained, saw_processes,
+};
 use samehost_system::{interrupt, open};
 use serde_json::json;
 
@@ -226,16 +230,30 @@ fn switches(_: &Scan) -> Option<SwitchHealth> {
     None
 }
 
-pub fn explain(code: Option<&str>) -> anyhow::Result<Ending> {
-    let Some(code) = code else {
+/// Longest text of an error that is read, in bytes: a log has the error in its last lines, and a person pastes one.
+const LONGEST_ERROR: u64 = 1 << 16;
+
+pub fn explain(text: &str) -> anyhow::Result<Ending> {
+    let mut text = text.to_owned();
+    if text.is_empty() {
         output::show(|terminal, out| terminal.render_explanations(&EXPLANATIONS, out))?;
         return Ok(Ending::Done);
-    };
-    let Some(found) = explanation(code) else {
+    }
+    if text == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().take(LONGEST_ERROR).read_to_end(&mut bytes).context("standard input")?;
+        text = String::from_utf8_lossy(&bytes).into_owned();
+    }
+    let Some((found, place)) = explained(&text) else {
         let known: Vec<&str> = EXPLANATIONS.iter().map(|known| known.code).collect();
-        return Err(WrongUse(format!("no code is called `{code}`; there are {}", known.join(", "))).into());
+        let words = format!(
+            "this is no code, and no error that is known of a connection on this machine; codes are {}",
+            known.join(", ")
+        );
+        return Err(WrongUse(words).into());
     };
     let scan = look(None, &interrupt::flag())?;
-    output::show(|terminal, out| terminal.render_explanation(found, &scan, out))?;
+    let there = place.map(|place| at_place(&scan, &place)).unwrap_or_default();
+    output::show(|terminal, out| terminal.render_explanation(found, &there, &scan, out))?;
     Ok(Ending::Done)
 }

@@ -161,7 +161,11 @@ fn verify_target(target: &Target, name: &str, options: &VerifyOptions) -> anyhow
         found.login = Some(if is_given { login } else { login.without_one_given() });
     }
     match &found.login {
-        Some(login) if login.outcome() == LoginOutcome::Unreachable => Err(anyhow!("{}", login.says())),
+        // How the place follows from what was given is said all the more where nobody is there.
+        Some(login) if login.outcome() == LoginOutcome::Unreachable => {
+            let notes = found.notes.iter().map(String::as_str);
+            Err(anyhow!([login.says()].into_iter().chain(notes).collect::<Vec<_>>().join("\n  ")))
+        }
         _ => Ok(found),
     }
 }

@@ -341,6 +341,17 @@ fn every_code_is_explained_with_what_is_here() {
     assert!(told.contains("nc → samehost serve: the backlog is only 1"), "{told}");
     assert!(told.contains("matters Where more clients") && told.contains("undo Remove"), "{told}");
     assert_eq!(home.run(&["explain", "no-such-code"]).status, 2);
+    // An error that names the place of a server here, and one that names nobody's.
+    let refused = home.run(&["explain", &format!("Error: connect ECONNREFUSED {host}:{port}")]).stdout;
+    let refused = refused.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(refused.contains("refused: Nobody listens at the address"), "{refused}");
+    assert!(refused.contains(&format!("tcp:{host}:{port}: samehost serve")), "{refused}");
+    let path = home.path("none/x.sock").display().to_string();
+    let absent =
+        home.run(&["explain", "dial", "unix", &format!("{path}:"), "connect:", "no such file or directory"]);
+    let absent = absent.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(absent.contains("no-such-path:") && absent.contains("nobody listens there"), "{absent}");
+    assert!(absent.contains("/none is not there"), "{absent}");
 }
 
 #[test]

@@ -50,6 +50,9 @@ pub(super) struct Target {
     pub(super) path: String,
 }
 
+const WITHOUT_URL: &str =
+    "no URL follows the socket, so that Apache does not know what to speak there (AH01144)";
+
 /// What stands where a URL may, or why it cannot move; `None` if it is not a URL, or names a balancer.
 pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8")?;
@@ -57,9 +60,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, Reason> {
     let length = if is_socket { text.find('|').map_or(text.len(), |bar| bar + 1) } else { 0 };
     let (socket, url) = text.split_at(length);
     if is_socket && !socket.ends_with('|') {
-        return Err(
-            "no URL follows the socket, so that Apache does not know what to speak there (AH01144)".into()
-        );
+        return Err(WITHOUT_URL.into());
     }
     let Some((scheme, rest)) = url.split_once("://") else {
         if is_socket {
@@ -262,6 +263,8 @@ pub(super) struct Use {
 }
 
 const BY_HAND: &str = "write `unix:/path/of.sock|` before the URL by hand, if it should move";
+/// The same where the socket is there already.
+const URL_BY_HAND: &str = "write the URL behind the socket: `|fcgi://localhost/` for PHP-FPM, `|http://localhost/` for a web server";
 
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
@@ -320,7 +323,10 @@ impl Spot {
 /// What a directive connects to, or a refusal if that is not understood or cannot move; `None` if it does not connect.
 pub(super) fn of(tree: &Tree, node: usize) -> Result<Option<Use>, Refusal> {
     let directive = &tree.nodes[node];
-    let refused = |reason: Reason| tree.at(node).refusal(reason, BY_HAND);
+    let refused = |reason: Reason| {
+        let by_hand = if reason == Reason::from(WITHOUT_URL) { URL_BY_HAND } else { BY_HAND };
+        tree.at(node).refusal(reason, by_hand)
+    };
     let spot = match directive.name.as_str() {
         "sethandler" | "addhandler" => Spot::handler(&directive.words).map_err(refused)?,
         "proxypass" | "proxypassmatch" => Some(Spot::pass(tree, node)),

@@ -516,3 +516,20 @@ fn host_and_port(
         _ => Err("only a Unix socket or plain TCP can be written here".into()),
     }
 }
+
+/// The files that a manage.py may have its settings in: of `"DJANGO_SETTINGS_MODULE", "shop.settings"` shop/settings.py, and that of a
+/// package.
+#[must_use]
+pub fn settings_of(manage: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(manage);
+    let Some((_, behind)) = text.split_once("DJANGO_SETTINGS_MODULE") else { return Vec::new() };
+    let mut names = behind.split(['"', '\'']).skip(1);
+    let is_module = |name: &&str| {
+        name.contains(|one: char| one.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
+    };
+    match names.find(is_module) {
+        Some(name) => ["", "/__init__"].map(|end| format!("{}{end}.py", name.replace('.', "/"))).to_vec(),
+        None => Vec::new(),
+    }
+}

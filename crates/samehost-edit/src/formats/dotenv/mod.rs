@@ -267,8 +267,10 @@ impl<'a> Reader<'a> {
         let has_postgres = self.wants_any(&["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"]);
         let has_mysql = self.wants_any(&["mysql2", "mysqlclient", "PyMySQL", "mysql"]);
         if name.starts_with("REDIS") {
+            let number =
+                self.lines.last("REDIS_DB").map(|entry| format!("?db={}", entry.text)).unwrap_or_default();
             return format!(
-                "REDIS_URL=unix:///run/redis/redis-server.sock, where the program reads REDIS_URL (redis-rb, ioredis, redis-py), and {name} goes; a path in {name} would be a host's name"
+                "REDIS_URL=unix:///run/redis/redis-server.sock{number}, where the program reads REDIS_URL (redis-rb, ioredis, redis-py), and {name} goes; a path in {name} would be a host's name"
             );
         }
         if name.starts_with("POSTGRES") || (has_postgres && !has_mysql) {

@@ -86,18 +86,24 @@ impl Reader<'_> {
         }
         let known = matches!(name, "REDIS_URL" | "REDIS_DSN" | "REDIS_URI" | "LOCK_DSN")
             || name.ends_with("_REDIS_URL");
+        let number = number(&entry.text);
+        let db = number.map(|number| format!("?db={number}")).unwrap_or_default();
         let (reason, by_hand) = match self.framework {
             Framework::Symfony if known => return Ok(Spelling::RedisPath),
             Framework::Rails if known => return Ok(Spelling::UnixPath),
             Framework::Django if known => return self.django(entry),
             Framework::Laravel if known => (
                 "Laravel's URL cannot name a socket",
-                format!("{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock and REDIS_PORT=0"),
+                format!(
+                    "{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock, REDIS_PORT=0 and REDIS_DB={}",
+                    number.unwrap_or("0")
+                ),
             ),
             Framework::Node if known => (
                 "each library of Node has its own words for a socket",
                 format!(
-                    "{name}=unix:///run/redis/redis-server.sock (ioredis), or in the program: createClient({{ socket: {{ path: … }} }}) in place of {name} (node-redis)"
+                    "{name}=unix:///run/redis/redis-server.sock{db} (ioredis), or in the program: createClient({{ socket: {{ path: … }}{} }}) in place of {name} (node-redis)",
+                    number.map(|number| format!(", database: {number}")).unwrap_or_default()
                 ),
             ),
             _ => return Err(self.unknown(entry, REDIS)),
@@ -110,8 +116,9 @@ impl Reader<'_> {
         let name = &entry.name;
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
             let reason = format!("Celery may read {name} as well, and has other words for a socket");
+            let number = number(&entry.text).unwrap_or("0");
             let by_hand = format!(
-                "{name}=unix:///run/redis/redis-server.sock?db=0 and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock"
+                "{name}=unix:///run/redis/redis-server.sock?db={number} and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock?virtual_host={number}"
             );
             return Err(refuse(entry, reason, by_hand));
         }
@@ -119,7 +126,14 @@ impl Reader<'_> {
             ["cache(\"", "cache('", "cache_url(\"", "cache_url('"].map(|call| format!("{call}{name}"));
         if self.settings().iter().any(|text| calls.iter().any(|call| text.contains(call))) {
             let reason = format!("django-environ reads {name} as the URL of a cache, which has other words");
-            return Err(refuse(entry, reason, format!("{name}=redis:///run/redis/redis-server.sock")));
+            let by_hand = match number(&entry.text) {
+                // django-environ drops it from such a URL.
+                Some(number) => format!(
+                    "in the settings, in place of {name}: 'LOCATION': 'unix:///run/redis/redis-server.sock?db={number}'"
+                ),
+                None => format!("{name}=redis:///run/redis/redis-server.sock"),
+            };
+            return Err(refuse(entry, reason, by_hand));
         }
         Ok(Spelling::UnixScheme)
     }
@@ -260,4 +274,12 @@ fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, &'static st
 
 fn may_be_local(text: &str) -> bool {
     ["localhost", "127.", "[::1]", "@/", ":///", "%2F", "%2f", "$"].iter().any(|word| text.contains(word))
+}
+
+/// The number of a database in a URL of Redis, where it is not the first.
+fn number(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let path = rest.split(['?', '#']).next()?.split_once('/')?.1;
+    let is_number = !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_digit()) && path != "0";
+    is_number.then_some(path)
 }

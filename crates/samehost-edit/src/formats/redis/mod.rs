@@ -130,8 +130,12 @@ impl Editor for Redis {
         let (mut typical, mut foreign) = (0, false);
         for line in lines(text) {
             let line = text[line.range.clone()].trim_ascii();
-            foreign |= !line.starts_with(b"#") && (line.starts_with(b"[") || line.ends_with(b"{"));
-            let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default().to_ascii_lowercase();
+            let mut words = line.split(u8::is_ascii_whitespace);
+            let word = words.next().unwrap_or_default().to_ascii_lowercase();
+            // `servers = "…";` is of a program that connects to Redis: rspamd's local.d/redis.conf.
+            let is_assigned = word.contains(&b'=') || words.find(|word| !word.is_empty()) == Some(b"=");
+            foreign |=
+                !line.starts_with(b"#") && (is_assigned || line.starts_with(b"[") || line.ends_with(b"{"));
             typical += usize::from(TYPICAL.iter().any(|known| known.as_bytes() == word));
         }
         !foreign && (named || typical >= 2)

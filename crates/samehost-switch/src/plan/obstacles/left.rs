@@ -3,33 +3,39 @@
 //!
 //! What an editor read, refused or changes is not told again.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use samehost_edit::{Files, Lead, LeadForm, Role, leads};
+use samehost_edit::{Files, LeadForm, Reading, leads};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::services_at;
 use samehost_services::UnixSocket;
+use samehost_system::User;
 
-use crate::changed_lines;
-use crate::configuration::leads::{Left, by_hand, of_text};
+use crate::configuration::leads::{Left, by_hand, of_text, parts, settings_below};
 use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
+use crate::disk::{Disk, Reads};
 use crate::findings::{Findings, shown};
 use crate::place::real;
-use crate::plan::stages::PlannedStage;
+use crate::plan::stages::follow::assignments;
 use crate::request::{Direction, SwitchRequest};
 
-/// How many lines a key that says nothing by itself (`host`) may be from what an editor read or refused,
-/// to be told with that.
+/// How many values of a file have their reader asked.
 ///
 /// "Nothing to do" used to be the answer for a file whose lines no editor
-/// understood, and people read that as done. So the text of every configuration is searched for values
+/// understood, and people read that as done. So the text of every configuration, and of the other files of a
+/// directory that was named, is searched for values
 /// that lead here. Where what an editor understands is at its goal already, such a value gives status 5,
 /// and beside something that moves it bars nothing: status 1 for both would fail each later run of a
-/// switch by Ansible or cron (docs/decisions/0131).
+/// switch by Ansible or cron (docs/decisions/0131). What a value is a part of was told by nearness, and a second store beside
+/// one that moves was passed over.
+const MOST_ASKED: usize = 100;
+/// Bytes of the other files of directories that are searched.
+const MOST_BYTES: usize = 32 << 20;
+/// How many lines of a block may be before or behind the one that an editor refused.
 const NEAR: u32 = 12;
 
 /// Why a value that leads to a service is not moved.
@@ -57,10 +63,9 @@ pub(super) fn findings(
     scan: &Scan,
     read: &[ParsedConfig],
     unread: &[ConfigFile],
-    stages: &[PlannedStage],
 ) -> Findings {
     let (mut obstacles, mut notes) = (Vec::new(), Vec::new());
-    for left in values(request, scan, read, unread, stages) {
+    for left in values(request, scan, read, unread) {
         let leads = left.leads(scan);
         match stays(&left, scan, request.to) {
             Stays::NoSocket(why) => {
@@ -81,34 +86,100 @@ pub(super) fn findings(
     findings
 }
 
-/// The values of these configurations that lead to services here, and of which no editor spoke.
-fn values(
-    request: &SwitchRequest,
-    scan: &Scan,
-    read: &[ParsedConfig],
-    unread: &[ConfigFile],
-    stages: &[PlannedStage],
-) -> Vec<Left> {
+/// The values of these configurations, and of the other files of the directories that were named, that lead to services here,
+/// and of which no editor spoke.
+fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &[ConfigFile]) -> Vec<Left> {
     let (mut found, mut seen): (Vec<Left>, BTreeSet<PathBuf>) = Default::default();
+    // Variables that a file of the plan sets: their defaults count for nobody.
+    let mut set: BTreeSet<String> = BTreeSet::new();
+    for parsed in read {
+        let text = parsed.config.files().read(&parsed.config.file).unwrap_or_default();
+        set.extend(assignments(&text).into_keys());
+        set.extend(parsed.reading.settings.iter().map(|setting| setting.name.clone()));
+    }
+    let (settings, refused) = (
+        lines(read, |reading| reading.settings.iter().map(|one| (&*one.file, one.line)).collect()),
+        lines(read, |reading| reading.refused.iter().map(|one| (&*one.file, one.line)).collect()),
+    );
     for parsed in read {
         let files = parsed.config.files();
-        let known = Told::of(scan, parsed, &files);
         for path in parsed.paths(&files) {
-            if !seen.insert(files.real(&path)) {
+            let key = files.real(&path);
+            if !seen.insert(key.clone()) {
                 continue;
             }
-            let changed = changed_lines(&path, stages);
+            let text = files.read(&path).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let none = BTreeSet::new();
+            let settings = settings.get(&key).unwrap_or(&none);
+            let refused = refused.get(&key).unwrap_or(&none);
+            let all = read.iter().flat_map(|parsed| &parsed.reading.settings);
+            let own: BTreeSet<&str> =
+                all.filter(|one| one.file == path).map(|one| one.name.as_str()).collect();
+            let mut asked = 0;
             for left in of_file(request, scan, &parsed.config, &path, &files) {
-                if !changed.contains(&left.lead.line) && !known.has(&left, &files.real(&path)) {
+                let lead = &left.lead;
+                // A variable beside one that outweighs it (DB_HOST beside DB_SOCKET) is read, and changes nothing.
+                let is_set = own.contains(&*lead.name) || lead.unless.iter().any(|name| set.contains(name));
+                // Of a host in lines of its own its block is refused.
+                let near = if lead.form == LeadForm::Host { NEAR } else { 0 };
+                let around = lead.line.saturating_sub(near)..=lead.line.saturating_add(near);
+                if is_set || refused.range(around).next().is_some() {
+                    continue;
+                }
+                let is_line = settings.contains(&lead.line);
+                let parts = if (is_line && !left.is_one_of_several) || asked >= MOST_ASKED {
+                    None
+                } else {
+                    asked += 1;
+                    parts(read.iter(), &path, &text, lead)
+                };
+                if !parts.map_or(is_line, |settings| !settings.is_empty()) {
                     found.push(left);
                 }
             }
         }
     }
     for config in unread {
+        seen.insert(real(&config.file));
         found.extend(of_file(request, scan, config, &config.file, &config.files()));
     }
+    let reader = request.user.as_deref().and_then(User::named);
+    let mut budget = MOST_BYTES;
+    for directory in request.targets.iter().map(Path::new).filter(|path| path.is_dir()) {
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        for path in settings_below(&directory, reader.as_ref()) {
+            if !seen.insert(real(&path)) {
+                continue;
+            }
+            let disk = Disk::of(&path, Reads::Application, reader.as_ref());
+            let Ok(bytes) = disk.read(&path) else { continue };
+            budget = budget.saturating_sub(bytes.len());
+            if budget == 0 {
+                break;
+            }
+            let mut values = of_text(scan, &path, &bytes, request.to);
+            values.retain(|left| !left.lead.unless.iter().any(|name| set.contains(name)));
+            found.extend(values);
+        }
+    }
     found
+}
+
+/// Lines of these readings, by their real files.
+fn lines(
+    read: &[ParsedConfig],
+    of: impl Fn(&Reading) -> Vec<(&Path, u32)>,
+) -> HashMap<PathBuf, BTreeSet<u32>> {
+    let mut all: HashMap<PathBuf, BTreeSet<u32>> = HashMap::new();
+    let mut known: HashMap<PathBuf, PathBuf> = HashMap::new();
+    for parsed in read {
+        for (file, line) in of(&parsed.reading) {
+            let file = known.entry(file.to_owned()).or_insert_with(|| real(file)).clone();
+            all.entry(file).or_default().insert(line);
+        }
+    }
+    all
 }
 
 /// The values of a file that lead to a service here, other than the one whose file this is.
@@ -125,7 +196,7 @@ fn of_file(
     for left in of_text(scan, path, &bytes, request.to) {
         let Some(service) = scan.services.get(left.service) else { continue };
         let is_its_own = (service.kind.is_some() && service.kind == config.kind())
-            || (own.is_some() && is_of(scan, service, own));
+            || (own.is_some() && is_process_of(scan, service, own));
         if !is_its_own {
             found.push(left);
         }
@@ -133,98 +204,11 @@ fn of_file(
     found
 }
 
-fn is_of(scan: &Scan, service: &Service, own: Option<u32>) -> bool {
+fn is_process_of(scan: &Scan, service: &Service, own: Option<u32>) -> bool {
     match scan.main_process(service) {
         Some(process) if Some(process.parent) == own => true,
         _ => service.pid == own,
     }
-}
-
-/// The lines of a file that these stages change or take away.
-fn changed_lines(path: &Path, stages: &[PlannedStage]) -> BTreeSet<u32> {
-    let mut lines = BTreeSet::new();
-    for change in stages.iter().flat_map(|stage| &stage.changes) {
-        if real(&change.path) != real(path) {
-            continue;
-        }
-        let (before, after) =
-            (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
-        let changed = changed_lines::changed_lines(before, after);
-        lines.extend(changed.iter().filter(|one| one.sign == '-').map(|one| one.line));
-    }
-    lines
-}
-
-/// What an editor spoke of in a configuration: as a setting, as a part of one, or as a refusal. Prepared once: a file
-/// may have thousands of settings.
-struct Told {
-    /// Lines of settings and refusals, by their real files.
-    lines: HashMap<PathBuf, BTreeSet<u32>>,
-    /// Names of settings, and the last words of names of several.
-    names: HashSet<String>,
-    /// Lines of connections to each service, by their real files: `host` near one is a part of it.
-    blocks: HashMap<(PathBuf, usize), BTreeSet<u32>>,
-    /// Lines of refusals, by their real files.
-    refused: HashMap<PathBuf, BTreeSet<u32>>,
-}
-
-impl Told {
-    fn of(scan: &Scan, parsed: &ParsedConfig, files: &dyn Files) -> Self {
-        let mut known = Told {
-            lines: HashMap::new(),
-            names: HashSet::new(),
-            blocks: HashMap::new(),
-            refused: HashMap::new(),
-        };
-        let mut real: HashMap<PathBuf, PathBuf> = HashMap::new();
-        let mut services: HashMap<Endpoint, Vec<usize>> = HashMap::new();
-        let mut real_of =
-            |path: &Path| real.entry(path.to_owned()).or_insert_with(|| files.real(path)).clone();
-        for refusal in &parsed.reading.refused {
-            let file = real_of(&refusal.file);
-            known.lines.entry(file.clone()).or_default().insert(refusal.line);
-            known.refused.entry(file).or_default().insert(refusal.line);
-        }
-        for setting in &parsed.reading.settings {
-            let file = real_of(&setting.file);
-            known.lines.entry(file.clone()).or_default().insert(setting.line);
-            if let Some(last) = setting.name.rsplit(' ').next() {
-                known.names.insert(last.to_owned());
-            }
-            known.names.insert(setting.name.clone());
-            if setting.role != Role::Connects {
-                continue;
-            }
-            let there = services
-                .entry(setting.endpoint.clone())
-                .or_insert_with(|| services_at(scan, &setting.endpoint));
-            for service in there.iter() {
-                known.blocks.entry((file.clone(), *service)).or_default().insert(setting.line);
-            }
-        }
-        known
-    }
-
-    fn has(&self, left: &Left, file: &Path) -> bool {
-        let lead = &left.lead;
-        let is_there = matches!(self.lines.get(file), Some(lines) if lines.contains(&lead.line));
-        if is_there || (!lead.name.is_empty() && self.names.contains(&lead.name)) {
-            return true;
-        }
-        let around = [self.refused.get(file), self.blocks.get(&(file.to_owned(), left.service))];
-        is_general(lead) && around.into_iter().flatten().any(|lines| is_near(lines, lead.line))
-    }
-}
-
-fn is_near(lines: &BTreeSet<u32>, line: u32) -> bool {
-    lines.range(line.saturating_sub(NEAR)..=line.saturating_add(NEAR)).next().is_some()
-}
-
-/// Whether a key says nothing of what it belongs to but by the lines around it: `host`.
-fn is_general(lead: &Lead) -> bool {
-    let name = lead.name.to_ascii_lowercase();
-    lead.form == LeadForm::Host
-        && ["host", "hostname", "server", "dbhost", "db_host", "address"].contains(&name.as_str())
 }
 
 /// Notes on sockets whose file is mounted into a container.

@@ -35,7 +35,7 @@ pub(crate) fn find(
     let mut findings = Findings::default();
     findings.note(not_closed(request, hops, stages));
     findings.note(ended_requests(stages));
-    findings.merge(left::findings(request, scan, configurations, unread, stages));
+    findings.merge(left::findings(request, scan, configurations, unread));
     if hops.is_empty() {
         if !configurations.iter().any(|read| read.has_role(Role::Connects)) {
             // Nothing moves, and these lead to services here: that is no "nothing to do".

@@ -20,6 +20,7 @@ mod refusals;
 mod sessions;
 mod shared_pool;
 mod silence;
+mod spoken;
 pub(crate) mod stack;
 mod uvicorn;
 mod uwsgi;
