@@ -82,10 +82,10 @@ fn plain(text: &str) -> String {
 /// Whether a text has words, none of which goes on before or behind.
 fn has(text: &str, words: &str) -> bool {
     let is_inner = |one: Option<char>| one.is_some_and(|one| one.is_ascii_alphanumeric());
+    let goes_on = |own: Option<char>, next: Option<char>| is_inner(own) && is_inner(next);
     text.match_indices(words).any(|(at, _)| {
         let (before, behind) = (text[..at].chars().next_back(), text[at + words.len()..].chars().next());
-        !(is_inner(before) && is_inner(words.chars().next()))
-            && !(is_inner(behind) && is_inner(words.chars().next_back()))
+        !goes_on(words.chars().next(), before) && !goes_on(words.chars().next_back(), behind)
     })
 }
 

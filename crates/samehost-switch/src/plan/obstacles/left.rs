@@ -144,6 +144,18 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
         seen.insert(real(&config.file));
         found.extend(of_file(request, scan, config, &config.file, &config.files()));
     }
+    found.extend(beside(request, scan, seen, &set));
+    found
+}
+
+/// The values in the other text files of the directories that were named.
+fn beside(
+    request: &SwitchRequest,
+    scan: &Scan,
+    mut seen: BTreeSet<PathBuf>,
+    set: &BTreeSet<String>,
+) -> Vec<Left> {
+    let mut found = Vec::new();
     let reader = request.user.as_deref().and_then(User::named);
     let mut budget = MOST_BYTES;
     for directory in request.targets.iter().map(Path::new).filter(|path| path.is_dir()) {
