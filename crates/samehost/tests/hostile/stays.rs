@@ -232,3 +232,82 @@ fn all_values_that_move_together_keep_no_port_open() {
     let file = server.write("shop/settings.py", &text);
     server.assert_closed(&file);
 }
+
+/// A file outside of the test's own directory, gone with the test.
+struct Placed(PathBuf);
+
+impl Placed {
+    fn new(folder: &str, name: &str, text: String) -> Self {
+        let path = PathBuf::from(folder).join(name);
+        std::fs::write(&path, text).unwrap();
+        Placed(path)
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_port_open() {
+    let (server, other) = (Server::redis(), Machine::new());
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let port = server.port;
+    let own = format!("samehost-hostile-{port}");
+    for (name, text) in [
+        (".env", format!("REDIS_HOST=127.0.0.1\nREDIS_PORT={port}\n")),
+        ("conf.yml", format!("redis: {{host: 127.0.0.1, port: {port}}}\n")),
+        ("config/settings.php", format!("<?php $r->connect('127.0.0.1', {port});\n")),
+        ("bin/report.sh", format!("#!/bin/sh\nredis-cli -p {port} info\n")),
+    ] {
+        let path = other.write(name, text);
+        let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+        let is_kept = told.contains(&*path.display().to_string()) && told.contains("stays open");
+        assert!(is_kept, "{name}: {told}");
+        std::fs::remove_file(path).unwrap();
+    }
+    for (folder, text) in [
+        ("/etc/cron.d", format!("*/5 * * * * root redis-cli -h 127.0.0.1 -p {port} ping\n")),
+        ("/etc/default", format!("REDIS_ADDR=redis://127.0.0.1:{port}\n")),
+        ("/usr/local/bin", format!("#!/bin/sh\nredis-cli -h 127.0.0.1 -p {port} info\n")),
+        ("/etc", format!("session.save_handler = redis\nsession.save_path = \"tcp://127.0.0.1:{port}\"\n")),
+    ] {
+        let placed = Placed::new(folder, &own, text);
+        let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+        let is_kept = told.contains(&*placed.0.display().to_string()) && told.contains("stays open");
+        assert!(is_kept, "{folder}: {told}");
+    }
+    let placed = Placed::new("/etc/cron.d", &own, format!("* * * * * root redis-cli -p {port} ping\n"));
+    server.assert_kept(&file, &own, || std::fs::remove_file(&placed.0).unwrap());
+}
+
+#[test]
+fn what_other_projects_have_that_leads_elsewhere_or_to_nobody_keeps_no_port_open() {
+    let (server, other) = (Server::redis(), Machine::new());
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let port = server.port;
+    for (name, text) in [
+        (".env.example", format!("REDIS_URL=redis://127.0.0.1:{port}\n")),
+        (".env", format!("# REDIS_PORT={port}\nREDIS_URL=redis://192.0.2.7:{port}\nSMTP_PORT=1\n")),
+        ("compose.yaml", format!("services:\n  r:\n    ports:\n      - \"127.0.0.1:{port}:6379\"\n")),
+        (
+            "config/database.php",
+            format!(
+                "<?php return ['host' => env('REDIS_HOST', '127.0.0.1'), 'port' => env('REDIS_PORT', '{port}')];\n"
+            ),
+        ),
+        ("backup/redis.conf", format!("bind 127.0.0.1\nport {port}\n")),
+        ("redis.conf", format!("bind 127.0.0.1 -::1\nport {port}\n")),
+        ("vendor/x/config.yml", format!("url: redis://127.0.0.1:{port}\n")),
+        ("src/client.php", format!("<?php $default = 'redis://127.0.0.1:{port}';\n")),
+    ] {
+        other.write(name, text);
+    }
+    let words = format!("DAEMON_ARGS=\"--bind 127.0.0.1 --port {port}\"\nTIMEOUT=127.0.0.1\n");
+    let _placed = Placed::new("/etc/default", &format!("samehost-hostile-{port}"), words);
+    server.assert_closed(&file);
+}
