@@ -363,21 +363,25 @@ fn an_unattended_switch_whose_page_breaks_later_is_back_by_itself() {
     wait_for("the watchers to go", || watchers(&id).is_empty().then_some(()));
 }
 
-#[test]
-fn what_nobody_watches_over_any_more_is_taken_back_by_the_next_command() {
-    let mut site = Site::new();
-    let (id, web, before) = unattended(&mut site, "6s", false);
-    // Both at once, so that neither can start the other anew.
+/// Ends the watchers of a switch, both at once, so that neither can start the other anew.
+pub(crate) fn without_watchers(id: &str) {
     wait_for("no watcher", || {
-        for pid in watchers(&id) {
+        for pid in watchers(id) {
             let _ = kill_process(pid, Signal::STOP);
         }
-        let all = watchers(&id);
+        let all = watchers(id);
         for pid in &all {
             let _ = kill_process(*pid, Signal::KILL);
         }
         all.is_empty().then_some(())
     });
+}
+
+#[test]
+fn what_nobody_watches_over_any_more_is_taken_back_by_the_next_command() {
+    let mut site = Site::new();
+    let (id, web, before) = unattended(&mut site, "6s", false);
+    without_watchers(&id);
     assert_ne!(files(&site), before);
     wait_for("the deadline", || {
         site.switches().first().filter(|(_, state, _)| state == "undone").map(|_| ())
