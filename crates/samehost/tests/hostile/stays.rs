@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Ended, Machine, free_port, wait_for};
+use crate::support::{ALICE, Ended, Machine, free_port, wait_for};
 
 /// A server that a script starts anew, as one without systemd is.
 pub(crate) struct Server {
@@ -310,4 +310,75 @@ fn what_other_projects_have_that_leads_elsewhere_or_to_nobody_keeps_no_port_open
     let words = format!("DAEMON_ARGS=\"--bind 127.0.0.1 --port {port}\"\nTIMEOUT=127.0.0.1\n");
     let _placed = Placed::new("/etc/default", &format!("samehost-hostile-{port}"), words);
     server.assert_closed(&file);
+}
+
+#[test]
+fn a_script_of_php_that_nobody_restarts_keeps_the_port_open_and_the_dry_run_says_so() {
+    let mut server = Server::redis();
+    server.machine.write_as(ALICE, "app/artisan", "#!/usr/bin/env php\n");
+    server.machine.write_as(ALICE, "app/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    let text = format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={}\n", server.port);
+    let file = server.machine.write_as(ALICE, "app/.env", text).display().to_string();
+    let script = format!(
+        "<?php $s = fsockopen('127.0.0.1', {}); while (true) {{ fwrite($s, \"PING\\r\\n\"); fgets($s); usleep(50000); }}",
+        server.port
+    );
+    let script = server.machine.write("worker/worker.php", script);
+    server.machine.start_as(ALICE, "php", &[&script.display().to_string()]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let (conf, socket) = (server.file.display().to_string(), server.socket.display().to_string());
+    let reload = format!("redis={}", server.restart.display());
+    let words = [
+        "switch", &file, &conf, "--socket", &socket, "--reload", &reload, "--observe", "300ms", "--yes",
+        "--confirm-within=0", "--close-tcp",
+    ];
+    let before = server.machine.samehost(&[&words[..], &["--dry-run"]].concat());
+    let told = in_one_line(&before);
+    assert!(told.contains("takes the change only when it is restarted"), "{told}");
+    assert!(told.contains("stays open") && told.contains("what it has is gone after its restart"), "{told}");
+    let pid = std::fs::read_to_string(server.machine.path("server.pid")).unwrap();
+    let ended = server.machine.samehost(&words);
+    assert_eq!((before.status, ended.status), (0, 0), "{}", ended.both());
+    assert!(server.is_open(), "{}", ended.both());
+    assert_ne!(std::fs::read_to_string(server.machine.path("server.pid")).unwrap(), pid);
+    let list = server.machine.samehost(&["switch", "list", "--json"]);
+    let entries: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
+    assert_eq!(entries.as_array().unwrap().len(), 1, "it was tried once: {}", list.stdout);
+}
+
+#[test]
+fn a_command_for_one_of_two_servers_of_a_kind_says_which() {
+    let (one, two) = (Server::redis(), Server::redis());
+    let second = format!(
+        "}}, \"second\": {{\"BACKEND\": \"django.core.cache.backends.redis.RedisCache\", \"LOCATION\": \"redis://127.0.0.1:{}/2\"}}}}\n",
+        two.port
+    );
+    let file = one.write("shop/settings.py", &CACHE.replace("}}\n", &second));
+    for server in [&one, &two] {
+        let text = std::fs::read_to_string(&server.file).unwrap();
+        std::fs::write(&server.file, format!("{text}unixsocket {}\n", server.socket.display())).unwrap();
+        assert!(Command::new(&server.restart).status().unwrap().success());
+        wait_for("its socket", || UnixStream::connect(&server.socket).ok());
+    }
+    let names = [one.file.display().to_string(), two.file.display().to_string()];
+    let reload = |server: &Server| format!("redis={}", server.restart.display());
+    let words = |first: String, second: String| {
+        let words = ["switch", &file, &names[0], &names[1], "--user", "root", "--reload", &first, "--reload"];
+        let last = [
+            "--reload", "application=true", "--observe", "300ms", "--yes", "--confirm-within=0",
+            "--close-tcp",
+        ];
+        let all = [&words[..], &[&second], &last].concat();
+        all.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = |words: &[String], more: &[&str]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        one.machine.samehost(&[&words[..], more].concat())
+    };
+    let same = words(reload(&one), reload(&two));
+    for more in [&["--dry-run"][..], &[]] {
+        let ended = run(&same, more);
+        assert_eq!(ended.status, 2, "{}", ended.both());
+        assert!(in_one_line(&ended).contains("is there twice"), "{}", ended.both());
+    }
 }
