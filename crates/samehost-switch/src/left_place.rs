@@ -168,6 +168,11 @@ impl OldPlace {
         (!self.was_empty()).then(|| format!("whether {name} listens at {from} again is not known: {error}"))
     }
 
+    pub(crate) fn is_of(&self, families: &[Kind]) -> bool {
+        let kind = self.kind.as_deref().and_then(Kind::named);
+        kind.is_some_and(|kind| families.contains(&kind.family()))
+    }
+
     /// What is wrong at the old place after the way back; `None` where the server that was there is there again.
     pub(crate) fn wrong(&self, scan: &Scan) -> Option<String> {
         let (from, name) = (&self.from, &self.name);

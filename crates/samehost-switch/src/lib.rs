@@ -36,4 +36,4 @@ pub use request::{Confirm, Direction, Environment, Page, PageError, SwitchReques
 pub use samehost_edit::Setting;
 pub use stored::{FinishError, LOOK, OwnLooks, finishing, look_again, refused_since};
 pub use usage::{Seen, Usage, clients, followed};
-pub use way_back::{WAY_BACK, not_back};
+pub use way_back::{WAY_BACK, not_back, would_not_be_back};

@@ -220,7 +220,10 @@ pub fn finishing(
     }
     for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
-        plan.findings.add(still_there(&later, &from, &to, &plan.hops, request, scan, (look, is_interrupted)));
+        let (reasons, note) =
+            still_there(&later, &from, &to, &plan.hops, request, scan, (look, is_interrupted));
+        plan.findings.add(reasons);
+        plan.findings.note(note);
     }
     Ok(plan)
 }
@@ -374,7 +377,7 @@ fn last(from: Endpoint, to: Endpoint) -> Leaving {
     Leaving { from, to, can_wait: false, moved: false, restart: None }
 }
 
-/// Reasons not to close a place: somebody uses it.
+/// Reasons not to close a place: somebody uses it; with a note.
 fn still_there(
     later: &Later,
     from: &Endpoint,
@@ -383,9 +386,10 @@ fn still_there(
     request: &SwitchRequest,
     scan: &Scan,
     (look, is_interrupted): (Look<'_>, &dyn Fn() -> bool),
-) -> Vec<SwitchObstacle> {
+) -> (Vec<SwitchObstacle>, Option<String>) {
     let mut reasons: Vec<SwitchObstacle> = Vec::new();
-    for named in who_leads_there(scan, Left { from, to, hops }, &later.sources) {
+    let (leading, note) = who_leads_there(scan, Left { from, to, hops }, &later.sources);
+    for named in leading {
         reasons.push(bar(ObstacleCode::StillUsed, named.found, named.remedy));
     }
     let watch = Watch { endpoint: from, hops: &[], period: request.observe, look, is_interrupted };
@@ -404,7 +408,7 @@ fn still_there(
     for reason in &mut reasons {
         reason.bars = true;
     }
-    reasons
+    (reasons, note)
 }
 
 /// How long a look takes: ten blocks, and no longer than people wait for a page.

@@ -13,7 +13,8 @@ use samehost_edit::{Overlay, leads, recognise};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::{ScanError, collect_seeing};
-use samehost_transaction::{Store, WayBack};
+use samehost_services::Kind;
+use samehost_transaction::{Foreseen, Store, WayBack};
 
 use crate::configuration::ConfigFile;
 use crate::left_place::OldPlace;
@@ -73,6 +74,22 @@ pub fn not_back(store: &Store, id: &str) -> Vec<String> {
         std::thread::sleep(STEP);
     }
     Vec::new()
+}
+
+/// What would be wrong at the old places of a switch that is put back: nobody is there now, and no file of that server is put
+/// back with it.
+#[must_use]
+pub fn would_not_be_back(store: &Store, foreseen: &Foreseen) -> Vec<String> {
+    let mut families = Vec::new();
+    for change in foreseen.stages.iter().flat_map(|stage| &stage.changes) {
+        let text = change.after.as_deref().or(change.before.as_deref()).unwrap_or_default();
+        let Some(editor) = recognise(&change.path, text) else { continue };
+        let config = ConfigFile { file: change.path.clone(), editor, reader: None };
+        families.extend(config.kind().map(Kind::family));
+    }
+    let places = old_places(store, &foreseen.id);
+    let Ok(scan) = look() else { return Vec::new() };
+    places.iter().filter(|place| !place.is_of(&families)).filter_map(|place| place.wrong(&scan)).collect()
 }
 
 /// Why a file that somebody changed needs what a switch made: it leads there.

@@ -346,7 +346,11 @@ impl Reader {
             }
         }
         let signs = ["#", ";", "//", "-- ", "* "];
-        if code.is_empty() || signs.iter().any(|sign| code.starts_with(sign)) {
+        // A time of cron is no comment: `* * * * * redis-cli ping`.
+        let is_time = code
+            .strip_prefix("* ")
+            .is_some_and(|rest| rest.starts_with(|one: char| one == '*' || one.is_ascii_digit()));
+        if code.is_empty() || (!is_time && signs.iter().any(|sign| code.starts_with(sign))) {
             return None;
         }
         Some(code_of(line))

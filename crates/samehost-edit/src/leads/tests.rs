@@ -351,6 +351,7 @@ fn a_new_form_of_an_address_is_one_line_here() {
         "mysql -h127.0.0.1 -P6395 shop",
         "system(\"redis-cli -h 127.0.0.1 -p 6395 ping\");",
         "*/5 * * * * redis-cli -p 6395 del x",
+        "* * * * * root redis-cli -p 6395 ping",
         "echo PING | nc 127.0.0.1 6395",
         "replicaof 127.0.0.1 6395",
         "command=/usr/bin/worker --redis-host 127.0.0.1 --redis-port 6395",

@@ -1,6 +1,7 @@
 //! A switch on the terminal: moved connections, changed lines, obstacles, the outcome, and how long requests take since.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use samehost_model::human::{change_range, format_size, format_value, rough_time};
 use samehost_model::printable::clean;
@@ -159,8 +160,7 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
     if report.outcome != SwitchOutcome::Committed || is_seen {
         return Vec::new();
     }
-    let transport = report.to;
-    let look = format!("samehost verify {} --expect {transport} --wait 60s", report.targets.join(" "));
+    let look = looks(report);
     let text = if report.hops.iter().any(|hop| !hop.seen_old.is_empty()) {
         format!(
             "Something goes before the file: a variable of its environment, a cache, or a program that was not restarted. Look again: {look}"
@@ -173,6 +173,21 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
         )
     };
     vec![Span::plain(text)]
+}
+
+/// What shows over what the clients talk: a command for each target that is a path, else for the file that was switched.
+fn looks(report: &SwitchReport) -> String {
+    let mut looks: Vec<String> = Vec::new();
+    for hop in report.hops.iter().filter(|hop| hop.standing.is_some()) {
+        let file = hop.place.rsplit_once(':').map_or(&*hop.place, |(file, _)| file);
+        let is_its = |target: &&String| target.contains('/') && Path::new(file).starts_with(target);
+        let target = report.targets.iter().find(is_its).map_or(file, String::as_str);
+        let look = format!("samehost verify {target} --expect {} --wait 60s", report.to);
+        if !looks.contains(&look) {
+            looks.push(look);
+        }
+    }
+    looks.join("; ")
 }
 
 fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {

@@ -368,7 +368,8 @@ const SAMPLES: &[&str] = &["example", "sample", "template", "readme", "changelog
 /// Directories that others fill, or that no program reads its settings from.
 const FOREIGN: &[&str] = &[
     "vendor", "node_modules", "bower_components", "site-packages", "venv", "__pycache__", "cache", "caches",
-    "tests", "test", "tmp", "docs", "logs",
+    "tests", "test", "tmp", "docs", "logs", "backup", "backups", "sites-available", "conf-available",
+    "mods-available", "alternatives", "apparmor", "apparmor.d", "pki", "selinux", "ssl",
 ];
 
 /// The error for a target that no editor reads, with its lines that lead to services here; the same error where there are
@@ -419,15 +420,21 @@ fn lines_of(all: &[Left], scan: &Scan, to: Direction) -> LeadingLines {
 }
 
 pub(crate) fn settings_below(directory: &Path, reader: Option<&User>) -> Vec<PathBuf> {
-    let mut found = files_below(directory, DEEPEST, reader);
+    let (mut found, _) = files_below(directory, DEEPEST, reader, &|_, _| true);
     found.truncate(MOST);
     found.sort();
     found
 }
 
 /// Files of a directory, and of those so many levels below it, that a program may read its settings from, the nearest
-/// first.
-pub(crate) fn files_below(directory: &Path, deepest: usize, reader: Option<&User>) -> Vec<PathBuf> {
+/// first, of those that are wanted by their path and their name in small letters. With it whether there are too many to
+/// list.
+pub(crate) fn files_below(
+    directory: &Path,
+    deepest: usize,
+    reader: Option<&User>,
+    is_wanted: &dyn Fn(&Path, &str) -> bool,
+) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(directory.to_owned(), 0)]);
     while let Some((folder, depth)) = waiting.pop_front() {
@@ -439,15 +446,18 @@ pub(crate) fn files_below(directory: &Path, deepest: usize, reader: Option<&User
             let is_foreign = FOREIGN.contains(&name.as_str()) || name.starts_with('.');
             if kind.is_dir() && depth < deepest && !is_foreign {
                 waiting.push_back((path, depth + 1));
-            } else if has_settings(&name) && std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
+            } else if has_settings(&name)
+                && is_wanted(&path, &name)
+                && std::fs::metadata(&path).is_ok_and(|found| found.is_file())
+            {
                 found.push(path);
             }
             if found.len() + waiting.len() >= MOST_LISTED {
-                return found;
+                return (found, true);
             }
         }
     }
-    found
+    (found, false)
 }
 
 /// By the name of a file, in small letters.

@@ -9,13 +9,15 @@
 use std::collections::BTreeSet;
 
 use samehost_edit::{Lead, LeadForm, Role, Setting, leads_and_ports};
+use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
+use samehost_scan::services_at;
 use samehost_services::Localhost;
 
 use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there};
 use super::processes::told;
-use super::texts::{Text, Whose, assigned, texts};
+use super::texts::{Text, Whose, assigned, names, texts};
 use crate::configuration::leads::{localhost_of, parts};
 use crate::findings::place;
 use crate::place::real;
@@ -24,15 +26,22 @@ use crate::plan::stages::follow::assignments;
 
 /// How many values of a file have their reader asked.
 const MOST_ASKED: usize = 100;
-/// All that leads to a place that is left, each with what to do about it. Empty where nothing that is known does.
-pub(crate) fn who_leads_there(scan: &Scan, left: Left<'_>, sources: &Sources) -> Vec<Named> {
+
+/// All that leads to a place that is left, each with what to do about it; none where nothing that is known does. With it
+/// a note where there is more than is looked at.
+pub(crate) fn who_leads_there(
+    scan: &Scan,
+    left: Left<'_>,
+    sources: &Sources,
+) -> (Vec<Named>, Option<String>) {
     let mut found = elsewhere::named(scan, left.from, left.to, left.hops);
     let mut moving: BTreeSet<String> = BTreeSet::new();
     for (_, line) in &sources.inert {
         moving.extend(assignments(line.as_bytes()).into_keys());
     }
     let assigned = assigned(sources);
-    for text in texts(scan, &[left], sources) {
+    let (texts, is_cut) = texts(scan, &[left], sources);
+    for text in texts {
         let Values { staying, moving: parts } = text.values(scan, left, (sources, &assigned));
         moving.extend(parts.into_iter().map(|one| one.name));
         for one in staying {
@@ -48,14 +57,18 @@ pub(crate) fn who_leads_there(scan: &Scan, left: Left<'_>, sources: &Sources) ->
             found.push(one);
         }
     }
-    found
+    let note = format!(
+        "this machine has more settings than are searched: not all was looked at for what leads to {}",
+        left.from
+    );
+    (found, is_cut.then_some(note))
 }
 
 /// The sources of a switch with the lines that stay and lead nowhere, before its files are written.
 pub(crate) fn with_inert(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> Sources {
     let mut sources = sources.clone();
     let assigned = assigned(&sources);
-    for text in texts(scan, lefts, &sources) {
+    for text in texts(scan, lefts, &sources).0 {
         for left in lefts {
             for one in text.values(scan, *left, (&sources, &assigned)).moving {
                 sources.inert.insert((text.path.clone(), text.line(one.line).trim().to_owned()));
@@ -105,7 +118,9 @@ impl Text {
         let mut asked = 0;
         for lead in leads_and_ports(&self.text) {
             let there = lead.endpoints.iter().find(|endpoint| is_there(scan, endpoint, left.from));
-            let Some(there) = there.filter(|_| self.may_connect(&lead, assigned)) else { continue };
+            let Some(there) = there.filter(|there| self.may_connect(scan, &lead, there, assigned)) else {
+                continue;
+            };
             let is_inert =
                 sources.inert.contains(&(self.path.clone(), self.line(lead.line).trim().to_owned()));
             let is_told = staying.iter().any(|one| one.line == lead.line);
@@ -133,10 +148,28 @@ impl Text {
         Values { staying, moving }
     }
 
-    fn may_connect(&self, lead: &Lead, assigned: &BTreeSet<String>) -> bool {
-        let is_listeners = lead.form == LeadForm::Port && self.whose == Whose::Servers;
+    fn may_connect(&self, scan: &Scan, lead: &Lead, there: &Endpoint, assigned: &BTreeSet<String>) -> bool {
+        let is_port = lead.form == LeadForm::Port;
+        let kinds = services_at(scan, there).into_iter().filter_map(|at| scan.services.get(at)?.kind);
+        let is_named = |text: &str| kinds.clone().any(|kind| names(text, kind));
+        let is_its = match self.whose {
+            Whose::Applications => true,
+            Whose::Servers => !is_port,
+            Whose::Machines | Whose::OtherProjects => {
+                // A number is a port of this server where an option or a variable says so. `-l` is where a program listens, and a
+                // published port leads nowhere.
+                let is_option = lead.name.eq_ignore_ascii_case("p");
+                let is_variable = !lead.name.contains(|letter: char| letter.is_ascii_lowercase());
+                let is_sure = !is_port || is_option || (is_variable && is_named(&lead.name));
+                let is_own = ["l", "ports"].contains(&&*lead.name);
+                let is_one = lead.endpoints.len() == 1 || is_named(&self.text);
+                // What another project sets in place of a default is not known.
+                let is_set = self.whose == Whose::OtherProjects && !lead.unless.is_empty();
+                is_sure && is_one && !is_set && !is_own
+            }
+        };
         let is_set = lead.unless.iter().any(|name| assigned.contains(name));
-        lead.form != LeadForm::MountedPath && !is_listeners && !is_set
+        lead.form != LeadForm::MountedPath && is_its && !is_set
     }
 
     /// Settings of this text that lead to the place and are none of those that move.

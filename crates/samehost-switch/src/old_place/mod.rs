@@ -54,8 +54,8 @@ impl Plan {
             let (mut to_wait, mut to_bar) = (Vec::new(), Vec::new());
             let mut all_may_wait = true;
             for leaving in &leaves {
-                let (reasons, note) = reasons(leaving, &plan, &one, scan, look, is_interrupted);
-                plan.findings.note(note);
+                let (reasons, notes) = reasons(leaving, &plan, &one, scan, look, is_interrupted);
+                plan.findings.note(notes);
                 for why in reasons {
                     all_may_wait &= may_wait(leaving, request);
                     to_bar.push(barring(leaving, request, why.clone()));
@@ -137,7 +137,7 @@ fn rewritten(plan: &Plan, scan: &Scan, from: &Endpoint) -> Vec<String> {
     places
 }
 
-/// Why a server must not leave its old place yet; with a note.
+/// Why a server must not leave its old place yet; with notes.
 fn reasons(
     leaving: &Leaving,
     plan: &Plan,
@@ -145,11 +145,12 @@ fn reasons(
     scan: &Scan,
     look: Look<'_>,
     is_interrupted: &dyn Fn() -> bool,
-) -> (Vec<SwitchObstacle>, Option<String>) {
+) -> (Vec<SwitchObstacle>, Vec<String>) {
     let mut reasons = Vec::new();
     let left = Left { from: &leaving.from, to: &leaving.to, hops: &plan.hops };
     let rewritten = rewritten(plan, scan, &leaving.from);
-    for named in who_leads_there(scan, left, &plan.sources) {
+    let (leading, cut) = who_leads_there(scan, left, &plan.sources);
+    for named in leading {
         if rewritten.iter().any(|place| named.found.starts_with(place)) {
             continue;
         }
@@ -167,22 +168,22 @@ fn reasons(
     if request.keep_tcp {
         reasons.push(reason_to_keep(format!("{} stays open, as --keep-tcp asks", leaving.from), ""));
         // Nothing else could defer it.
-        return (reasons, None);
+        return (reasons, Vec::new());
     }
     let watch =
         Watch { endpoint: &leaving.from, hops: &plan.hops, period: request.observe, look, is_interrupted };
     let seen = watch.for_the_period();
     reasons.extend(used(leaving, &seen, request.observe));
-    let mut note = None;
+    let mut notes: Vec<String> = cut.into_iter().collect();
     if leaving.moved && !leaving.can_wait && seen.unnamed > 0 {
-        note = Some(format!(
+        notes.push(format!(
             "{} connections to {} came and went within {} s: whose they were was not to be seen, and everybody who uses it has to move",
             seen.unnamed,
             leaving.from,
             request.observe.as_secs_f32()
         ));
     }
-    (reasons, note)
+    (reasons, notes)
 }
 
 pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {

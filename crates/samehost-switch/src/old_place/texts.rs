@@ -1,15 +1,17 @@
 //! Every text in which an address of a place that is left may stand: the configurations of the plan with the project
-//! around them, what other servers of this machine run by, and the units that are written down.
+//! around them, what other servers of this machine run by, the units that are written down, and where the other programs
+//! of a machine have their settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use samehost_edit::Files;
-use samehost_model::Endpoint;
-use samehost_model::scan::Scan;
+use samehost_model::scan::{Scan, Service};
+use samehost_model::{Endpoint, Protocol};
 use samehost_scan::services_at;
 use samehost_services::Kind;
+use samehost_system::User;
 
 use super::left::{Left, Sources};
 use crate::configuration::leads::files_below;
@@ -28,6 +30,20 @@ const DEEPEST: usize = 5;
 const EVERYBODYS: &[&str] =
     &["/", "/etc", "/home", "/opt", "/root", "/srv", "/usr/local/etc", "/var", "/var/www"];
 
+/// Where programs of a machine have their settings, with how many directories below are searched.
+const MACHINES: &[(&str, usize)] =
+    &[("/etc", 5), ("/usr/local/bin", 1), ("/usr/local/sbin", 1), ("/usr/local/etc", 3)];
+/// What users have cron do. Root's cron reads it, and nobody else makes a name there.
+const CRONTABS: &[&str] = &["/var/spool/cron", "/var/spool/cron/crontabs"];
+/// Where they have their projects.
+const PROJECTS: &[(&str, usize)] = &[("/srv", 3), ("/var/www", 3), ("/opt", 3), ("/home", 4)];
+/// Of another project: files for settings by the ends of their names, and those of code by a word in their path.
+const OF_SETTINGS: &[&str] = &["yml", "yaml", "toml", "ini", "conf", "cfg", "cnf", "env", "properties", "sh"];
+const OF_CODE: &[&str] = &["php", "py", "js", "rb", "json"];
+const WORDS: &[&str] = &["conf", "settings", "database", "parameters"];
+/// Where a server is given the words that it starts with.
+const STARTS: &[&str] = &["default", "sysconfig", "init.d", "conf.d", "systemd"];
+
 /// A text with those who read it.
 pub(super) struct Text {
     pub(super) path: PathBuf,
@@ -41,11 +57,15 @@ pub(super) struct Text {
 pub(super) enum Whose {
     Applications,
     Servers,
+    /// Of a program of this machine that the plan does not know.
+    Machines,
+    /// Of a project that is none of the plan's.
+    OtherProjects,
 }
 
-/// The texts that may lead to one of these places.
-pub(super) fn texts(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> Vec<Text> {
-    let mut all = Texts { lefts, found: BTreeMap::new(), read: 0 };
+/// The texts that may lead to one of these places, and whether there were too many to look at all of them.
+pub(super) fn texts(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> (Vec<Text>, bool) {
+    let mut all = Texts { lefts, found: BTreeMap::new(), read: 0, is_cut: false };
     let mut below: BTreeSet<(PathBuf, usize)> = BTreeSet::new();
     let mut of_servers: BTreeSet<&Path> = BTreeSet::new();
     for main in &sources.configurations {
@@ -67,14 +87,15 @@ pub(super) fn texts(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> Vec<T
     for (folder, deepest) in below {
         let is_servers = deepest == 0 && of_servers.contains(&*folder);
         let whose = if is_servers { Whose::Servers } else { Whose::Applications };
-        for path in files_below(&folder, deepest, sources.reader.as_ref()) {
+        for path in all.below(&folder, deepest, sources.reader.as_ref(), &|_, _| true) {
             let disk = Disk::of(&path, Reads::Application, sources.reader.as_ref());
             all.add(&path, &disk, whose);
         }
     }
     all.of_servers(scan);
     all.of_units(scan);
-    all.found.into_values().collect()
+    all.of_machine(scan);
+    (all.found.into_values().collect(), all.is_cut)
 }
 
 /// The variables that the plan's own configurations set.
@@ -93,6 +114,8 @@ struct Texts<'a> {
     found: BTreeMap<PathBuf, Text>,
     /// Bytes of texts around the plan's own that were read.
     read: u64,
+    /// Whether there was more than is read.
+    is_cut: bool,
 }
 
 impl Texts<'_> {
@@ -118,26 +141,88 @@ impl Texts<'_> {
     fn add(&mut self, path: &Path, disk: &Disk, whose: Whose) {
         let key = real(path);
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
-        if self.found.contains_key(&key) || length > LONGEST as u64 || self.read + length > MOST_BYTES {
+        if self.found.contains_key(&key) || length > LONGEST as u64 {
+            return;
+        }
+        if self.read + length > MOST_BYTES {
+            self.is_cut = true;
             return;
         }
         self.read += length;
-        let Some(text) = text_of(disk, path).filter(|text| self.may_lead(text)) else { return };
+        let Some(text) = text_of(disk, path).filter(|text| self.may_lead(text, whose)) else { return };
+        if matches!(whose, Whose::Machines | Whose::OtherProjects) {
+            self.found.insert(key, Text { path: path.to_owned(), text, readers: Vec::new(), whose });
+            return;
+        }
         let config = ConfigFile::at(path, None).ok().flatten();
         let readers = config.and_then(|config| config.read().ok()).into_iter().map(Rc::new).collect();
         self.found.insert(key, Text { path: path.to_owned(), text, readers, whose });
     }
 
     /// Whether a text has the number or the name of a place that is left; a host alone may mean a usual port.
-    fn may_lead(&self, text: &str) -> bool {
+    fn may_lead(&self, text: &str, whose: Whose) -> bool {
+        let is_others = matches!(whose, Whose::Machines | Whose::OtherProjects);
         self.lefts.iter().any(|left| match left.from {
             Endpoint::Tcp { port, .. } => {
-                let is_usual = Kind::all().any(|kind| kind.descriptor().ports.contains(port));
+                let mut usual = Kind::all().filter(|kind| kind.descriptor().ports.contains(port));
                 let mut hosts = ["127.", "localhost", "0.0.0.0", "::"].iter();
-                text.contains(&port.to_string()) || (is_usual && hosts.any(|host| text.contains(host)))
+                text.contains(&port.to_string())
+                    || (hosts.any(|host| text.contains(host))
+                        && usual.any(|kind| !is_others || names(text, kind)))
+            }
+            Endpoint::Unix(path) if is_others => {
+                let named = [Some(path.as_path()), path.parent()];
+                named.into_iter().flatten().any(|path| text.contains(&*path.to_string_lossy()))
             }
             _ => text.contains('/'),
         })
+    }
+
+    fn below(
+        &mut self,
+        folder: &Path,
+        deepest: usize,
+        reader: Option<&User>,
+        is_wanted: &dyn Fn(&Path, &str) -> bool,
+    ) -> Vec<PathBuf> {
+        let (paths, is_cut) = files_below(folder, deepest, reader, is_wanted);
+        self.is_cut |= is_cut;
+        paths
+    }
+
+    /// The settings of programs that nobody named; but what a server that leaves starts with says where it listens.
+    fn of_machine(&mut self, scan: &Scan) {
+        let mut own = BTreeSet::new();
+        for service in self.services(scan) {
+            own.extend(service.kind.iter().flat_map(|kind| kind.descriptor().programs.iter().cloned()));
+            let unit = scan.main_process(service).and_then(|process| process.unit.clone());
+            own.extend(unit.and_then(|unit| unit.strip_suffix(".service").map(str::to_owned)));
+        }
+        let starts_it = |path: &Path| {
+            let mut parts = path.iter().map(|part| part.to_string_lossy());
+            parts.any(|part| STARTS.contains(&&*part))
+                && parts.any(|part| own.contains(part.split('.').next().unwrap_or_default()))
+        };
+        for (folder, deepest) in MACHINES {
+            for path in self.below(Path::new(folder), *deepest, None, &|path, _| !starts_it(path)) {
+                self.add(&path, &Disk::of(&path, Reads::Application, None), Whose::Machines);
+            }
+        }
+        let disk = Disk::default();
+        for path in CRONTABS.iter().flat_map(|folder| disk.list(Path::new(folder)).unwrap_or_default()) {
+            self.add(&path, &disk, Whose::Machines);
+        }
+        for (folder, deepest) in PROJECTS {
+            for path in self.below(Path::new(folder), *deepest, None, &is_of_settings) {
+                self.add(&path, &Disk::of(&path, Reads::Application, None), Whose::OtherProjects);
+            }
+        }
+    }
+
+    /// The servers at the places that are left.
+    fn services<'s>(&self, scan: &'s Scan) -> Vec<&'s Service> {
+        let at = self.lefts.iter().flat_map(|left| services_at(scan, left.from));
+        at.filter_map(|at| scan.services.get(at)).collect()
     }
 
     /// What other servers run by: a proxy before a server, another server's replica, a pool of PHP-FPM with what it hands
@@ -157,10 +242,8 @@ impl Texts<'_> {
 
     fn of_units(&mut self, scan: &Scan) {
         let mut servers = BTreeSet::new();
-        for at in self.lefts.iter().flat_map(|left| services_at(scan, left.from)) {
-            let service = scan.services.get(at);
-            let process = service.and_then(|service| scan.main_process(service));
-            servers.extend(process.and_then(|process| process.unit.clone()));
+        for service in self.services(scan) {
+            servers.extend(scan.main_process(service).and_then(|process| process.unit.clone()));
         }
         for unit in units::written().into_iter().filter(|unit| !servers.contains(&unit.name)) {
             let whose = if unit.is_of_a_server() { Whose::Servers } else { Whose::Applications };
@@ -169,6 +252,21 @@ impl Texts<'_> {
             }
         }
     }
+}
+
+/// Whether a text has the name of a server, or of what is spoken to it.
+pub(super) fn names(text: &str, kind: Kind) -> bool {
+    let text = text.to_ascii_lowercase();
+    let protocol = kind.protocol().map(Protocol::name);
+    [Some(kind.name()), protocol].into_iter().flatten().any(|name| text.contains(name))
+}
+
+/// Whether another project may have its settings in a file, by its path and its name in small letters.
+fn is_of_settings(path: &Path, name: &str) -> bool {
+    let end = name.rsplit('.').next().unwrap_or_default();
+    let folder = folder(path).file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let is_settings = WORDS.iter().any(|word| name.contains(word) || folder.contains(word));
+    name.starts_with(".env") || OF_SETTINGS.contains(&end) || (OF_CODE.contains(&end) && is_settings)
 }
 
 fn text_of(files: &dyn Files, path: &Path) -> Option<String> {

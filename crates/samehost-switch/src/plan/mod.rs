@@ -98,6 +98,16 @@ impl Plan {
             Whose::Service(kind) => kinds.iter().any(|other| other.family() == kind.family()),
             Whose::Unknown(_) => false,
         };
+        // The first of two would be run for both servers, and the second for none.
+        let twice = reloads.iter().enumerate().find(|(at, words)| {
+            let is_same = |other: &ReloadWords| (&other.whose, &other.at) == (&words.whose, &words.at);
+            matches!(words.whose, Whose::Service(_)) && reloads[..*at].iter().any(is_same)
+        });
+        if let Some(name) = twice.and_then(|(_, words)| words.whose.name()) {
+            return Some(format!(
+                "--reload {name}=… is there twice: say which server is meant by its port or its socket, --reload '{name}:PORT=COMMAND'"
+            ));
+        }
         let name = reloads.iter().find(|words| !is_one(words))?.whose.name()?;
         let mut names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         names.push("application");

@@ -16,10 +16,13 @@ use samehost_system::identity::stat_field;
 use samehost_system::{Identity, peer, proc};
 use samehost_transaction::ReloadError;
 
-/// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
+/// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them, or
+/// `redis:6380=CMD` for the one of several that listens there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadWords {
     pub whose: Whose,
+    /// The port or the socket of the one that is meant.
+    pub at: Option<String>,
     pub command: String,
 }
 
@@ -57,16 +60,23 @@ impl ReloadWords {
                     .chars()
                     .all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || "-_.".contains(one))
         };
-        match text.split_once('=') {
-            Some((name, command)) if is_name(name) => {
+        let (name, command) = text.split_once('=').unwrap_or((text, ""));
+        let (name, at) = match name.split_once(':') {
+            Some((name, at)) if at.starts_with('/') || at.parse::<u16>().is_ok() => {
+                (name, Some(at.to_owned()))
+            }
+            _ => (name, None),
+        };
+        match text.contains('=') && is_name(name) {
+            true => {
                 let whose = match (Kind::named(name), name) {
                     (Some(kind), _) => Whose::Service(kind),
                     (None, "application") => Whose::Application,
                     (None, other) => Whose::Unknown(other.to_owned()),
                 };
-                ReloadWords { whose, command: command.to_owned() }
+                ReloadWords { whose, at, command: command.to_owned() }
             }
-            _ => ReloadWords { whose: Whose::Everyone, command: text.to_owned() },
+            false => ReloadWords { whose: Whose::Everyone, at: None, command: text.to_owned() },
         }
     }
 }
@@ -164,7 +174,7 @@ pub(crate) fn reload_action(
     }
 }
 
-/// The user's command for a service: the one for its kind, else the one for every kind. A unit is restarted whatever it
+/// The user's command for a service: the one for its place, else the one for its kind, else the one for every kind. A unit is restarted whatever it
 /// runs, and its command is named by that.
 fn words_for<'a>(
     scan: &Scan,
@@ -178,8 +188,23 @@ fn words_for<'a>(
         (None, None) => None,
     };
     let own = named.map_or(Whose::Application, Whose::Service);
-    let for_it = words.iter().find(|words| words.whose == own);
+    let places = pid.map(|pid| places_of(scan, pid)).unwrap_or_default();
+    let of_its_kind = || words.iter().filter(|words| words.whose == own);
+    let at_its_place = of_its_kind().find(|words| words.at.as_ref().is_some_and(|at| places.contains(at)));
+    let for_it = at_its_place.or_else(|| of_its_kind().find(|words| words.at.is_none()));
     if for_it.is_some() { for_it } else { words.iter().find(|words| words.whose == Whose::Everyone) }
+}
+
+/// The ports and the sockets at which the service of a process listens.
+fn places_of(scan: &Scan, pid: u32) -> Vec<String> {
+    let mut places = Vec::new();
+    for service in scan.services.iter().filter(|service| service.pid == Some(pid)) {
+        for socket in scan.listeners(service) {
+            places.extend(socket.local.inet().map(|address| address.port().to_string()));
+            places.extend(socket.local.path().map(|path| path.display().to_string()));
+        }
+    }
+    places
 }
 
 /// The process in which a change shows that a user's command is to bring about.
@@ -470,6 +495,9 @@ mod tests {
     #[test]
     fn a_command_may_be_for_one_service() {
         assert_eq!(ReloadWords::parse("redis=run x=1").whose, Whose::Service(Kind::Redis));
+        let one = ReloadWords::parse("redis:6380=run x=1");
+        assert_eq!((one.whose, one.at.as_deref()), (Whose::Service(Kind::Redis), Some("6380")));
+        assert_eq!((ReloadWords::parse("redis:/s=x").at.as_deref(), &*one.command), (Some("/s"), "run x=1"));
         assert_eq!(ReloadWords::parse("application=x").whose, Whose::Application);
         assert_eq!(ReloadWords::parse("ngnix=true").whose, Whose::Unknown("ngnix".into()));
         for command in ["env A=1 make restart", "A=1 make restart", "/x --y=z", "true"] {

@@ -63,7 +63,7 @@ pub struct Consent {
 pub struct ApplyOptions {
     #[command(flatten)]
     pub consent: Consent,
-    /// How a service takes a change that neither systemd nor a signal can tell it: COMMAND, or SERVICE=COMMAND
+    /// How a service takes a change that neither systemd nor a signal can tell it: COMMAND, SERVICE=COMMAND, or SERVICE:PORT=COMMAND for one of several
     #[arg(long, value_name = "COMMAND")]
     pub reload: Vec<String>,
     /// A page that must be served after the change as before: http://127.0.0.1/

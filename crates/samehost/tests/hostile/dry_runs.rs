@@ -7,8 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::journal::placed;
-use crate::serving::{Site, unattended};
-use crate::support::Machine;
+use crate::serving::{Site, unattended, without_watchers};
+use crate::stays::{SYMFONY, Server, in_one_line};
+use crate::support::{Machine, wait_for};
 
 /// A path's kind, mode, owner, times of change and content: what any write, rename, chmod or touch would change.
 type Seen = (u64, u32, u32, u32, i64, i64, Vec<u8>);
@@ -135,4 +136,48 @@ fn a_dry_run_leaves_servers_and_a_switch_that_waits_for_its_confirmation_alone()
     assert_eq!(confirmed.status, 0, "{}", confirmed.both());
     assert!(confirmed.stderr.contains(&format!("samehost switch confirm {id}")), "{}", confirmed.stderr);
     assert_eq!(site.switches()[0].1, "committed");
+}
+
+#[test]
+fn a_dry_run_of_an_overdue_switch_says_and_returns_what_the_real_one_does() {
+    for words in [&["confirm"][..], &["confirm", "ID"], &["undo", "--yes"], &["undo", "ID", "--yes"]] {
+        let mut site = Site::new();
+        let (id, _, _) = unattended(&mut site, "4s", false);
+        without_watchers(&id);
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        let words: Vec<&str> = words.iter().map(|word| if *word == "ID" { &*id } else { word }).collect();
+        let dry = site.switch(&[&words[..], &["--dry-run"]].concat());
+        let real = site.switch(&words);
+        assert_eq!((dry.status, real.status), (2, 2), "{words:?}: {} {}", dry.both(), real.both());
+        assert!(dry.both().contains("it is put back first"), "{words:?}: {}", dry.both());
+    }
+}
+
+#[test]
+fn a_dry_run_of_an_undo_says_that_nobody_is_at_the_old_place_any_more() {
+    let server = Server::redis();
+    server.write("app/composer.json", SYMFONY);
+    let app = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let socket = server.socket.display().to_string();
+    let text = fs::read_to_string(&server.file).unwrap();
+    let restart = |text: String| {
+        fs::write(&server.file, text).unwrap();
+        assert!(std::process::Command::new(&server.restart).status().unwrap().success());
+        wait_for("the socket", || std::os::unix::net::UnixStream::connect(&server.socket).ok());
+    };
+    restart(format!("{text}unixsocket {socket}\nunixsocketperm 777\n"));
+    let words =
+        ["switch", &app, "--user", "root", "--yes", "--confirm-within=0", "--reload", "application=true"];
+    let ended = server.machine.samehost(&words);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let undo = ["switch", "undo", "--yes", "--dry-run"];
+    assert_eq!(server.machine.samehost(&undo).status, 0);
+    restart(format!("{text}unixsocket {socket}\nunixsocketperm 777\nport 0\n"));
+    let dry = server.machine.samehost(&undo);
+    assert_eq!(dry.status, 1, "{}", dry.both());
+    let says = format!("nothing listens at tcp:127.0.0.1:{}: start", server.port);
+    assert!(in_one_line(&dry).contains(&says), "{}", dry.both());
+    let real = server.machine.samehost(&["switch", "undo", "--yes"]);
+    assert_eq!(real.status, 1, "{}", real.both());
+    assert!(in_one_line(&real).contains(&says), "{}", real.both());
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Ended, Machine, free_port, wait_for};
+use crate::support::{ALICE, Ended, Machine, free_port, wait_for};
 
 /// A server that a script starts anew, as one without systemd is.
 pub(crate) struct Server {
@@ -231,4 +231,154 @@ fn all_values_that_move_together_keep_no_port_open() {
     let text = CACHE.replace("}}\n", "}, \"second\": {\"BACKEND\": \"django.core.cache.backends.redis.RedisCache\", \"LOCATION\": \"redis://127.0.0.1:@PORT/2\"}}\n");
     let file = server.write("shop/settings.py", &text);
     server.assert_closed(&file);
+}
+
+/// A file outside of the test's own directory, gone with the test.
+struct Placed(PathBuf);
+
+impl Placed {
+    fn new(folder: &str, name: &str, text: String) -> Self {
+        let path = PathBuf::from(folder).join(name);
+        std::fs::write(&path, text).unwrap();
+        Placed(path)
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_port_open() {
+    let (server, other) = (Server::redis(), Machine::new());
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let port = server.port;
+    let own = format!("samehost-hostile-{port}");
+    for (name, text) in [
+        (".env", format!("REDIS_HOST=127.0.0.1\nREDIS_PORT={port}\n")),
+        ("conf.yml", format!("redis: {{host: 127.0.0.1, port: {port}}}\n")),
+        ("config/settings.php", format!("<?php $r->connect('127.0.0.1', {port});\n")),
+        ("bin/report.sh", format!("#!/bin/sh\nredis-cli -p {port} info\n")),
+    ] {
+        let path = other.write(name, text);
+        let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+        let is_kept = told.contains(&*path.display().to_string()) && told.contains("stays open");
+        assert!(is_kept, "{name}: {told}");
+        std::fs::remove_file(path).unwrap();
+    }
+    for (folder, text) in [
+        ("/etc/cron.d", format!("*/5 * * * * root redis-cli -h 127.0.0.1 -p {port} ping\n")),
+        ("/etc/default", format!("REDIS_ADDR=redis://127.0.0.1:{port}\n")),
+        ("/usr/local/bin", format!("#!/bin/sh\nredis-cli -h 127.0.0.1 -p {port} info\n")),
+        ("/etc", format!("session.save_handler = redis\nsession.save_path = \"tcp://127.0.0.1:{port}\"\n")),
+    ] {
+        let placed = Placed::new(folder, &own, text);
+        let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+        let is_kept = told.contains(&*placed.0.display().to_string()) && told.contains("stays open");
+        assert!(is_kept, "{folder}: {told}");
+    }
+    let placed = Placed::new("/etc/cron.d", &own, format!("* * * * * root redis-cli -p {port} ping\n"));
+    server.assert_kept(&file, &own, || std::fs::remove_file(&placed.0).unwrap());
+}
+
+#[test]
+fn what_other_projects_have_that_leads_elsewhere_or_to_nobody_keeps_no_port_open() {
+    let (server, other) = (Server::redis(), Machine::new());
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let port = server.port;
+    for (name, text) in [
+        (".env.example", format!("REDIS_URL=redis://127.0.0.1:{port}\n")),
+        (".env", format!("# REDIS_PORT={port}\nREDIS_URL=redis://192.0.2.7:{port}\nSMTP_PORT=1\n")),
+        ("compose.yaml", format!("services:\n  r:\n    ports:\n      - \"127.0.0.1:{port}:6379\"\n")),
+        (
+            "config/database.php",
+            format!(
+                "<?php return ['host' => env('REDIS_HOST', '127.0.0.1'), 'port' => env('REDIS_PORT', '{port}')];\n"
+            ),
+        ),
+        ("backup/redis.conf", format!("bind 127.0.0.1\nport {port}\n")),
+        ("redis.conf", format!("bind 127.0.0.1 -::1\nport {port}\n")),
+        ("vendor/x/config.yml", format!("url: redis://127.0.0.1:{port}\n")),
+        ("src/client.php", format!("<?php $default = 'redis://127.0.0.1:{port}';\n")),
+    ] {
+        other.write(name, text);
+    }
+    let words = format!("DAEMON_ARGS=\"--bind 127.0.0.1 --port {port}\"\nTIMEOUT=127.0.0.1\n");
+    let _placed = Placed::new("/etc/default", &format!("samehost-hostile-{port}"), words);
+    server.assert_closed(&file);
+}
+
+#[test]
+fn a_script_of_php_that_nobody_restarts_keeps_the_port_open_and_the_dry_run_says_so() {
+    let mut server = Server::redis();
+    server.machine.write_as(ALICE, "app/artisan", "#!/usr/bin/env php\n");
+    server.machine.write_as(ALICE, "app/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    let text = format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={}\n", server.port);
+    let file = server.machine.write_as(ALICE, "app/.env", text).display().to_string();
+    let script = format!(
+        "<?php $s = fsockopen('127.0.0.1', {}); while (true) {{ fwrite($s, \"PING\\r\\n\"); fgets($s); usleep(50000); }}",
+        server.port
+    );
+    let script = server.machine.write("worker/worker.php", script);
+    server.machine.start_as(ALICE, "php", &[&script.display().to_string()]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let (conf, socket) = (server.file.display().to_string(), server.socket.display().to_string());
+    let reload = format!("redis={}", server.restart.display());
+    let words = [
+        "switch", &file, &conf, "--socket", &socket, "--reload", &reload, "--observe", "300ms", "--yes",
+        "--confirm-within=0", "--close-tcp",
+    ];
+    let before = server.machine.samehost(&[&words[..], &["--dry-run"]].concat());
+    let told = in_one_line(&before);
+    assert!(told.contains("takes the change only when it is restarted"), "{told}");
+    assert!(told.contains("stays open") && told.contains("what it has is gone after its restart"), "{told}");
+    let pid = std::fs::read_to_string(server.machine.path("server.pid")).unwrap();
+    let ended = server.machine.samehost(&words);
+    assert_eq!((before.status, ended.status), (0, 0), "{}", ended.both());
+    assert!(server.is_open(), "{}", ended.both());
+    assert_ne!(std::fs::read_to_string(server.machine.path("server.pid")).unwrap(), pid);
+    let list = server.machine.samehost(&["switch", "list", "--json"]);
+    let entries: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
+    assert_eq!(entries.as_array().unwrap().len(), 1, "it was tried once: {}", list.stdout);
+}
+
+#[test]
+fn a_command_for_one_of_two_servers_of_a_kind_says_which() {
+    let (one, two) = (Server::redis(), Server::redis());
+    let second = format!(
+        "}}, \"second\": {{\"BACKEND\": \"django.core.cache.backends.redis.RedisCache\", \"LOCATION\": \"redis://127.0.0.1:{}/2\"}}}}\n",
+        two.port
+    );
+    let file = one.write("shop/settings.py", &CACHE.replace("}}\n", &second));
+    for server in [&one, &two] {
+        let text = std::fs::read_to_string(&server.file).unwrap();
+        std::fs::write(&server.file, format!("{text}unixsocket {}\n", server.socket.display())).unwrap();
+        assert!(Command::new(&server.restart).status().unwrap().success());
+        wait_for("its socket", || UnixStream::connect(&server.socket).ok());
+    }
+    let names = [one.file.display().to_string(), two.file.display().to_string()];
+    let reload = |server: &Server| format!("redis={}", server.restart.display());
+    let words = |first: String, second: String| {
+        let words = ["switch", &file, &names[0], &names[1], "--user", "root", "--reload", &first, "--reload"];
+        let last = [
+            "--reload", "application=true", "--observe", "300ms", "--yes", "--confirm-within=0",
+            "--close-tcp",
+        ];
+        let all = [&words[..], &[&second], &last].concat();
+        all.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = |words: &[String], more: &[&str]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        one.machine.samehost(&[&words[..], more].concat())
+    };
+    let same = words(reload(&one), reload(&two));
+    for more in [&["--dry-run"][..], &[]] {
+        let ended = run(&same, more);
+        assert_eq!(ended.status, 2, "{}", ended.both());
+        assert!(in_one_line(&ended).contains("is there twice"), "{}", ended.both());
+    }
 }

@@ -158,6 +158,7 @@ fn a_unit_that_does_not_run_keeps_the_port_open() {
     );
     let told = server.assert_kept(&file, "samehost-test-told-", || {
         std::fs::remove_file(&unit.0).unwrap();
+        std::fs::remove_file(&given).unwrap();
     });
     assert!(told.contains("worker.env:1: QUEUE leads to"), "{told}");
 }
@@ -197,7 +198,10 @@ fn a_proxy_that_runs_before_the_server_keeps_the_port_open() {
     command.arg("-f").arg(&config).arg("-db");
     let pid = server.machine.start(command);
     wait_for("haproxy", || TcpStream::connect(("127.0.0.1", front)).ok());
-    server.assert_kept(&file, "haproxy.cfg:8", || end(pid));
+    server.assert_kept(&file, "haproxy.cfg:8", || {
+        end(pid);
+        std::fs::remove_file(&config).unwrap();
+    });
 }
 
 /// PHP-FPM with a pool of this user, and more lines of it.
@@ -234,5 +238,10 @@ fn what_a_pool_that_runs_hands_to_php_keeps_the_port_open() {
         server.port
     );
     let pid = pool(&mut server, "root", &session);
-    server.assert_kept(&file, "php-fpm.conf:10: session.save_path", || end(pid));
+    // A server that is only stopped for now has its words still.
+    let main = server.machine.path("fpm/php-fpm.conf");
+    server.assert_kept(&file, "php-fpm.conf:10: session.save_path", || {
+        end(pid);
+        std::fs::remove_file(&main).unwrap();
+    });
 }

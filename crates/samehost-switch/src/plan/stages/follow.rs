@@ -246,8 +246,12 @@ fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
     hop.client.identities.iter().filter_map(|client| scan.process(client.pid?)).collect()
 }
 
-/// PHP starts anew with each request.
+/// PHP starts anew with each request; a script that it runs by itself does not.
 fn reads_at_each_request(process: &Process) -> bool {
+    let is_alone = process.name.starts_with("php") && !process.name.contains(['-', 'c']);
+    if is_alone && !process.command_line.iter().any(|word| word == "-S") {
+        return false;
+    }
     ["php", "apache", "litespeed", "lsphp", "frankenphp"].iter().any(|name| process.name.starts_with(name))
 }
 

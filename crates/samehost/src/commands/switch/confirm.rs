@@ -80,13 +80,20 @@ impl Page for Site {
     }
 }
 
-/// The switch of this name; without one the newest that is in one of these states, after naming it.
-pub(super) fn named(id: Option<&str>, states: &[State]) -> anyhow::Result<String> {
+/// The switch of this name; without one the newest that is in one of these states, after naming it. Those that are put back
+/// first are in none.
+pub(super) fn named(id: Option<&str>, states: &[State], put_back: &[String]) -> anyhow::Result<String> {
     if let Some(id) = id {
+        if put_back.iter().any(|other| other == id) {
+            return Err(
+                WrongUse(format!("switch {id} is undone by then: it was not confirmed in time")).into()
+            );
+        }
         return Ok(id.to_owned());
     }
     let entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
-    let Some(newest) = entries.rev().find(|entry| states.contains(&entry.state)) else {
+    let mut entries = entries.rev().filter(|entry| !put_back.contains(&entry.id));
+    let Some(newest) = entries.find(|entry| states.contains(&entry.state)) else {
         let what =
             if states.contains(&State::Committed) { "in force" } else { "waiting for its confirmation" };
         return Err(WrongUse(format!("no switch is {what}; samehost switch list has all")).into());
@@ -137,8 +144,8 @@ pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
 
 pub(super) fn confirm(options: &ConfirmOptions) -> anyhow::Result<Ending> {
     let doing = Doing::of(options.dry_run);
-    take_back_overdue(doing)?;
-    let id = named(options.id.as_deref(), &[State::Awaiting])?;
+    let put_back = take_back_overdue(doing)?;
+    let id = named(options.id.as_deref(), &[State::Awaiting], &put_back)?;
     let store = switches::store_of(&id)?;
     may_be_confirmed(&store, &id).map_err(refusal)?;
     if doing == Doing::Looks {
@@ -160,9 +167,10 @@ pub(super) fn confirm(options: &ConfirmOptions) -> anyhow::Result<Ending> {
     tell(&[told], options.json)
 }
 
-/// Rolls back switches whose confirmation is overdue and that have no watcher; who only looks is told of them. Every act begins
-/// with it: a deadline holds also where the watcher is gone.
-pub(super) fn take_back_overdue(doing: Doing) -> anyhow::Result<()> {
+/// Rolls back switches whose confirmation is overdue and that have no watcher; who only looks is told of them, and gets those
+/// that would be back. Every act begins with it: a deadline holds also where the watcher is gone.
+pub(super) fn take_back_overdue(doing: Doing) -> anyhow::Result<Vec<String>> {
+    let mut would_be_back = Vec::new();
     for (store, entry) in switches::entries()? {
         if entry.state != State::Awaiting || !entry.is_overdue() {
             continue;
@@ -173,6 +181,7 @@ pub(super) fn take_back_overdue(doing: Doing) -> anyhow::Result<()> {
                     "switch {} was not confirmed in time: without --dry-run it is put back first",
                     entry.id
                 ));
+                would_be_back.push(entry.id);
             }
             continue;
         }
@@ -182,7 +191,7 @@ pub(super) fn take_back_overdue(doing: Doing) -> anyhow::Result<()> {
             put_back(&store, &entry, "it was not confirmed in time");
         }
     }
-    Ok(())
+    Ok(would_be_back)
 }
 
 /// What a person was told of a switch that could not be put back.

@@ -11,7 +11,9 @@ use samehost_analysis::compare_own_times;
 use samehost_model::scan::{ApplicationSeen, Scan, Standing};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
 use samehost_report::own_times_in_words;
-use samehost_switch::{CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again, preview, reload};
+use samehost_switch::{
+    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again, preview, reload, would_not_be_back,
+};
 use samehost_system::interrupt::is_requested;
 use samehost_transaction::{
     Entry, Outlook, Recovered, State, Store, foresee_recovery, foresee_undo, forget as forget_one,
@@ -40,10 +42,11 @@ pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
 
 /// Refuses to undo without a name, and without a question, where the newest switch is undone already: whoever repeats the command
 /// means that one, and not the next older.
-fn refuse_the_next_older() -> anyhow::Result<()> {
+fn refuse_the_next_older(put_back: &[String]) -> anyhow::Result<()> {
     let mut undone = None;
     for (_, entry) in switches::entries()?.into_iter().rev() {
-        match (entry.state, &undone) {
+        let state = if put_back.contains(&entry.id) { State::Undone } else { entry.state };
+        match (state, &undone) {
             (State::Undone, None) => undone = Some(entry.id),
             (State::Committed | State::Awaiting, Some(newest)) => {
                 return Err(WrongUse(format!(
@@ -138,15 +141,19 @@ fn as_json((store, entry): &(Store, Entry)) -> Value {
 
 pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
     let consent = options.consent;
-    take_back_overdue(Doing::of(consent.dry_run))?;
+    let put_back = take_back_overdue(Doing::of(consent.dry_run))?;
     if let (None, true) = (&options.id, consent.yes) {
-        refuse_the_next_older()?;
+        refuse_the_next_older(&put_back)?;
     }
-    let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting])?;
+    let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting], &put_back)?;
     let store = switches::store_of(id)?;
     let foresee = || foresee_undo(&store, id).map_err(refusal);
     let foreseen = foresee()?;
-    if let Some(ending) = not_agreed(consent, &[preview(&foreseen)], Ending::Done)? {
+    let mut planned = preview(&foreseen);
+    let wrong = would_not_be_back(&store, &foreseen);
+    let would_end = if wrong.is_empty() { Ending::Done } else { Ending::Finding };
+    planned.left.extend(wrong);
+    if let Some(ending) = not_agreed(consent, &[planned], would_end)? {
         return Ok(ending);
     }
     if !consent.yes && foresee()? != foreseen {
