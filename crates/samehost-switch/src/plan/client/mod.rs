@@ -26,12 +26,14 @@ use samehost_system::{lookup, open, peer};
 
 use crate::place::real;
 
-use self::identity::{A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs};
+use self::identity::{
+    A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs, stranger_to,
+};
 use self::own::{AtHome, Home, Judged, runs_a_script};
 use self::pools::{Pool, fpm_config, pools_around, sites_of};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, process_of};
-use crate::findings::{bar, place};
+use crate::findings::{bar, place, shown};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientSide {
@@ -75,6 +77,18 @@ impl ClientSide {
             Wanted::ToLogIn => client_identities(scan, config, process, service, A_MOMENT),
             Wanted::ToLook => client_identities(scan, config, process, service, Duration::ZERO),
         };
+        if let (Wanted::ToLogIn, true, Some(owner)) =
+            (wanted, identities.is_empty(), stranger_to(&config.file))
+        {
+            return Err(bar(
+                ObstacleCode::User,
+                format!(
+                    "no process of the application was seen, and anyone may read {}, which is {owner}'s: as whom it connects is not known",
+                    shown(&config.file)
+                ),
+                "Name the user that the application runs as: --user NAME",
+            ));
+        }
         let application = application(scan, config, process, &identities);
         let mut side = ClientSide { process, identities, application, ..ClientSide::default() };
         if wanted == Wanted::Nobody {
