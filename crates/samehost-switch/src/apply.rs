@@ -257,7 +257,7 @@ fn proceed(
     }
     let logins = prove(&plan.hops, environment)?;
     let mut proofs: Vec<String> = logins.iter().map(|proof| proof.sentence.clone()).collect();
-    let usage = Usage::of_moves(&plan.hops);
+    let usage = Usage::of_moves(&[&plan.hops]);
     if let (Some(page), Some(before)) = (environment.page, page_before) {
         proofs.push(usage.during(|| page_as_before(page, before))?);
         // Whether it is as before was asked already.
