@@ -12,7 +12,7 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_testing::postgres::{Cluster, SECRET};
 use serde_json::Value;
 
-use super::stack::{Stack, free_port, is_root, must, wait_for};
+use super::stack::{Stack, free_port, in_one_line, is_root, must, wait_for};
 
 /// PostgreSQL and, before it, PgBouncer.
 struct Pooled {
@@ -238,7 +238,7 @@ fn every_user_of_the_list_is_tried_and_no_connection_vouches_for_two_databases()
     let words = ["switch", &name, "--confirm-within=0", "--yes"];
     let ended = pooled.stack.samehost(&words);
     assert_eq!(ended.status, 1, "{}", ended.both());
-    assert!(ended.both().contains("local shop other scram-sha-256"), "{}", ended.both());
+    assert!(in_one_line(&ended).contains("local shop other scram-sha-256"), "{}", ended.both());
     assert!(!ended.both().contains("of-other"), "{}", ended.both());
 
     pooled.cluster.let_in_first("local all other scram-sha-256");

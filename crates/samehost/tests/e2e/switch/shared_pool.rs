@@ -125,7 +125,7 @@ impl Sites {
         for name in ["mpm_prefork", "authz_core", "dir"] {
             text += &format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
         }
-        text += "LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so\nAddHandler application/x-httpd-php .php\n";
+        text += "LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so\nSetHandler application/x-httpd-php\n";
         for (name, port) in ["one", "two"].into_iter().zip(sites.web) {
             let root = sites.stack.path(name).display().to_string();
             text += &format!(
