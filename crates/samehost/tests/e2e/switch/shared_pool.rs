@@ -133,7 +133,8 @@ impl Sites {
             );
         }
         let main = sites.stack.write("apache2/apache2.conf", &text).display().to_string();
-        sites.stack.start("apache2", &["-d", &at, "-f", &main, "-DFOREGROUND"]);
+        // As it ends, it ends its process group.
+        sites.stack.start("setsid", &["apache2", "-d", &at, "-f", &main, "-DFOREGROUND"]);
         sites.answering()
     }
 
