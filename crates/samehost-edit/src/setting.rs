@@ -1,6 +1,7 @@
 //! A connection in a configuration, as the program that reads the configuration understands it, and what it should become.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
@@ -31,6 +32,8 @@ pub struct Setting {
     pub line: u32,
     pub user: Option<String>,
     pub password: Option<Secret>,
+    /// Accounts that it connects as beside that one, with their passwords: those of a pooler's clients.
+    pub others: Arc<[(String, Secret)]>,
     /// The database, by name or number.
     pub database: Option<String>,
     /// The backlog, if the configuration sets it (listeners only).
@@ -62,6 +65,7 @@ impl Setting {
             line: 0,
             user: None,
             password: None,
+            others: Arc::default(),
             database: None,
             backlog: None,
             library: Library::Unknown,

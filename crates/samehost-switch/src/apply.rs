@@ -257,9 +257,12 @@ fn proceed(
     }
     let logins = prove(&plan.hops, environment)?;
     let mut proofs: Vec<String> = logins.iter().map(|proof| proof.sentence.clone()).collect();
-    let usage = Usage::of_moves(&plan.hops);
+    let usage = Usage::of_moves(&[&plan.hops]);
     if let (Some(page), Some(before)) = (environment.page, page_before) {
-        proofs.push(usage.during(|| page_as_before(page, before))?);
+        match usage.during(|| page_as_before(page, before))? {
+            Ok(proof) => proofs.push(proof),
+            Err(note) => notes.push(note),
+        }
         // Whether it is as before was asked already.
         usage.repeat(environment.is_interrupted, || drop(page.compare()));
     } else {
@@ -452,18 +455,23 @@ fn prove(hops: &[Hop], environment: &Environment<'_>) -> Result<Vec<Proof>, Swit
     Ok(proofs)
 }
 
-/// Compares a page with what it was before; the proof, in words. One that did not answer before proves nothing, and is no
-/// reason to put the switch back.
-fn page_as_before(page: &dyn Page, before: Result<String, PageError>) -> Result<String, Aborted> {
+/// Compares a page with what it was before; the proof, in words. One that failed before and does so now proves nothing, and is no
+/// reason to put the switch back: then a note.
+fn page_as_before(
+    page: &dyn Page,
+    before: Result<String, PageError>,
+) -> Result<Result<String, String>, Aborted> {
     match before {
         Ok(before) => match page.compare() {
-            Ok(_) => Ok(format!("the page answers as before: {before}")),
+            Ok(_) => Ok(Ok(format!("the page answers as before: {before}"))),
             Err(now) => Err(Aborted::Page { before, now }),
         },
-        Err(before) => match page.remember() {
-            Ok(after) => Ok(format!("the page, which did not answer before: {after}")),
-            Err(_) => Ok(format!("the page did not answer before, and does not now: {before}")),
-        },
+        Err(before) => Ok(match page.remember() {
+            Ok(after) => Ok(format!("the page, which failed before ({before}): {after}")),
+            Err(now) => Err(format!(
+                "the page proves nothing: it failed before the switch, and does now: {now}. Name one that works: --page URL"
+            )),
+        }),
     }
 }
 

@@ -3,14 +3,18 @@
 //! `/proc/PID/cwd` tells the site as long as the connection is there. Otherwise a site that the web server passes to the same pool
 //! explains a connection only by its own line; what neither explains is not guessed (a connection of the neighbour's was told as one
 //! of a site that was switched well, and confirmed one that was not).
+//!
+//! The same holds of a server whose configuration has several files, as that of nginx: one process connects for all of them. Where a
+//! line of another file leads to a place as well, a connection there says nothing of this one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use samehost_edit::{Role, Setting};
+use samehost_edit::{Library, Role, Setting};
 use samehost_model::Endpoint;
 
-use crate::configuration::at_path;
+use crate::configuration::{ConfigFile, at_path};
 use crate::findings::place;
 use crate::place::real;
 use crate::plan::client::Application;
@@ -21,8 +25,8 @@ const ABOVE: usize = 3;
 /// A line of another site's configuration that names a place.
 #[derive(Clone, Debug)]
 struct OtherLine {
-    /// The directory with that configuration.
-    directory: PathBuf,
+    /// The directory with that configuration, or its file.
+    target: PathBuf,
     /// File and line.
     place: String,
     endpoint: String,
@@ -30,9 +34,9 @@ struct OtherLine {
 }
 
 impl OtherLine {
-    fn of(directory: &Path, setting: &Setting) -> Self {
+    fn of(target: &Path, setting: &Setting) -> Self {
         OtherLine {
-            directory: directory.to_owned(),
+            target: target.to_owned(),
             place: place(&setting.file, setting.line),
             endpoint: setting.endpoint.to_string().trim_start_matches("tcp:").to_owned(),
             is_tcp: !matches!(setting.endpoint, Endpoint::Unix(_)),
@@ -41,14 +45,62 @@ impl OtherLine {
 
     /// For people, with what to do where it still goes over TCP.
     fn in_words(&self) -> String {
-        let OtherLine { directory, place, endpoint, is_tcp } = self;
+        let OtherLine { target, place, endpoint, is_tcp } = self;
         if *is_tcp {
-            let next = format!("Next: samehost switch {}", directory.display());
+            let next = format!("Next: samehost switch {}", target.display());
             return format!(
                 "the same processes also connect over TCP: {place} still names {endpoint}. {next}"
             );
         }
         format!("the same processes also connect over a Unix socket: {place} names {endpoint}")
+    }
+}
+
+/// The lines of servers that are not those of a target, by where they lead: the first in another file than the target's.
+#[derive(Debug, Default)]
+pub(crate) struct OtherLines {
+    targets: BTreeSet<PathBuf>,
+    /// Places to which several databases of a pooler lead, which connects for any of them.
+    pooled: BTreeSet<String>,
+    /// By the main files of the servers.
+    known: Mutex<BTreeMap<Vec<PathBuf>, BTreeMap<String, OtherLine>>>,
+}
+
+impl OtherLines {
+    /// Those beside the lines of a target, which lead there.
+    pub(crate) fn beside<'a>(lines: impl Iterator<Item = (&'a Setting, &'a Endpoint)>) -> Arc<Self> {
+        let (mut others, mut places) = (OtherLines::default(), BTreeSet::new());
+        for (setting, to) in lines {
+            others.targets.insert(real(&setting.file));
+            if setting.library == Library::PgBouncer
+                && let Some(place) = place_of(to)
+                && !places.insert(place.clone())
+            {
+                others.pooled.insert(place);
+            }
+        }
+        Arc::new(others)
+    }
+
+    fn at(&self, server: &[PathBuf], to: &Endpoint) -> Option<OtherLine> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = known.entry(server.to_owned()).or_insert_with(|| self.read(server));
+        lines.get(&place_of(to)?).cloned()
+    }
+
+    fn read(&self, server: &[PathBuf]) -> BTreeMap<String, OtherLine> {
+        let mut found = BTreeMap::new();
+        let config = server.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let Some(Ok(read)) = config.map(|config| config.read()) else { return found };
+        for setting in read.reading.settings {
+            if setting.role == Role::Connects
+                && !self.targets.contains(&real(&setting.file))
+                && let Some(place) = place_of(&setting.endpoint)
+            {
+                found.entry(place).or_insert_with(|| OtherLine::of(&setting.file, &setting));
+            }
+        }
+        found
     }
 }
 
@@ -69,6 +121,9 @@ pub(crate) struct Neighbours {
     beside: Vec<PathBuf>,
     /// What was found in directories, by the place that was looked for.
     known: BTreeMap<(PathBuf, String), Found>,
+    /// The main files of the server that runs by the configuration, and its other lines.
+    server: Vec<PathBuf>,
+    others: Arc<OtherLines>,
 }
 
 /// What the configurations in a directory, or above it, say of a place.
@@ -82,9 +137,9 @@ enum Found {
 }
 
 impl Neighbours {
-    pub(crate) fn of(application: &Application) -> Self {
-        let mut all =
-            Neighbours { own: application.site.clone(), beside: Vec::new(), known: BTreeMap::new() };
+    pub(crate) fn of(application: &Application, others: Arc<OtherLines>) -> Self {
+        let (own, server) = (application.site.clone(), application.server.clone());
+        let mut all = Neighbours { own, beside: Vec::new(), known: BTreeMap::new(), server, others };
         let Some(folder) = all.own.as_deref().and_then(Path::parent) else { return all };
         for site in &application.beside {
             // `public/` below the configuration, or a directory above it, is the application's own, unless it has another one.
@@ -100,7 +155,11 @@ impl Neighbours {
     /// is not known.
     pub(crate) fn whose(&mut self, works_in: Option<&Path>, to: &Endpoint) -> Whose {
         let Some(folder) = self.own.as_deref().and_then(Path::parent).map(Path::to_owned) else {
-            return Whose::Own;
+            if place_of(to).is_some_and(|place| self.others.pooled.contains(&place)) {
+                return Whose::Unknown;
+            }
+            let other = self.others.at(&self.server, to);
+            return other.map_or(Whose::Own, |line| Whose::Others(line.in_words()));
         };
         if let Some(directory) = works_in {
             match self.found(directory, to) {
@@ -154,7 +213,7 @@ fn find(directory: &Path, to: &Endpoint, own: Option<&Path>) -> Found {
         for config in configs {
             let Ok(read) = config.read() else { continue };
             for setting in read.reading.settings {
-                if setting.role == Role::Connects && is_there(&setting.endpoint, to) {
+                if setting.role == Role::Connects && place_of(&setting.endpoint) == place_of(to) {
                     return Found::Line(OtherLine::of(above, &setting));
                 }
             }
@@ -163,15 +222,12 @@ fn find(directory: &Path, to: &Endpoint, own: Option<&Path>) -> Found {
     Found::Nothing
 }
 
-/// Whether two endpoints are one place on this machine.
-fn is_there(one: &Endpoint, other: &Endpoint) -> bool {
-    match (one, other) {
-        (Endpoint::Unix(one), Endpoint::Unix(other)) => real(one) == real(other),
-        (
-            Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. },
-            Endpoint::Tcp { port: other, .. } | Endpoint::TcpTls { port: other, .. },
-        ) => port == other,
-        _ => false,
+/// The place on this machine that an endpoint is.
+fn place_of(endpoint: &Endpoint) -> Option<String> {
+    match endpoint {
+        Endpoint::Unix(path) => Some(real(path).display().to_string()),
+        Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(format!(":{port}")),
+        _ => None,
     }
 }
 
@@ -206,7 +262,7 @@ mod tests {
             beside: vec![two.clone()],
             ..Application::default()
         };
-        let mut pool = Neighbours::of(&application);
+        let mut pool = Neighbours::of(&application, Arc::default());
         let (tcp, unix) = ("tcp:127.0.0.1:3399", "unix:/run/m.sock");
         assert_eq!(told(&mut pool, Some(&one), tcp), "own");
         assert_eq!(told(&mut pool, Some(&one.join("wp-admin")), unix), "own");
@@ -229,7 +285,7 @@ mod tests {
         let one = site(root.path(), "one", "localhost:/run/m.sock");
         let two = site(root.path(), "two", "127.0.0.1:3399");
         let application = Application { site: Some(one.join("wp-config.php")), ..Application::default() };
-        let mut alone = Neighbours::of(&application);
+        let mut alone = Neighbours::of(&application, Arc::default());
         let tcp = "tcp:127.0.0.1:3399";
         assert!(told(&mut alone, Some(&two), tcp).contains("two/wp-config.php:2"));
         // Its files are elsewhere, as of Debian's WordPress: no other line names the place.

@@ -97,7 +97,7 @@ pub trait Page {
     /// Requests the page and remembers properties of the response; describes them.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no answer, or how it fails.
     fn remember(&self) -> Result<String, PageError>;
 
     /// Requests the page again and compares the response with what was remembered; describes it.

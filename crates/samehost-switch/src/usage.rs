@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
@@ -29,7 +29,7 @@ use samehost_transaction::{Store, TransactionError, standing};
 use crate::configuration::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{leads, target};
 use crate::descriptors::Processes;
-use crate::neighbours::{Neighbours, Whose};
+use crate::neighbours::{Neighbours, OtherLines, Whose};
 use crate::place::real;
 use crate::plan::client::Application;
 use crate::plan::client::{ClientSide, Wanted};
@@ -116,7 +116,7 @@ impl Seen {
     pub fn others(&self) -> Vec<String> {
         let mut told: Vec<String> = self.beside.iter().cloned().collect();
         for unclear in &self.unclear {
-            told.push(format!("{unclear}, and serves other sites too: which of them connects is not known"));
+            told.push(format!("{unclear}, and serves others too: which of them connects is not known"));
         }
         told
     }
@@ -176,6 +176,9 @@ struct Watched {
     seen: Seen,
 }
 
+/// The new place of an application's connection, its old ones, and the lines beside it.
+type Move = (Endpoint, Vec<Endpoint>, Application, Arc<OtherLines>);
+
 /// Watches the connections of a switch from now on.
 pub struct Usage {
     watched: Mutex<Vec<Watched>>,
@@ -183,13 +186,17 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Begins to watch the moves of a plan, whose files were written just now: what connects from now on is new.
-    pub(crate) fn of_moves(hops: &[Hop]) -> Self {
-        let usage =
-            Usage::begin(hops.iter().map(|hop| {
-                (hop.to.clone(), vec![hop.setting.endpoint.clone()], hop.client.application.clone())
-            }));
-        for (one, hop) in usage.watched().iter_mut().zip(hops) {
+    /// Begins to watch the moves of switches, whose files were written just now: what connects from now on is new.
+    pub(crate) fn of_moves(switches: &[&[Hop]]) -> Self {
+        let moves = switches.iter().flat_map(|hops| {
+            let others = OtherLines::beside(hops.iter().map(|hop| (&hop.setting, &hop.to)));
+            hops.iter().map(move |hop| {
+                let old = vec![hop.setting.endpoint.clone()];
+                (hop.to.clone(), old, hop.client.application.clone(), Arc::clone(&others))
+            })
+        });
+        let usage = Usage::begin(moves);
+        for (one, hop) in usage.watched().iter_mut().zip(switches.iter().copied().flatten()) {
             // A second beside it: PHP counts in whole ones.
             let settles = hop.client.settles();
             let longest = if settles.is_zero() { settles } else { settles + Duration::from_secs(1) };
@@ -205,15 +212,18 @@ impl Usage {
     /// When the target is not a configuration, or not understood.
     pub fn of_configuration(target: &str, scan: &Scan) -> Result<Self, ConfigFileError> {
         let lines = samehost_edit::within_budget(|| connecting(target, scan))?;
-        let usage =
-            Usage::begin(lines.into_iter().map(|line| (line.endpoint, line.elsewhere, line.application)));
+        let others = OtherLines::beside(lines.iter().map(|line| (&line.setting, &line.setting.endpoint)));
+        let moves = lines.into_iter();
+        let usage = Usage::begin(
+            moves.map(|line| (line.setting.endpoint, line.elsewhere, line.application, Arc::clone(&others))),
+        );
         Ok(usage.with_present())
     }
 
     /// The same for the moves of a stored switch, from now on; none where it moved no client.
     #[must_use]
     pub fn of_switch(store: &Store, id: &str, scan: &Scan) -> Self {
-        Usage::of_moves(&moved_hops(store, id, scan, Wanted::ToLook))
+        Usage::of_moves(&[&moved_hops(store, id, scan, Wanted::ToLook)])
     }
 
     fn with_present(self) -> Self {
@@ -224,11 +234,11 @@ impl Usage {
         self
     }
 
-    fn begin(moves: impl Iterator<Item = (Endpoint, Vec<Endpoint>, Application)>) -> Self {
+    fn begin(moves: impl Iterator<Item = Move>) -> Self {
         // Subscribed first, so that no connection is missed in between.
         let endings = Endings::open().ok();
         let mut watched = Vec::new();
-        for (new, old, application) in moves {
+        for (new, old, application, others) in moves {
             let mut processes = Processes::of(&application);
             // What is open already is known.
             processes.new_connections();
@@ -237,7 +247,7 @@ impl Usage {
                 old: old.collect(),
                 new: (new.clone(), Place::of(&new)),
                 processes,
-                neighbours: Neighbours::of(&application),
+                neighbours: Neighbours::of(&application, others),
                 settled: Instant::now(),
                 seen: Seen::default(),
             });
@@ -378,18 +388,18 @@ pub fn followed(
     period: Duration,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<BTreeMap<String, Seen>, TransactionError> {
-    let mut ids = Vec::new();
-    let mut hops = Vec::new();
+    let (mut ids, mut switches) = (Vec::new(), Vec::new());
     for store in stores {
         // One without files was overtaken by a later one.
         for switch in standing(store)?.iter().filter(|switch| !switch.files.is_empty()) {
             let moved = moved_hops(store, &switch.id, scan, Wanted::ToLook);
             ids.extend(moved.iter().map(|_| switch.id.clone()));
-            hops.extend(moved);
+            switches.push(moved);
         }
     }
-    let usage = Usage::of_moves(&hops).with_present();
-    usage.wait(if hops.is_empty() { Duration::ZERO } else { period }, is_interrupted);
+    let switches: Vec<&[Hop]> = switches.iter().map(Vec::as_slice).collect();
+    let usage = Usage::of_moves(&switches).with_present();
+    usage.wait(if ids.is_empty() { Duration::ZERO } else { period }, is_interrupted);
     let mut all: BTreeMap<String, Seen> = BTreeMap::new();
     for (id, seen) in ids.into_iter().zip(usage.seen()) {
         match all.get_mut(&id) {
@@ -461,7 +471,7 @@ fn without_secrets(config: &ConfigFile, refusal: Refusal) -> ConfigFileError {
 
 /// A line of a configuration that connects, and by which processes its connections are known.
 struct Connecting {
-    endpoint: Endpoint,
+    setting: Setting,
     /// The other places at which the same service listens.
     elsewhere: Vec<Endpoint>,
     application: Application,
@@ -479,7 +489,7 @@ fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileEr
                 Err(_) => Application::default(),
             };
             found.push(Connecting {
-                endpoint: setting.endpoint.clone(),
+                setting: setting.clone(),
                 elsewhere: elsewhere_of(scan, service, &setting.endpoint),
                 application,
             });
@@ -525,7 +535,7 @@ mod tests {
             (Endpoint::Unix(path.clone()), format!("tcp:{address}").parse::<Endpoint>().unwrap());
         let _earlier = TcpStream::connect(address).unwrap();
         let _accepted = tcp.accept().unwrap();
-        let usage = Usage::begin([(new.clone(), vec![old.clone()], ourselves())].into_iter());
+        let usage = Usage::begin([(new.clone(), vec![old.clone()], ourselves(), Arc::default())].into_iter());
         usage.during(|| ());
         assert_eq!(usage.seen()[0], Seen::default(), "what was there before proves nothing");
         let client = UnixStream::connect(&path).unwrap();
@@ -550,7 +560,8 @@ mod tests {
         let path = directory.path().join("s");
         let unix = UnixListener::bind(&path).unwrap();
         let nobody = Application::default();
-        let usage = Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), nobody)].into_iter());
+        let usage =
+            Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), nobody, Arc::default())].into_iter());
         let _client = UnixStream::connect(&path).unwrap();
         let _server = unix.accept().unwrap();
         usage.during(|| ());
@@ -562,7 +573,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let unix = UnixListener::bind(&path).unwrap();
-        let usage = Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), ourselves())].into_iter());
+        let usage = Usage::begin(
+            [(Endpoint::Unix(path.clone()), Vec::new(), ourselves(), Arc::default())].into_iter(),
+        );
         usage.during(|| {
             for _ in 0..20 {
                 let client = UnixStream::connect(&path).unwrap();

@@ -85,6 +85,11 @@ impl WrittenUnit {
         values.into_iter().any(|value| value.split_ascii_whitespace().any(is_within))
     }
 
+    /// As whom its program runs, where it says so.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.values("User").last().map(|(_, _, value)| value)
+    }
+
     /// Whether it starts a server of a kind that is known: its words say where that listens.
     pub(crate) fn is_of_a_server(&self) -> bool {
         self.values("ExecStart").any(|(_, _, value)| {

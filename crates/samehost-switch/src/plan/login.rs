@@ -182,6 +182,8 @@ pub(crate) struct LoggedIn {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) client: ClientIdentity,
+    /// The account.
+    pub(crate) user: Option<String>,
     pub(crate) over: Endpoint,
     pub(crate) error: LoginError,
     /// What the same login gets over the present transport.
@@ -212,6 +214,36 @@ impl Present {
     }
 }
 
+impl Failed {
+    fn was_let_in(&self) -> bool {
+        matches!(self.present, Present::LetIn | Present::LetInByTls)
+    }
+}
+
+/// Logs in over the new endpoint with each account that connects. Whom the server lets in over neither transport has
+/// another database.
+///
+/// # Errors
+/// Who could not log in, and why.
+pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
+    let mut all = try_account(hop, program);
+    for (user, password) in
+        hop.setting.others.iter().filter(|(user, _)| hop.setting.user.as_ref() != Some(user))
+    {
+        let mut other = hop.clone();
+        (other.setting.user, other.setting.password) = (Some(user.clone()), Some(password.clone()));
+        all = match (all, try_account(&other, program)) {
+            (Err(failed), _) | (_, Err(failed)) if failed.was_let_in() => return Err(failed),
+            (Ok(mut all), Ok(found)) => {
+                all.shown = format!("{}; {}", all.shown, found.shown);
+                Ok(all)
+            }
+            (Err(_), found @ Ok(_)) | (found, Err(_)) => found,
+        };
+    }
+    all
+}
+
 /// Logs in over the new endpoint as each user who will connect. Returns what the server and the kernel report.
 ///
 /// Servers count failed logins, so the present transport comes first where there is a password: a wrong one is sent only
@@ -220,7 +252,7 @@ impl Present {
 ///
 /// # Errors
 /// Who could not log in, and why.
-pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
+fn try_account(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
     let (mut shown, mut views, mut login) = (Vec::new(), Vec::new(), None);
     let from = &hop.setting.endpoint;
     for client in everyone(hop) {
@@ -232,7 +264,13 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
             if let Err(error) = result
                 && is_about_the_password(&error)
             {
-                return Err(Box::new(Failed { client, over: from.clone(), error, present: at_present }));
+                return Err(Box::new(Failed {
+                    client,
+                    user: hop.setting.user.clone(),
+                    over: from.clone(),
+                    error,
+                    present: at_present,
+                }));
             }
             present = Some(at_present);
         }
@@ -247,7 +285,13 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
                     None if error.kind() == LoginErrorKind::Refused => Present::of(&now.attempt(program)),
                     None => Present::Unknown,
                 };
-                return Err(Box::new(Failed { client, over: hop.to.clone(), error, present }));
+                return Err(Box::new(Failed {
+                    client,
+                    user: hop.setting.user.clone(),
+                    over: hop.to.clone(),
+                    error,
+                    present,
+                }));
             }
         };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
@@ -267,6 +311,7 @@ pub(crate) fn passwords(hop: &Hop) -> Vec<Secret> {
             found.extend(OwnLogin::of(hop, &client, endpoint).credentials.password);
         }
     }
+    found.extend(hop.setting.others.iter().map(|(_, password)| password.clone()));
     found
 }
 

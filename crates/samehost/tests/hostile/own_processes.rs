@@ -1,13 +1,15 @@
 //! The application is its own processes: nobody else's connection lifts a bar, and what its own environment says goes
 //! before any file, whatever format that has.
 
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use samehost_testing::mariadb::{MariaDb, SECRET as MY_SECRET};
 use samehost_testing::postgres::{Cluster, SECRET};
 
-use crate::support::{Ended, MALLORY, Machine, wait_for};
+use crate::support::{Ended, MALLORY, Machine, free_port, wait_for};
 
 fn in_one_line(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -172,4 +174,50 @@ fn a_file_of_php_that_asks_for_a_variable_is_beaten_by_it() {
     let ended = machine.samehost(&["switch", &file, "--dry-run"]);
     let told = in_one_line(&ended);
     assert!(told.contains("SHOP_REPLICA_HOST"), "{told}");
+}
+
+/// Debian's www-data.
+const WEB: u32 = 33;
+
+#[test]
+fn a_strangers_connection_is_no_login_of_an_application_that_does_not_run() {
+    let (mut machine, port) = (Machine::new(), free_port());
+    let socket = machine.path("r.sock");
+    let mut redis = Command::new("redis-server");
+    redis.args(["--bind", "127.0.0.1", "--save", "", "--unixsocketperm", "770", "--port", &port.to_string()]);
+    redis.arg("--unixsocket").arg(&socket);
+    machine.start(redis);
+    wait_for("Redis", || socket.exists().then_some(()));
+    // The neighbour's user may open it, and the application's may not.
+    chown(&socket, None, Some(WEB)).unwrap();
+    let file = machine.write_as(
+        MALLORY,
+        "app/.env",
+        format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={port}\n"),
+    );
+    machine.write("app/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    let code = format!(
+        "<?php $held = stream_socket_client('tcp://127.0.0.1:{port}'); file_put_contents('{}', 'x'); sleep(600);\n",
+        machine.folder_of("second", WEB).join("connected").display()
+    );
+    let script = machine.write("second/worker.php", code).display().to_string();
+    machine.start_as(WEB, "/usr/bin/php", &[&script]);
+    wait_for("the neighbour", || machine.path("second/connected").exists().then_some(()));
+    let app = machine.path("app").display().to_string();
+    let switch = |user: &[&str]| {
+        let words = [&["switch", &app, "--yes", "--confirm-within=0"], user].concat();
+        let ended = machine.samehost(&words);
+        (ended.status, in_one_line(&ended))
+    };
+    // Its permissions say whose it is; where anyone may read it, nothing does.
+    set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let (status, told) = switch(&[]);
+    assert_eq!(status, 1, "{told}");
+    assert!(told.contains(&format!("as user {MALLORY}")) && told.contains("ermission denied"), "{told}");
+    set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let (status, told) = switch(&[]);
+    assert_eq!(status, 1, "{told}");
+    assert!(told.contains("as whom it connects is not known") && told.contains("--user NAME"), "{told}");
+    let (status, told) = switch(&["--user", "www-data"]);
+    assert_eq!(status, 0, "{told}");
 }

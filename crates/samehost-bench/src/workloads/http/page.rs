@@ -65,6 +65,12 @@ impl PageLook {
         self.cache.as_deref()
     }
 
+    /// Whether it is an error, or says that the application fails: that it stays so proves nothing.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        self.status >= 400 || self.failure.is_some()
+    }
+
     /// Requests the page again. Returns how it differs, or `None` if it is the same.
     ///
     /// # Errors

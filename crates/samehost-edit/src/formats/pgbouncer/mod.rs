@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
@@ -55,7 +56,9 @@ impl Editor for PgBouncer {
 
     fn read_metered(&self, file: &Path, files: &Metered<'_>) -> Result<Reading> {
         let ini = Ini::read(file, files)?;
-        let users = users_of(&ini, files);
+        let users = users_of(&ini, files).into_iter();
+        let users: Arc<[_]> =
+            users.filter_map(|user| Some((user.name, Secret::new(user.password?)))).collect();
         let databases =
             ini.databases().map(|entry| Ok(with_login(Database::of(&ini, entry)?.setting()?, &users)));
         Ok(databases.chain(ini.listeners()).collect())
@@ -301,19 +304,19 @@ fn users_of(ini: &Ini, files: &Metered<'_>) -> Vec<User> {
 }
 
 /// A database with the login that PgBouncer has for it: that of the user in the database's line, otherwise that of
-/// each client. Then the first user with a password stands for all.
-fn with_login(mut database: Setting, users: &[User]) -> Setting {
+/// each client, which may be any user with a password.
+fn with_login(mut database: Setting, users: &Arc<[(String, Secret)]>) -> Setting {
     if database.password.is_some() {
         return database;
     }
-    for known in users {
-        let is_meant = database.user.as_ref().is_none_or(|user| *user == known.name);
-        if is_meant && let Some(password) = &known.password {
-            database.user = Some(known.name.clone());
-            database.password = Some(Secret::new(password.clone()));
-            break;
-        }
+    let Some(first) = users.iter().find(|(name, _)| database.user.as_ref().is_none_or(|user| user == name))
+    else {
+        return database;
+    };
+    if database.user.is_none() {
+        database.others = Arc::clone(users);
     }
+    (database.user, database.password) = (Some(first.0.clone()), Some(first.1.clone()));
     database
 }
 
@@ -537,7 +540,10 @@ mod tests {
 
     #[test]
     fn a_database_has_the_login_of_its_user_or_of_anyone() {
-        let users = [user("hashed", None), user("a", Some("1")), user("b", Some("2"))];
+        let users: Arc<[_]> = ["a 1", "b 2"]
+            .map(|user| user.split_once(' ').unwrap())
+            .map(|(name, password)| (name.to_owned(), Secret::new(password)))
+            .into();
         let login = |user: Option<&str>| {
             let endpoint = "tcp:127.0.0.1:5432".parse().unwrap();
             let mut database = Setting::connects("database x", Protocol::Postgres, "", endpoint);

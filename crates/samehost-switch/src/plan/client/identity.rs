@@ -10,10 +10,11 @@ use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::talkers;
 use samehost_services::Kind;
+use samehost_system::accounts::group_name;
 use samehost_system::identity::is_of_the_system;
 use samehost_system::identity::stat_field;
 use samehost_system::proc::status::{self, Status};
-use samehost_system::{Account, Executable, Identity as Present, open, start_time};
+use samehost_system::{Account, Executable, Identity as Present, User, open, start_time};
 
 use super::access::{may_anyone_read, may_read};
 use super::own::Home;
@@ -116,8 +117,9 @@ const MOST_MAPS: u64 = 4 << 20;
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
-/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does
-/// needs no such person. With notes on processes that were skipped, and why.
+/// the file system. Where none of its own processes is connected, those that connect within `wait`; where none is there at
+/// all, the users that its units or its permissions name. A stranger's connection to the same service says nothing of it.
+/// With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
@@ -126,24 +128,65 @@ pub(crate) fn client_identities(
     wait: Duration,
 ) -> (Vec<ClientIdentity>, Vec<String>) {
     let mut notes = Vec::new();
+    // A server's own processes are known by their program.
+    let is_a_servers = config.kind().is_some();
+    let home = (!is_a_servers).then(|| Home::of(server_files::project(&config.file), &config.file));
+    let home = home.as_ref();
     let holders = holders(scan, service);
-    let (candidates, reader) = candidates(scan, config, process, &holders, &mut notes);
-    let found = fitting(scan, config, candidates, reader, &mut notes);
-    if !found.is_empty() {
-        return (found, notes);
-    }
-    let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
-    let found = fitting(scan, config, talking.map(Candidate::from).collect(), reader, &mut notes);
-    if !found.is_empty() {
-        return (found, notes);
+    let (candidates, reader) = candidates(scan, config, process, (home, &holders), &mut notes);
+    let mut found = fitting(scan, config, candidates, reader, &mut notes);
+    let is_its = |process: &Process| home.is_some_and(|home| is_its_own(process, config, home));
+    if found.is_empty() {
+        let talking =
+            scan.processes.iter().filter(|process| holders.contains(&process.pid) && is_its(process));
+        found = fitting(scan, config, talking.map(Candidate::from).collect(), reader, &mut notes);
     }
     // Connections that come and go.
-    let mut talking = Vec::new();
-    if let (Some(service), false) = (service, wait.is_zero()) {
-        talking = talkers(scan, service, wait);
+    if let (true, false, Some(service), false) = (found.is_empty(), is_a_servers, service, wait.is_zero()) {
+        let mut talking = talkers(scan, service, wait);
+        talking.retain(is_its);
+        found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
     }
-    let found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
+    if found.is_empty() {
+        found = accounts(config, home);
+    }
     (found, notes)
+}
+
+/// The user whose file it is, where that is not who asks, and everybody may read it: then nothing says who will connect.
+pub(crate) fn stranger_to(file: &Path) -> Option<User> {
+    let owner = std::fs::metadata(file).ok()?.uid();
+    (owner != 0 && rustix::process::geteuid().is_root()).then(|| User::of(owner))
+}
+
+/// The users who will connect by what is written: in units that start an application, else in the permissions of a
+/// configuration that not everybody may read.
+fn accounts(config: &ConfigFile, home: Option<&Home>) -> Vec<ClientIdentity> {
+    let Ok(found) = std::fs::metadata(&config.file) else { return Vec::new() };
+    let of_units = home.into_iter().flat_map(|home| &home.users);
+    let mut users: Vec<User> = of_units.filter_map(|name| User::named(name)).collect();
+    if users.is_empty() && rustix::process::geteuid().is_root() && !may_anyone_read(&config.file) {
+        let owner = (found.uid() != 0).then(|| User::of(found.uid()));
+        let group = if found.mode() & 0o040 == 0 { None } else { group_name(found.gid()) };
+        users.extend(owner);
+        // A user's own group has the user's name.
+        let named = group.and_then(|name| User::named(&name));
+        users.extend(named.filter(|user| user.account.uid != 0));
+        users.dedup();
+    }
+    let named = users.iter().map(|user| {
+        let name = format!("{user} (no process of the application was seen; --user NAME tries as another)");
+        ClientIdentity::account(&name, &user.account)
+    });
+    named.collect()
+}
+
+/// Whether a process that talks to a service is a configuration's: what it executes is the application's. What runs in a
+/// container is not seen from here.
+fn is_its_own(process: &Process, config: &ConfigFile, home: &Home) -> bool {
+    let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
+    let of_container = matches!(&process.container, Some(container) if !container.foreign);
+    home.has(process.pid) || (starts_again && of_container)
 }
 
 fn holders(scan: &Scan, service: Option<usize>) -> Vec<u32> {
@@ -196,7 +239,7 @@ fn candidates<'a>(
     scan: &'a Scan,
     config: &ConfigFile,
     main: Option<u32>,
-    holders: &[u32],
+    (home, holders): (Option<&Home>, &[u32]),
     notes: &mut Vec<String>,
 ) -> (Vec<Candidate<'a>>, Reader) {
     let uptake = config.editor.uptake(&config.file);
@@ -204,9 +247,15 @@ fn candidates<'a>(
         Uptake::AtOnce | Uptake::RestartApplication => Reader::Itself,
         Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,
     };
+    let is_own = |process: &Process| home.is_some_and(|home| home.has(process.pid));
     let processes: Vec<&Process> = match uptake {
-        Uptake::AtOnce => return (of_its_pools(scan, &config.file, php(scan, holders, notes)), reader),
-        Uptake::Reload(Kind::PhpFpm) => return (fpm(scan, main, holders, notes), reader),
+        Uptake::AtOnce => {
+            let mut found = of_its_pools(scan, &config.file, php(scan, notes));
+            let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
+            found.extend(talking.filter(|process| is_own(process)).map(Candidate::from));
+            return (found, reader);
+        }
+        Uptake::Reload(Kind::PhpFpm) => return (fpm(scan, main, notes), reader),
         Uptake::Reload(kind) | Uptake::Restart(kind) => {
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
             let all = of_programs(scan, &names);
@@ -220,21 +269,19 @@ fn candidates<'a>(
             scan.processes.iter().filter(|process| process.unit.as_ref() == Some(&unit)).collect()
         }
         Uptake::RestartApplication => {
-            let folder = server_files::project(&config.file);
-            let has_php = folder.join("composer.json").exists();
-            let home = Home::of(folder, &config.file);
+            let has_php = home.is_some_and(|home| home.folder.join("composer.json").exists());
             let units = handing_over(scan, &config.file);
             let mut inside = Vec::new();
             for process in &scan.processes {
                 let is_handed = matches!(&process.unit, Some(unit) if units.contains(unit.as_str()));
                 // Not every shell in the directory: only processes that talk to the service, or serve themselves.
                 let is_client = holders.contains(&process.pid) || serves(scan, process);
-                if is_handed || (is_client && home.has(process.pid)) {
+                if is_handed || (is_client && is_own(process)) {
                     inside.push(process);
                 }
             }
             if inside.is_empty() && has_php {
-                return (of_its_pools(scan, &config.file, php(scan, holders, notes)), reader);
+                return (of_its_pools(scan, &config.file, php(scan, notes)), reader);
             }
             inside
         }
@@ -248,16 +295,10 @@ pub(super) fn handing_over<'a>(scan: &'a Scan, file: &Path) -> BTreeSet<&'a str>
     units.into_iter().filter(|unit| hands_over(unit, file)).collect()
 }
 
-/// Processes that run PHP: those of its servers, web servers that have it loaded, and other PHP programs that talk to
-/// the service now; and those that PHP-FPM will start.
-fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
+/// Processes that run PHP: those of its servers, and web servers that have it loaded; and those that PHP-FPM will start.
+fn php<'a>(scan: &'a Scan, notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
     let mut found = of_programs(scan, PHP);
     found.extend(of_programs(scan, WITH_PHP).into_iter().filter(|process| has_php(process.pid)));
-    for process in &scan.processes {
-        if holders.contains(&process.pid) && program(process).starts_with("php") {
-            found.push(process);
-        }
-    }
     found.sort_by_key(|process| process.pid);
     found.dedup_by_key(|process| process.pid);
     let all_fpm: Vec<&Process> =
@@ -295,13 +336,8 @@ fn of_its_pools<'a>(scan: &Scan, file: &Path, mut found: Vec<Candidate<'a>>) -> 
 }
 
 /// The workers of a PHP-FPM, and those that it will start; of every one if it is not known which is meant.
-fn fpm<'a>(
-    scan: &'a Scan,
-    main: Option<u32>,
-    holders: &[u32],
-    notes: &mut Vec<String>,
-) -> Vec<Candidate<'a>> {
-    let mut found = php(scan, holders, notes);
+fn fpm<'a>(scan: &'a Scan, main: Option<u32>, notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
+    let mut found = php(scan, notes);
     found.retain(|candidate| is_one_of(candidate.process, &[PHP_FPM]));
     if found.iter().any(|candidate| is_of_main(candidate.process, main)) {
         found.retain(|candidate| is_of_main(candidate.process, main));

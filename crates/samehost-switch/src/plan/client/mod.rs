@@ -26,12 +26,14 @@ use samehost_system::{lookup, open, peer};
 
 use crate::place::real;
 
-use self::identity::{A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs};
+use self::identity::{
+    A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs, stranger_to,
+};
 use self::own::{AtHome, Home, Judged, runs_a_script};
-use self::pools::{Pool, fpm_config, pools_around, sites_of};
+use self::pools::{Pool, fpm_config, pools_around, sites_of, sites_of_apache};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, process_of};
-use crate::findings::{bar, place};
+use crate::findings::{bar, place, shown};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientSide {
@@ -75,6 +77,18 @@ impl ClientSide {
             Wanted::ToLogIn => client_identities(scan, config, process, service, A_MOMENT),
             Wanted::ToLook => client_identities(scan, config, process, service, Duration::ZERO),
         };
+        if let (Wanted::ToLogIn, true, Some(owner)) =
+            (wanted, identities.is_empty(), stranger_to(&config.file))
+        {
+            return Err(bar(
+                ObstacleCode::User,
+                format!(
+                    "no process of the application was seen, and anyone may read {}, which is {owner}'s: as whom it connects is not known",
+                    shown(&config.file)
+                ),
+                "Name the user that the application runs as: --user NAME",
+            ));
+        }
         let application = application(scan, config, process, &identities);
         let mut side = ClientSide { process, identities, application, ..ClientSide::default() };
         if wanted == Wanted::Nobody {
@@ -287,10 +301,12 @@ pub(crate) struct Application {
     pub(crate) pools: Vec<Pool>,
     /// Where it is, if it takes its configuration by being started again.
     pub(crate) home: Option<Home>,
-    /// The configuration of a site whose processes may serve others too: PHP behind PHP-FPM.
+    /// The configuration of a site whose processes may serve others too: PHP behind PHP-FPM, or in Apache.
     pub(crate) site: Option<PathBuf>,
-    /// Directories of other sites that a web server passes to the same pools.
+    /// Directories of other sites that a web server passes to the same pools, or serves itself.
     pub(crate) beside: Vec<PathBuf>,
+    /// The main files of the server that runs by the configuration, which may have other lines.
+    pub(crate) server: Vec<PathBuf>,
 }
 
 impl Application {
@@ -319,8 +335,10 @@ pub(crate) fn application(
     process: Option<u32>,
     clients: &[ClientIdentity],
 ) -> Application {
+    let its = scan.services.iter().find(|service| process.is_some() && service.pid == process);
+    let server = its.map(|service| server_files::of(scan, service)).unwrap_or_default();
     if let (Some(Kind::PhpFpm), Some(master)) = (config.kind(), process) {
-        return Application { families: vec![master], ..Application::default() };
+        return Application { families: vec![master], server, ..Application::default() };
     }
     if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
         return Application { site: Some(real(&config.file)), ..php_behind_fpm(scan, &config.file) };
@@ -359,7 +377,12 @@ pub(crate) fn application(
             }
         }
     }
-    Application { families, home: home.filter(|_| starts_again), ..Application::default() }
+    // The workers of a web server with PHP run the scripts of every site.
+    let is_served = uptake == Uptake::AtOnce && families.iter().any(|pid| !runs_a_script(*pid));
+    let site = is_served.then(|| real(&config.file));
+    let beside = if is_served { sites_of_apache(scan) } else { Vec::new() };
+    let home = home.filter(|_| starts_again);
+    Application { families, home, site, beside, server, ..Application::default() }
 }
 
 /// The processes of PHP behind PHP-FPM that serve an application. Nothing where several masters could: whose connection it is

@@ -19,7 +19,7 @@ use samehost_system::{Account, open, peer};
 
 use super::access::{can_open, may_read, works_in};
 use crate::configuration::server_files::hands_over;
-use crate::configuration::units;
+use crate::configuration::units::{self, WrittenUnit};
 
 const MOST_MAPS: u64 = 4 << 20;
 
@@ -56,6 +56,8 @@ pub(crate) struct Home {
     pub(crate) folder: PathBuf,
     configuration: PathBuf,
     units: Vec<String>,
+    /// As whom those units say that they run it.
+    pub(crate) users: Vec<String>,
 }
 
 /// How a process stands to an application.
@@ -90,9 +92,14 @@ pub(crate) struct AtHome {
 
 impl Home {
     pub(crate) fn of(folder: PathBuf, configuration: &Path) -> Self {
-        let written = units::written().into_iter().filter(|unit| unit.is_of(&folder));
-        let units = written.map(|unit| unit.name).collect();
-        Home { folder, configuration: configuration.to_owned(), units }
+        let mut written = units::written();
+        written
+            .retain(|unit| unit.is_of(&folder) || unit.files.iter().any(|(file, _)| file == configuration));
+        let mut users: Vec<String> = written.iter().filter_map(WrittenUnit::user).collect();
+        users.sort();
+        users.dedup();
+        let units = written.into_iter().map(|unit| unit.name).collect();
+        Home { folder, configuration: configuration.to_owned(), units, users }
     }
 
     /// Who is at home now. Our own logins are not the application's, in whatever directory this command was given.

@@ -104,6 +104,20 @@ pub(crate) fn sites_of(scan: &Scan, pools: &[Pool]) -> Vec<PathBuf> {
     found
 }
 
+/// The directories of sites that Apache serves, whose workers run PHP of any of them.
+pub(crate) fn sites_of_apache(scan: &Scan) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for service in scan.services.iter().filter(|service| service.kind == Some(Kind::Apache)) {
+        for (_, text) in texts_of(&server_files::of(scan, service)) {
+            let roots = values(&text, "DocumentRoot").into_iter();
+            found.extend(roots.map(|root| real(Path::new(root.trim_matches(['"', '\''])))));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// The pools that listen at an endpoint.
 fn pools_at(scan: &Scan, endpoint: &Endpoint) -> Vec<Pool> {
     let mut found = Vec::new();

@@ -16,7 +16,10 @@ use crate::plan::login::{Failed, OwnLogin, Present};
 /// Obstacle for a failed login, with the command that helps. It depends on what the same login gets over the present
 /// transport: where that is refused too, nothing about the account on the new one is wrong.
 pub(crate) fn refused(hop: &Hop, failed: &Failed) -> SwitchObstacle {
-    let Failed { client, over, error, present } = failed;
+    let Failed { client, user, over, error, present } = failed;
+    let mut hop = hop.clone();
+    hop.setting.user.clone_from(user);
+    let hop = &hop;
     if error.kind() == LoginErrorKind::Refused
         && matches!(present, Present::LetIn | Present::LetInByTls)
         && let Some(lost) = lost_password(hop, client)

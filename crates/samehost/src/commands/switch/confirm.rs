@@ -66,9 +66,9 @@ impl Site {
 impl Page for Site {
     fn remember(&self) -> Result<String, PageError> {
         let look = PageLook::take(&self.url).map_err(|error| PageError(error.to_string()))?;
-        let words = look.to_string();
+        let (words, fails) = (look.to_string(), look.fails());
         self.look.replace(look);
-        Ok(words)
+        if fails { Err(PageError(words)) } else { Ok(words) }
     }
 
     fn compare(&self) -> Result<String, PageError> {
@@ -78,6 +78,12 @@ impl Page for Site {
             Err(error) => Err(PageError(error.to_string())),
         }
     }
+}
+
+/// Whether a page was named that shows whether the application works.
+pub(super) fn has_page(options: &ApplyOptions) -> bool {
+    let look = options.page.as_deref().map(PageLook::take);
+    matches!(look, Some(Ok(look)) if !look.fails())
 }
 
 /// The switch of this name; without one the newest that is in one of these states, after naming it. Those that are put back

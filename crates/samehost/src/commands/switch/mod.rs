@@ -192,7 +192,7 @@ fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
     let request = SwitchRequest {
         reloads: reloads(&options.apply),
         observe: options.apply.observe.unwrap_or(OBSERVE),
-        has_page: options.apply.page.is_some(),
+        has_page: confirm::has_page(&options.apply),
         ..SwitchRequest::new(vec![id.clone()], Direction::Unix)
     };
     let scan = look()?;
@@ -336,7 +336,7 @@ fn request_of(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Switc
         reloads: reloads(&options.apply),
         keep_tcp: options.keep_tcp,
         observe: options.apply.observe.unwrap_or(OBSERVE),
-        has_page: options.apply.page.is_some(),
+        has_page: confirm::has_page(&options.apply),
         ..SwitchRequest::new(targets.to_vec(), to)
     })
 }

@@ -171,7 +171,8 @@ impl Watch {
     fn look(&mut self, watched: &Watched, scan: Option<&Scan>) {
         self.looks += 1;
         let mut found = watched.new.iter().find_map(|endpoint| unanswered(endpoint));
-        if let Some((url, before)) = &watched.page {
+        // One that fails already proves nothing.
+        if let Some((url, before)) = watched.page.as_ref().filter(|(_, before)| !before.fails()) {
             self.page_asked = true;
             let differs = match before.differs(url) {
                 Ok(differs) => differs,

@@ -332,6 +332,29 @@ fn a_switch_that_nothing_follows_is_not_confirmed_by_its_page() {
 }
 
 #[test]
+fn a_page_that_fails_before_the_switch_as_after_it_proves_nothing_and_keeps_nothing() {
+    if !is_root("a_page_that_fails_before_the_switch_as_after_it_proves_nothing_and_keeps_nothing") {
+        return;
+    }
+    let site = Site::with_php("");
+    site.stack.write("app/wp-settings.php", &SETTINGS.replace("echo ", "http_response_code( 500 ); echo "));
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (root, url) = (site.root(), site.url("/"));
+    let words = ["switch", &root, "--yes", "--page", &url, "--confirm-within", "8s"];
+    let ended = site.stack.samehost(&words);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let said = in_one_line(&ended);
+    assert!(
+        said.contains("the page proves nothing: it failed before the switch") && said.contains("HTTP 500")
+    );
+    assert!(!said.contains("answers as before"), "{said}");
+    wait_for("the switch to be taken back", || {
+        let list = site.stack.samehost(&["switch", "list", "--json"]);
+        (list.stdout.contains("\"undone\"") && list.stdout.contains("nobody confirmed it")).then_some(())
+    });
+}
+
+#[test]
 fn what_a_pool_asks_of_libpq_bars_with_its_line() {
     if !is_root("what_a_pool_asks_of_libpq_bars_with_its_line") {
         return;

@@ -12,7 +12,7 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_testing::postgres::{Cluster, SECRET};
 use serde_json::Value;
 
-use super::stack::{Stack, free_port, is_root, must, wait_for};
+use super::stack::{Stack, free_port, in_one_line, is_root, must, wait_for};
 
 /// PostgreSQL and, before it, PgBouncer.
 struct Pooled {
@@ -218,4 +218,36 @@ fn where_the_passwords_are_listed_as_hashes_an_account_can_be_named() {
     assert!(named.status.success() && said.contains("user by_scram, Unix"), "{said}");
     assert!(!said.contains(SECRET), "{said}");
     assert_eq!(Stack::facts(&[&pooled.ini]), before);
+}
+
+#[test]
+fn every_user_of_the_list_is_tried_and_no_connection_vouches_for_two_databases() {
+    if !is_root("every_user_of_the_list_is_tried_and_no_connection_vouches_for_two_databases") {
+        return;
+    }
+    let pooled = pooled(SECRET);
+    let users = pooled.ini.with_file_name("userlist.txt");
+    let listed = std::fs::read_to_string(&users).unwrap() + "\"other\" \"of-other\"\n";
+    std::fs::write(&users, listed).unwrap();
+    let second = format!("\nother = host=127.0.0.1 port={} dbname=shop\n\n[pgbouncer]", pooled.cluster.port);
+    let text = std::fs::read_to_string(&pooled.ini).unwrap();
+    std::fs::write(&pooled.ini, text.replacen("\n[pgbouncer]", &second, 1)).unwrap();
+    pooled.cluster.sql("shop", "create role other login password 'of-other'");
+    pooled.cluster.let_in_first("host all other 127.0.0.1/32 scram-sha-256");
+    let name = pooled.ini.display().to_string();
+    let words = ["switch", &name, "--confirm-within=0", "--yes"];
+    let ended = pooled.stack.samehost(&words);
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    assert!(in_one_line(&ended).contains("local shop other scram-sha-256"), "{}", ended.both());
+    assert!(!ended.both().contains("of-other"), "{}", ended.both());
+
+    pooled.cluster.let_in_first("local all other scram-sha-256");
+    let ended = pooled.stack.samehost(&words);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), pooled.stack.log());
+    let clients = Clients::start(pooled.port);
+    clients.wait_for("unix");
+    let found = pooled.json(&["verify", &name, "--expect", "unix", "--wait", "1s"]);
+    assert!(!found.to_string().contains("in_use"), "{found:#}");
+    assert!(found.to_string().contains("serves others too"), "{found:#}");
+    clients.stop().unwrap_or_else(|error| panic!("{error}\n{}", pooled.stack.log()));
 }

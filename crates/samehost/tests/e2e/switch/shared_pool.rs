@@ -24,13 +24,124 @@ struct Sites {
 
 const BOTH: &[usize] = &[0, 1];
 
-impl Sites {
+/// Two sites of one nginx, each in a file of its own, before a pool that listens at a port.
+struct OneNginx {
+    stack: Stack,
+    web: [u16; 2],
+    fpm: u16,
+}
+
+impl OneNginx {
     fn start() -> Self {
         let mut stack = Stack::new();
-        let (server, web) = (MariaDb::start(&[]), [free_port(), free_port()]);
-        let mut blocks = String::new();
-        let socket = stack.shared("sockets").join("fpm.sock");
+        let (web, fpm) = ([free_port(), free_port()], free_port());
+        stack.fpm(&format!("127.0.0.1:{fpm}"));
         for (name, port) in ["one", "two"].into_iter().zip(web) {
+            stack.write(&format!("{name}/index.php"), "<?php usleep(20000); echo 'ok';\n");
+            let root = stack.path(name).display().to_string();
+            let block = format!(
+                "server {{\n    listen 127.0.0.1:{port};\n    root {root};\n    location / {{\n        fastcgi_pass 127.0.0.1:{fpm};\n        fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n        fastcgi_param REQUEST_METHOD $request_method;\n    }}\n}}\n"
+            );
+            stack.write(&format!("nginx/sites-enabled/{name}"), &block);
+        }
+        let sites = stack.path("nginx/sites-enabled").display().to_string();
+        stack.nginx(&format!("    include {sites}/*;\n"));
+        for port in web {
+            wait_for("a site", || page(port, "/").filter(|(status, _)| *status == 200));
+        }
+        OneNginx { stack, web, fpm }
+    }
+
+    fn file(&self, site: usize) -> String {
+        self.stack.path("nginx/sites-enabled").join(["one", "two"][site]).display().to_string()
+    }
+
+    /// Runs samehost while these sites are asked for.
+    fn asked(&self, sites: &[usize], words: &[&str]) -> (i32, String) {
+        let ask = || sites.iter().for_each(|site| drop(page(self.web[*site], "/")));
+        let ended = self.stack.while_requested(ask, words);
+        (ended.status, in_one_line(&ended))
+    }
+
+    fn switch(&self, site: usize) {
+        let file = self.file(site);
+        let words = ["switch", &file, "--accept", "other-files", "--yes", "--confirm-within=0"];
+        let (status, said) = self.asked(&[1 - site], &words);
+        assert_eq!(status, 0, "{said}\n{}", self.stack.log());
+        assert!(!said.contains("still connects at the old address"), "{said}");
+    }
+
+    fn verified(&self, asked: &[usize], target: &str) -> (i32, String) {
+        self.asked(asked, &["verify", target, "--expect", "unix", "--wait", "2s"])
+    }
+}
+
+#[test]
+fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_nginx_nor_vouched_for_by_it() {
+    if !is_root("a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_nginx_nor_vouched_for_by_it") {
+        return;
+    }
+    let sites = OneNginx::start();
+    sites.switch(0);
+    let also = format!("also connect over TCP: {}:5 still names 127.0.0.1:{}", sites.file(1), sites.fpm);
+    let (status, said) = sites.verified(&[1], &sites.file(0));
+    assert!(status == 5 && said.contains(&also), "{status} {said}");
+    let (status, said) = sites.verified(BOTH, &sites.file(0));
+    assert_eq!(status, 0, "{said}");
+    let (status, said) = sites.asked(BOTH, &["switch", "check", "--wait", "10s"]);
+    assert!(status == 0 && said.contains("in use: nginx") && !said.contains("NOT FOLLOWED"), "{said}");
+    // Both lines lead to one socket: which of them a connection is of is seen of the whole alone.
+    sites.switch(1);
+    let (status, said) = sites.verified(&[0], &sites.file(1));
+    assert_eq!(status, 5, "{said}");
+    let main = sites.stack.path("nginx/nginx.conf").display().to_string();
+    let (status, said) = sites.verified(BOTH, &main);
+    assert_eq!(status, 0, "{said}");
+}
+
+impl Sites {
+    fn start() -> Self {
+        let mut sites = Sites::written();
+        let socket = sites.stack.shared("sockets").join("fpm.sock").display().to_string();
+        let mut blocks = String::new();
+        for (name, port) in ["one", "two"].into_iter().zip(sites.web) {
+            blocks.push_str(&format!(
+                "    server {{\n        listen 127.0.0.1:{port};\n        root {};\n        location / {{\n            fastcgi_pass unix:{socket};\n            fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}\n",
+                sites.stack.path(name).display()
+            ));
+        }
+        sites.stack.fpm_with(&format!("{socket}\nlisten.owner = www-data"), &[]);
+        sites.stack.nginx(&blocks);
+        sites.answering()
+    }
+
+    /// In one Apache, which has PHP loaded.
+    fn in_apache() -> Self {
+        let mut sites = Sites::written();
+        let at = sites.stack.shared("apache2").display().to_string();
+        let mut text = format!(
+            "ServerRoot {at}\nServerName 127.0.0.1\nUser www-data\nGroup www-data\nPidFile {at}/pid\nErrorLog {at}/error.log\nDefaultRuntimeDir {at}\nDirectoryIndex index.php\n"
+        );
+        for name in ["mpm_prefork", "authz_core", "dir"] {
+            text += &format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+        }
+        text += "LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so\nSetHandler application/x-httpd-php\n";
+        for (name, port) in ["one", "two"].into_iter().zip(sites.web) {
+            let root = sites.stack.path(name).display().to_string();
+            text += &format!(
+                "Listen 127.0.0.1:{port}\n<VirtualHost 127.0.0.1:{port}>\n    DocumentRoot {root}\n</VirtualHost>\n"
+            );
+        }
+        let main = sites.stack.write("apache2/apache2.conf", &text).display().to_string();
+        // As it ends, it ends its process group.
+        sites.stack.start("setsid", &["apache2", "-d", &at, "-f", &main, "-DFOREGROUND"]);
+        sites.answering()
+    }
+
+    fn written() -> Self {
+        let stack = Stack::new();
+        let (server, web) = (MariaDb::start(&[]), [free_port(), free_port()]);
+        for name in ["one", "two"] {
             let config = format!(
                 "<?php\ndefine( 'DB_NAME', 'shop' );\ndefine( 'DB_USER', 'by_native' );\ndefine( 'DB_PASSWORD', '{}' );\ndefine( 'DB_HOST', '127.0.0.1:{}' );\n$table_prefix = 'wp_';\nif ( ! defined( 'ABSPATH' ) ) {{ define( 'ABSPATH', __DIR__ . '/' ); }}\nrequire_once ABSPATH . 'wp-settings.php';\n",
                 SECRET.replace('\'', "\\'"),
@@ -39,19 +150,15 @@ impl Sites {
             stack.write(&format!("{name}/wp-config.php"), &config);
             stack.write(&format!("{name}/wp-settings.php"), SETTINGS);
             stack.write(&format!("{name}/index.php"), "<?php\nrequire __DIR__ . '/wp-config.php';\n");
-            blocks.push_str(&format!(
-                "    server {{\n        listen 127.0.0.1:{port};\n        root {};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}\n",
-                stack.path(name).display(),
-                socket.display()
-            ));
         }
-        stack.fpm_with(&format!("{}\nlisten.owner = www-data", socket.display()), &[]);
-        stack.nginx(&blocks);
-        let sites = Sites { stack, server, web };
+        Sites { stack, server, web }
+    }
+
+    fn answering(self) -> Self {
         for site in 0..2 {
-            sites.answers(site, "TCP");
+            self.answers(site, "TCP");
         }
-        sites
+        self
     }
 
     fn root(&self, site: usize) -> String {
@@ -151,4 +258,22 @@ fn a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is
         assert!(ended.status == 1 && said.contains("NOT FOLLOWED: php-fpm"), "{said}");
         said.contains("in use: php-fpm").then_some(())
     });
+}
+
+#[test]
+fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_apache() {
+    if !is_root("a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_apache") {
+        return;
+    }
+    let sites = Sites::in_apache();
+    sites.switch(0);
+    let (status, found, said) = sites.verified(&[1], 0, "unix");
+    assert_eq!((status, &found["application"]), (5, &"not_seen".into()), "{said}");
+    let also = format!("also connect over TCP: {}/wp-config.php:5 still names", sites.root(1));
+    assert!(found["notes"].to_string().contains(&also), "{said}");
+    let (status, found, said) = sites.verified(BOTH, 0, "unix");
+    assert_eq!((status, &found["standing"]), (0, &"in_use".into()), "{said}");
+    sites.switch(1);
+    let (status, found, said) = sites.verified(&[1], 0, "unix");
+    assert_eq!((status, &found["application"]), (5, &"not_seen".into()), "{said}");
 }
