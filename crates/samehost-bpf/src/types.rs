@@ -2,8 +2,10 @@
 //! a value that sockets or threads carry. Places and numbers are looked up in the running kernel and never compiled in, so that
 //! no header and no compiler of BPF is needed; what is not there is an error that names it.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::ptr::{self, NonNull};
+use std::slice;
 
 const PLACE: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u32 = 0xeb9f;
@@ -23,8 +25,17 @@ const PROTOTYPE: u32 = 13;
 pub(crate) const INTEGER: u32 = 1;
 pub(crate) const STRUCTURE: u32 = 2;
 
+/// The bytes may be a mapping of their own or a list.
 #[derive(Debug)]
-pub(crate) struct Types(Vec<u8>);
+pub(crate) struct Types<Bytes = Mapping>(Bytes);
+
+/// The kernel's types, some 5 MB, in a mapping of their own. In a list that was freed they stayed part of the heap: `top`, which reads
+/// them again when its connections are others, had 8 MB from then on in place of 3.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    at: NonNull<u8>,
+    length: usize,
+}
 
 struct Found<'a> {
     number: u32,
@@ -43,14 +54,48 @@ struct Parts {
     names: usize,
 }
 
+impl Mapping {
+    fn read(file: &mut File) -> io::Result<Self> {
+        let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice, of no file.
+        let at = unsafe { libc::mmap(ptr::null_mut(), length, access, kind, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let at = NonNull::new(at.cast()).ok_or(ErrorKind::OutOfMemory)?;
+        let mapping = Mapping { at, length };
+        // SAFETY: this many bytes are mapped, zeroed, and nobody else has them.
+        file.read_exact(unsafe { slice::from_raw_parts_mut(at.as_ptr(), length) })?;
+        Ok(mapping)
+    }
+}
+
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: this many bytes are mapped for as long as it lives, and nobody writes them.
+        unsafe { slice::from_raw_parts(self.at.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is mapped, and no slice of it outlives it.
+        let _ = unsafe { libc::munmap(self.at.as_ptr().cast(), self.length) };
+    }
+}
+
 impl Types {
     ///
     /// # Errors
     /// `NotFound` where the kernel has no BTF (CONFIG_DEBUG_INFO_BTF; Debian 11 and later have it).
     pub(crate) fn read() -> io::Result<Self> {
-        Ok(Types(fs::read(PLACE)?))
+        Ok(Types(Mapping::read(&mut File::open(PLACE)?)?))
     }
+}
 
+impl<Bytes: AsRef<[u8]>> Types<Bytes> {
     /// The number of a tracepoint, by its name without the group: `inet_sock_set_state`.
     ///
     /// # Errors
@@ -79,7 +124,7 @@ impl Types {
     fn prototype(&self, function: u32) -> Option<i16> {
         let function = self.parts_of(function, &[FUNCTION])?;
         // The number of a function's prototype is the last word of its type; a function has no parts.
-        let prototype = self.parts_of(word(&self.0, function.at - 4)?, &[PROTOTYPE])?;
+        let prototype = self.parts_of(word(self.0.as_ref(), function.at - 4)?, &[PROTOTYPE])?;
         i16::try_from(prototype.count).ok()
     }
 
@@ -109,15 +154,15 @@ impl Types {
         for part in 0..parts.count {
             let at = parts.at + MEMBER * part;
             // With bit fields the size stands above the place; a pointer has none.
-            let bytes = (word(&self.0, at + 8)? & 0xff_ffff) / 8;
-            let name = self.0.get(parts.names + word(&self.0, at)? as usize..)?;
+            let bytes = (word(self.0.as_ref(), at + 8)? & 0xff_ffff) / 8;
+            let name = self.0.as_ref().get(parts.names + word(self.0.as_ref(), at)? as usize..)?;
             if is_called(name, member) {
                 return Some(bytes);
             }
             if !is_called(name, "") {
                 continue;
             }
-            let inner = self.parts_of(word(&self.0, at + 4)?, &[STRUCTURE_KIND, UNION_KIND]);
+            let inner = self.parts_of(word(self.0.as_ref(), at + 4)?, &[STRUCTURE_KIND, UNION_KIND]);
             let Some(inner) = inner else { continue };
             if let Some(more) = self.bytes_within(inner, member) {
                 return Some(bytes + more);
@@ -135,7 +180,7 @@ impl Types {
     /// The first type that is wanted; `None` also if the bytes are not BTF of this byte order, or end early. Types have no
     /// index and different lengths: the number of one is known only by a walk from the first, which takes milliseconds.
     fn find(&self, is_wanted: impl Fn(&Found<'_>) -> bool) -> Option<Found<'_>> {
-        let types = self.0.as_slice();
+        let types = self.0.as_ref();
         let header = word(types, 4)? as usize;
         if word(types, 0)? & 0xffff != MAGIC {
             return None;
