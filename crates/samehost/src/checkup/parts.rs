@@ -95,8 +95,9 @@ fn part(
     }
 }
 
-/// Sizes of a stream's writes, in bytes: a socket moves more of small ones, TCP often of large ones.
-const STREAMS: &[u64] = &[4 << 10, 64 << 10, 512 << 10, 4 << 20];
+/// Sizes of a stream's writes, in bytes: a socket moves more of small ones, TCP often of large ones. With 4 KiB and 4 MiB as well the
+/// shortest checkup had no time for a single installed server.
+const STREAMS: &[u64] = &[64 << 10, 512 << 10];
 
 fn built_in() -> Vec<Part> {
     let one = ("one request and its reply", FindingKind::RoundTrip);
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn all_kinds_of_use_are_measured_and_each_server_at_two_points() {
-        assert_eq!(built_in().iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [1; 7]);
+        assert_eq!(built_in().iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [1; 5]);
         let redis = server(workload("redis").unwrap());
         let rows: Vec<_> = redis.lines.iter().map(|line| (line.metric, line.connections)).collect();
         assert_eq!(rows, [("latency_mean", Some(1)), ("total_cpu_per_op", Some(64))]);

@@ -193,9 +193,9 @@ fn a_strangers_connection_is_no_login_of_an_application_that_does_not_run() {
     let file = machine.write_as(
         MALLORY,
         "app/.env",
-        format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={port}\n"),
+        format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL=redis://127.0.0.1:{port}/0\n"),
     );
-    machine.write("app/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    machine.write("app/manage.py", "#!/usr/bin/env python3\nimport django\n");
     let code = format!(
         "<?php $held = stream_socket_client('tcp://127.0.0.1:{port}'); file_put_contents('{}', 'x'); sleep(600);\n",
         machine.folder_of("second", WEB).join("connected").display()

@@ -464,16 +464,16 @@ fn a_port_stays_until_an_application_that_nobody_restarts_was_seen_on_the_socket
         "app/.env",
         format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL=redis://127.0.0.1:{port}/0\n"),
     );
-    let client = |address: &str, family: &str| {
+    // It reads its file when it starts.
+    let worker = "import socket, time\nurl = open('.env').read().split('REDIS_URL=')[1].split()[0].split('?')[0]\nif url.startswith('unix:'):\n    s = socket.socket(socket.AF_UNIX)\n    s.connect(url.split('://')[1])\nelse:\n    host, port = url.split('/')[2].split(':')\n    s = socket.create_connection((host, int(port)))\ns.sendall(b'PING\\r\\n')\ns.recv(64)\nopen('there', 'w').close()\ntime.sleep(600)\n";
+    machine.write("app/worker.py", worker);
+    let client = || {
         let mut command = Command::new("python3");
-        let text = format!(
-            "import socket, time\ns = socket.socket(socket.{family})\ns.connect({address})\ns.sendall(b'PING\\r\\n')\ns.recv(64)\nopen('there', 'w').close()\ntime.sleep(600)\n"
-        );
-        command.args(["-c", &text]).current_dir(env.parent().unwrap());
+        command.arg("worker.py").current_dir(env.parent().unwrap());
         command
     };
     let there = machine.path("app/there");
-    let pid = machine.start(client(&format!("('127.0.0.1', {port})"), "AF_INET"));
+    let pid = machine.start(client());
     wait_for("the application", || is_there(&there).then_some(()));
 
     let reload = format!("redis={}", restart.display());
@@ -500,7 +500,7 @@ fn a_port_stays_until_an_application_that_nobody_restarts_was_seen_on_the_socket
     assert_eq!(early.status, 1, "{}", early.both());
     assert!(early.stdout.contains("no client is seen"), "{}", early.stdout);
     assert!(redis.is_open());
-    machine.start(client(&format!("'{}'", redis.socket), "AF_UNIX"));
+    machine.start(client());
     wait_for("the application on the socket", || is_there(&there).then_some(()));
     let finished = machine.samehost(&finish);
     assert_eq!(finished.status, 0, "{}", finished.both());

@@ -319,11 +319,8 @@ fn a_script_of_php_that_nobody_restarts_keeps_the_port_open_and_the_dry_run_says
     server.machine.write_as(ALICE, "app/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
     let text = format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={}\n", server.port);
     let file = server.machine.write_as(ALICE, "app/.env", text).display().to_string();
-    let script = format!(
-        "<?php $s = fsockopen('127.0.0.1', {}); while (true) {{ fwrite($s, \"PING\\r\\n\"); fgets($s); usleep(50000); }}",
-        server.port
-    );
-    let script = server.machine.write("worker/worker.php", script);
+    let script = "<?php $e = parse_ini_file(__DIR__ . '/.env'); $s = fsockopen($e['REDIS_HOST'], $e['REDIS_PORT']); while (true) { fwrite($s, \"PING\\r\\n\"); fgets($s); usleep(50000); }";
+    let script = server.machine.write("app/worker.php", script);
     server.machine.start_as(ALICE, "php", &[&script.display().to_string()]);
     std::thread::sleep(std::time::Duration::from_millis(500));
     let (conf, socket) = (server.file.display().to_string(), server.socket.display().to_string());

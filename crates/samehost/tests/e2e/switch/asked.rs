@@ -211,19 +211,24 @@ impl Settings {
         path
     }
 
-    /// The words of psql as www-data with these variables, in the project's directory.
-    fn psql(&self, host: &str, variables: &str, sql: &str) -> String {
+    /// These words as www-data with these variables, in the project's directory.
+    fn as_the_application(&self, variables: &str, words: &str) -> String {
         format!(
-            "cd {}/app && exec setpriv --reuid=www-data --regid=www-data --clear-groups -- env HOME={0}/home {variables} psql -wXAtq -h {host} -p {} -U by_scram -d shop -c \"{sql}\"",
-            self.stack.path("").display().to_string().trim_end_matches('/'),
-            self.cluster.port
+            "cd {}/app && exec setpriv --reuid=www-data --regid=www-data --clear-groups -- env HOME={0}/home {variables} {words}",
+            self.stack.path("").display().to_string().trim_end_matches('/')
         )
     }
 
-    /// A process of the application that holds a connection over TCP.
+    fn psql(&self, host: &str, sql: &str) -> String {
+        format!("psql -wXAtq -h {host} -p {} -U by_scram -d shop -c \"{sql}\"", self.cluster.port)
+    }
+
+    /// A script of the application whose child holds a connection over TCP: psql itself is nobody's application.
     fn start(&mut self, variables: &str) {
-        let words = self.psql("127.0.0.1", variables, "select pg_sleep(600)");
-        self.stack.start("sh", &["-c", &words]);
+        let words = self.psql("127.0.0.1", "select pg_sleep(600)");
+        self.stack.write("app/worker.py", &format!("import os\nos.system({words:?})\n"));
+        let worker = self.as_the_application(variables, "/usr/bin/python3 worker.py");
+        self.stack.start("sh", &["-c", &worker]);
         wait_for("the application", || {
             let asked = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'by_scram' AND query LIKE '%pg_sleep(600)%'";
             (self.cluster.sql("postgres", asked) == "1").then_some(())
@@ -237,7 +242,7 @@ impl Settings {
 
     /// What psql answers as the application over the socket.
     fn over_the_socket(&self, variables: &str) -> String {
-        let words = self.psql(&self.directory(), variables, "select 'in'");
+        let words = self.as_the_application(variables, &self.psql(&self.directory(), "select 'in'"));
         let output = Command::new("sh").args(["-c", &words]).output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }

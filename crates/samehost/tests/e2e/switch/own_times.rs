@@ -189,7 +189,7 @@ fn connections_of_a_program_that_is_not_known_as_the_application_are_not_compare
         return;
     }
     let mut at_work = AtWork::start_in("elsewhere", "redis 0.01\n");
-    at_work.switch(&["--exact"]);
+    at_work.switch(&["--exact", "--user", "www-data"]);
     let not = at_work.check()[0]["times"][0]["not_compared"].clone();
     assert_eq!((&not["because"], &not["why"]), (&"before".into(), &"others_only".into()), "{not}");
     let said = in_one_line(&at_work.stack.samehost(&["switch", "check"]));
