@@ -223,10 +223,11 @@ impl Settings {
         format!("psql -wXAtq -h {host} -p {} -U by_scram -d shop -c \"{sql}\"", self.cluster.port)
     }
 
-    /// A script of the application whose child holds a connection over TCP: psql itself is nobody's application.
+    /// A script of the application that holds a connection over TCP, and whose child logs in: psql itself is nobody's application.
     fn start(&mut self, variables: &str) {
-        let words = self.psql("127.0.0.1", "select pg_sleep(600)");
-        self.stack.write("app/worker.py", &format!("import os\nos.system({words:?})\n"));
+        let (words, port) = (self.psql("127.0.0.1", "select pg_sleep(600)"), self.cluster.port);
+        let held = format!("held = socket.create_connection((\"127.0.0.1\", {port}))");
+        self.stack.write("app/worker.py", &format!("import os, socket\n{held}\nos.system({words:?})\n"));
         let worker = self.as_the_application(variables, "/usr/bin/python3 worker.py");
         self.stack.start("sh", &["-c", &worker]);
         wait_for("the application", || {
