@@ -85,10 +85,14 @@ impl Finding<'_> {
         }
     }
 
-    /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured, which it is not either
-    /// where its interval is too wide to say anything.
+    /// `None` where its interval is too wide to say anything as well: then no sentence may.
+    fn measured(&self) -> Option<&Comparison> {
+        self.comparison().filter(|comparison| !is_too_wide(comparison))
+    }
+
+    /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured.
     pub(crate) fn cells(&self) -> Option<[String; 3]> {
-        let comparison = self.comparison().filter(|comparison| !is_too_wide(comparison))?;
+        let comparison = self.measured()?;
         let unit = self.unit();
         // By the ratio, which pairs trials of one block: two medians over all blocks told 55 % beside "48 % less".
         let (tcp, unix) = (comparison.baseline_value, comparison.baseline_value * comparison.ratio);
@@ -105,7 +109,7 @@ impl Finding<'_> {
 
     /// Microseconds that a Unix socket saves per operation, if the verdict is that it is faster.
     fn saved_us(&self) -> Option<Saved> {
-        let comparison = self.comparison()?;
+        let comparison = self.measured()?;
         if comparison.verdict != Verdict::Faster || self.unit() != "us" {
             return None;
         }
@@ -283,7 +287,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             saved.in_words()
         ));
     }
-    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
+    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::measured) {
         match comparison.verdict {
             Verdict::Faster => sentences.push(format!(
                 "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
@@ -302,6 +306,9 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
 
 fn round_trip(finding: &Finding<'_>) -> Vec<String> {
     let Some(comparison) = finding.comparison() else { return Vec::new() };
+    if is_too_wide(comparison) {
+        return vec![format!("Single requests: {TOO_WIDE}.")];
+    }
     match (comparison.verdict, finding.saved_us()) {
         (Verdict::Faster, Some(saved)) => vec![
             format!(
@@ -414,9 +421,9 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     cautions
 }
 
+/// Beyond 300 % more a difference is told as a factor.
+const MAX_IN_PERCENT: f64 = 4.0;
 const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
-/// From which on a difference is told as a factor, and no longer in percent.
-const FACTOR: f64 = 2.0;
 /// Both ends of an interval within this factor of each other are a measurement.
 const MAX_WIDTH: f64 = 3.0;
 
@@ -441,7 +448,7 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
         (_, grade) => words::graded(grade, direction),
     };
     let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else { return words };
-    if comparison.grade() == Grade::Decided && comparison.ratio >= FACTOR {
+    if comparison.grade() == Grade::Decided && high > MAX_IN_PERCENT {
         return format!("{:.1} times ({low:.1}–{high:.1})", comparison.ratio);
     }
     if words.contains(direction) && !(low < 1.0 && high > 1.0) {
@@ -482,9 +489,9 @@ fn streams(findings: &[Finding<'_>]) -> Option<String> {
         let Some(bytes) = comparison.point.size_bytes else { continue };
         congestion = conditions::of_arm(finding.report, &comparison.baseline);
         let row = format!("{}: {}", format_size(bytes), difference(comparison));
-        match comparison.verdict {
-            Verdict::Faster => unix.push(row),
-            Verdict::Slower => tcp.push(row),
+        match finding.measured().map(|comparison| comparison.verdict) {
+            Some(Verdict::Faster) => unix.push(row),
+            Some(Verdict::Slower) => tcp.push(row),
             _ => open.push(row),
         }
     }
@@ -532,7 +539,8 @@ mod tests {
         let open = Verdict::Inconclusive;
         for (found, expected) in [
             (worded(Grade::Decided, Verdict::Faster, 0.65, 0.63, 0.68), "35 % less (32–37 %)"),
-            (worded(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "2.2 times (2.0–2.4)"),
+            (worded(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "120 % more (97–143 %)"),
+            (worded(Grade::Decided, Verdict::Faster, 5.0, 4.0, 6.0), "5.0 times (4.0–6.0)"),
             (
                 worded(Grade::Decided, Verdict::Equivalent, 1.0, 0.99, 1.01),
                 "no difference (1 % less to 1 % more)",

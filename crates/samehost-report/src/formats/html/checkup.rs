@@ -81,8 +81,7 @@ fn table(findings: &[Finding<'_>]) -> String {
     );
     let _ = writeln!(html, "<td>{}</td></tr></thead><tbody>", axis.head());
     for finding in findings {
-        let label = escaped(finding.label.trim_start());
-        let _ = write!(html, "<tr><th scope=\"row\">{label}</th>");
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(finding.label));
         let (Some([tcp, unix, answer]), Some(comparison)) = (finding.cells(), finding.comparison()) else {
             html.push_str("<td class=\"right dim\">not measured</td><td></td><td></td><td></td></tr>\n");
             continue;
