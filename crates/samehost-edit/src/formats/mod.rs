@@ -17,7 +17,7 @@ pub(crate) mod php_applications;
 pub mod php_fpm;
 pub mod php_ini;
 pub(crate) mod postgresql;
-pub(crate) mod redis;
+pub mod redis;
 pub mod systemd;
 pub(crate) mod wp_config;
 

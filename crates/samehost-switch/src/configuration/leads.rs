@@ -74,25 +74,42 @@ pub(crate) fn localhost_of(scan: &Scan, path: &Path, lead: &Lead, endpoint: &End
     Some(lead.localhost.unwrap_or(if is_php { Localhost::Socket } else { Localhost::None }))
 }
 
-/// The settings that a value of a text is a part of, as their readers say: the value is replaced by an address that is nobody's,
-/// in memory, and the file is read again; what reads differently has it. `None` where the address stands in another line.
-pub(crate) fn parts<'a>(
-    readers: impl Iterator<Item = &'a ParsedConfig>,
-    path: &Path,
-    text: &str,
-    lead: &Lead,
-) -> Option<Vec<&'a Setting>> {
-    let replaced = with_nobody(text, lead)?;
-    let mut found = Vec::new();
-    for ParsedConfig { config, reading, .. } in readers {
-        let disk = config.files();
-        let texts = BTreeMap::from([(path.to_owned(), replaced.as_bytes().to_owned())]);
-        let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) else { continue };
-        let key = |one: &Setting| (one.name.clone(), one.role, one.endpoint.clone());
-        let now: HashSet<_> = now.settings.iter().map(key).collect();
-        found.extend(reading.settings.iter().filter(|one| !now.contains(&key(one))));
+/// How many values of a text have its readers asked.
+const MAX_ASKED: usize = 100;
+
+/// A text with those who read it, and how many of its values they were asked about.
+pub(crate) struct Readers<'a> {
+    all: Vec<&'a ParsedConfig>,
+    path: &'a Path,
+    text: &'a str,
+    asked: usize,
+}
+
+impl<'a> Readers<'a> {
+    pub(crate) fn of(all: Vec<&'a ParsedConfig>, path: &'a Path, text: &'a str) -> Self {
+        Readers { all, path, text, asked: 0 }
     }
-    Some(found)
+
+    /// The settings that a value is a part of, as the readers say: the value is replaced by an address that is nobody's, in
+    /// memory, and the file is read again; what reads differently has it. `None` where the address stands in another line, and of
+    /// a text with very many.
+    pub(crate) fn parts(&mut self, lead: &Lead) -> Option<Vec<&'a Setting>> {
+        if self.asked >= MAX_ASKED {
+            return None;
+        }
+        self.asked += 1;
+        let replaced = with_nobody(self.text, lead)?;
+        let mut found = Vec::new();
+        for ParsedConfig { config, reading, .. } in &self.all {
+            let disk = config.files();
+            let texts = BTreeMap::from([(self.path.to_owned(), replaced.as_bytes().to_owned())]);
+            let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) else { continue };
+            let key = |one: &Setting| (one.name.clone(), one.role, one.endpoint.clone());
+            let now: HashSet<_> = now.settings.iter().map(key).collect();
+            found.extend(reading.settings.iter().filter(|one| !now.contains(&key(one))));
+        }
+        Some(found)
+    }
 }
 
 /// The text with nobody's address in place of that of a lead.

@@ -1,8 +1,9 @@
-//! Who leads to a place that a server is about to leave: lines of running web servers, settings that an editor reads and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
+//! Who leads to a place that a server is about to leave: lines of running web servers, settings that an editor reads
+//! and that do not move, values of any text of the plan's files and of those around them (`texts`), and what processes
 //! were told when they were started (`processes`). One answer for `--close-tcp`, for a server that can be at one place only, and for
 //! `switch finish`, which asks again.
 //!
-//! What a value is a part of is asked of its reader (`configuration::leads::parts`), which says whether it moves. Nearness of
+//! What a value is a part of is asked of its reader (`configuration::leads::Readers`), which says whether it moves. Nearness of
 //! lines decided before, and a second store's host, four lines below a cache that moved, was taken for a part of the
 //! cache: its port was closed under it.
 
@@ -18,14 +19,11 @@ use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there};
 use super::processes::told;
 use super::texts::{Text, Whose, assigned, names, texts};
-use crate::configuration::leads::{localhost_of, parts};
+use crate::configuration::leads::{Readers, localhost_of};
 use crate::findings::place;
 use crate::place::real;
 use crate::plan::hop::Hop;
 use crate::plan::stages::follow::assignments;
-
-/// How many values of a file have their reader asked.
-const MOST_ASKED: usize = 100;
 
 /// All that leads to a place that is left, each with what to do about it; none where nothing that is known does. With it
 /// a note where there is more than is looked at.
@@ -115,7 +113,8 @@ impl Text {
     ) -> Values {
         let mut staying = self.settings_that_stay(scan, left);
         let mut moving = Vec::new();
-        let mut asked = 0;
+        let mut readers =
+            Readers::of(self.readers.iter().map(|one| &**one).collect(), &self.path, &self.text);
         for lead in leads_and_ports(&self.text) {
             let there = lead.endpoints.iter().find(|endpoint| is_there(scan, endpoint, left.from));
             let Some(there) = there.filter(|there| self.may_connect(scan, &lead, there, assigned)) else {
@@ -128,13 +127,8 @@ impl Text {
             if is_inert || is_told || is_socket {
                 continue;
             }
-            asked += 1;
             let value = Value { line: lead.line, name: lead.name.clone() };
-            let settings = match asked > MOST_ASKED {
-                true => None,
-                false => parts(self.readers.iter().map(|reader| &**reader), &self.path, &self.text, &lead),
-            };
-            let is_part = match settings {
+            let is_part = match readers.parts(&lead) {
                 Some(settings) if settings.is_empty() => None,
                 Some(settings) => Some(settings.iter().any(|setting| moves(setting, left.hops))),
                 None => self.by_line(left, lead.line),

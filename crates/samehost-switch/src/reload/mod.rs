@@ -174,8 +174,8 @@ pub(crate) fn reload_action(
     }
 }
 
-/// The user's command for a service: the one for its place, else the one for its kind, else the one for every kind. A unit is restarted whatever it
-/// runs, and its command is named by that.
+/// The user's command for a service: the one for its place, else the one for its kind, else the one for every kind. A unit is
+/// restarted whatever it runs, and its command is named by that.
 fn words_for<'a>(
     scan: &Scan,
     kind: Option<Kind>,

@@ -14,9 +14,9 @@ use std::sync::LazyLock;
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use crate::budget::Metered;
+use crate::budget::{self, Metered};
 use crate::editor::Editor;
-use crate::files::{Edit, glob};
+use crate::files::{Edit, Files, glob};
 use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
 use crate::proposal::Editing;
 use crate::refusal::{At, Refusal, Result};
@@ -166,6 +166,27 @@ impl Editor for Redis {
     fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Redis)
     }
+}
+
+/// Whether a server keeps nothing on disk by the lines of its own file, so that what it has is gone after a restart. Without a line
+/// it saves from time to time.
+#[must_use]
+pub fn keeps_nothing(file: &Path, files: &dyn Files) -> bool {
+    let is_kept = budget::within(file, files, |files| {
+        let text = lines::read(file, files)?;
+        let (mut saves, mut appends) = (true, false);
+        for line in lines(&text) {
+            let found = words(&text, line.range).unwrap_or_default();
+            let [name, values @ ..] = &*found else { continue };
+            match name.bytes.to_ascii_lowercase().as_slice() {
+                b"save" => saves = values.iter().any(|value| !value.bytes.is_empty()),
+                b"appendonly" => appends = values.first().is_some_and(|value| value.bytes == b"yes"),
+                _ => {}
+            }
+        }
+        Ok(saves || appends)
+    });
+    is_kept.is_ok_and(|is_kept| !is_kept)
 }
 
 fn reading(file: &Path, configuration: &Configuration) -> Reading {
@@ -475,6 +496,22 @@ mod tests {
         assert_eq!(split("a \"b\"c"), None);
         assert_eq!(split("a 'b"), None);
         assert_eq!(split("a \"\\xzz\""), list(&["a", "xzz"]));
+    }
+
+    #[test]
+    fn a_server_that_keeps_nothing_says_so_by_its_last_lines() {
+        for (text, expected) in [
+            ("port 1\n", false),
+            ("save \"\"\n", true),
+            ("Save ''\n# save 900 1\n", true),
+            ("save \"\"\nsave 900 1\n", false),
+            ("save \"\"\nappendonly yes\n", false),
+        ] {
+            let path = Path::new("/etc/redis/redis.conf");
+            let changed = [(path.to_owned(), text.as_bytes().to_vec())].into();
+            let files = crate::files::Overlay::new(&crate::files::TestDisk, changed);
+            assert_eq!(keeps_nothing(path, &files), expected, "{text}");
+        }
     }
 
     #[test]

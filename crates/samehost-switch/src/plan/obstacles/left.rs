@@ -14,7 +14,7 @@ use samehost_scan::services_at;
 use samehost_services::UnixSocket;
 use samehost_system::User;
 
-use crate::configuration::leads::{Left, by_hand, of_text, parts, settings_below};
+use crate::configuration::leads::{Left, Readers, by_hand, of_text, settings_below};
 use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::disk::{Disk, Reads};
@@ -23,7 +23,7 @@ use crate::place::real;
 use crate::plan::stages::follow::assignments;
 use crate::request::{Direction, SwitchRequest};
 
-/// How many values of a file have their reader asked.
+/// Bytes of the other files of directories that are searched.
 ///
 /// "Nothing to do" used to be the answer for a file whose lines no editor
 /// understood, and people read that as done. So the text of every configuration, and of the other files of a
@@ -32,8 +32,6 @@ use crate::request::{Direction, SwitchRequest};
 /// and beside something that moves it bars nothing: status 1 for both would fail each later run of a
 /// switch by Ansible or cron (docs/decisions/0131). What a value is a part of was told by nearness, and a second store beside
 /// one that moves was passed over.
-const MOST_ASKED: usize = 100;
-/// Bytes of the other files of directories that are searched.
 const MOST_BYTES: usize = 32 << 20;
 /// How many lines of a block may be before or behind the one that an editor refused.
 const NEAR: u32 = 12;
@@ -116,7 +114,7 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
             let all = read.iter().flat_map(|parsed| &parsed.reading.settings);
             let own: BTreeSet<&str> =
                 all.filter(|one| one.file == path).map(|one| one.name.as_str()).collect();
-            let mut asked = 0;
+            let mut readers = Readers::of(read.iter().collect(), &path, &text);
             for left in of_file(request, scan, &parsed.config, &path, &files) {
                 let lead = &left.lead;
                 // A variable beside one that outweighs it (DB_HOST beside DB_SOCKET) is read, and changes nothing.
@@ -128,12 +126,7 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
                     continue;
                 }
                 let is_line = settings.contains(&lead.line);
-                let parts = if (is_line && !left.is_one_of_several) || asked >= MOST_ASKED {
-                    None
-                } else {
-                    asked += 1;
-                    parts(read.iter(), &path, &text, lead)
-                };
+                let parts = if is_line && !left.is_one_of_several { None } else { readers.parts(lead) };
                 if !parts.map_or(is_line, |settings| !settings.is_empty()) {
                     found.push(left);
                 }

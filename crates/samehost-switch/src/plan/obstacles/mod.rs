@@ -9,10 +9,7 @@ pub(crate) mod login;
 mod overrides;
 mod second_reader;
 
-use std::path::Path;
-
 use samehost_edit::Role;
-use samehost_edit::formats::php_fpm::ends_requests;
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 
@@ -34,7 +31,6 @@ pub(crate) fn find(
 ) -> Findings {
     let mut findings = Findings::default();
     findings.note(not_closed(request, hops, stages));
-    findings.note(ended_requests(stages));
     findings.merge(left::findings(request, scan, configurations, unread));
     if hops.is_empty() {
         if !configurations.iter().any(|read| read.has_role(Role::Connects)) {
@@ -56,27 +52,6 @@ pub(crate) fn find(
         findings.merge(host::look(scan, hops, stages));
     }
     findings
-}
-
-/// Where a reload ends requests that are under way: PHP-FPM gives them the time of its `process_control_timeout`, usually none.
-fn ended_requests(stages: &[PlannedStage]) -> Vec<String> {
-    let mut files: Vec<&Path> = Vec::new();
-    for stage in stages.iter().filter(|stage| !stage.reloads.is_empty()) {
-        let pools = stage.of.iter().filter(|(_, editor)| *editor == "php-fpm");
-        files.extend(pools.map(|(file, _)| file.as_path()));
-    }
-    files.sort_unstable();
-    files.dedup();
-    let configs = files.into_iter().filter_map(|file| ConfigFile::at(file, None).ok()?);
-    let ending = configs.filter(|config| ends_requests(&config.file, &config.files()));
-    ending
-        .map(|config| {
-            format!(
-                "{}: a reload of this PHP-FPM ends the requests that it serves at that moment, and their visitors get 502; with process_control_timeout = 10s in [global] of its main file they are finished first",
-                config.file.display()
-            )
-        })
-        .collect()
 }
 
 /// What `--close-tcp` asks for and this plan does not do: a server that has its socket already is not changed.

@@ -12,13 +12,15 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use samehost_edit::formats::php_fpm::ends_requests;
+use samehost_edit::formats::redis::keeps_nothing;
 use samehost_edit::{Access, Files, Goal, Move, ProposalError, Role, Setting, Uptake, apply, propose};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
-use samehost_system::proc::{command_line, status};
+use samehost_system::proc::status;
 use samehost_transaction::{FileChange, resolve};
 
 use self::follow::{client_reload_action, needs_restart};
@@ -237,7 +239,7 @@ impl<'a> Changing<'a> {
         stage.of.push((self.config.file.clone(), self.config.editor.name()));
         findings.note(stage.check(self.scan, self.config, self.pid));
         findings.merge(stage.reload(self.reload.clone()));
-        findings.note(self.pid.and_then(|pid| lost_by_restart(self.config, pid)));
+        findings.note(self.lost());
         for side in self.sides.iter().filter(|side| side.setting.role == Role::Listens) {
             if side.states[index] == State::Old {
                 continue;
@@ -251,6 +253,30 @@ impl<'a> Changing<'a> {
             }
         }
         findings
+    }
+
+    /// What is lost as the server takes its change: requests that are under way, or all that it has.
+    fn lost(&self) -> Option<String> {
+        let (file, files) = (&self.config.file, self.config.files());
+        match (self.config.editor.uptake(file), &self.reload) {
+            (Uptake::Reload(Kind::PhpFpm), ReloadAction::Command(_)) if ends_requests(file, &files) => {
+                Some(format!(
+                    "{}: a reload of this PHP-FPM ends the requests that it serves at that moment, and their visitors get 502; with process_control_timeout = 10s in [global] of its main file they are finished first",
+                    file.display()
+                ))
+            }
+            (Uptake::Restart(kind), _) if self.pid.is_some() => {
+                let is_kept = match kind.family() {
+                    Kind::Memcached => false,
+                    Kind::Redis => !keeps_nothing(file, &files),
+                    _ => true,
+                };
+                (!is_kept).then(|| {
+                    format!("{} keeps nothing on disk: what it has is gone after its restart", kind.label())
+                })
+            }
+            _ => None,
+        }
     }
 
     /// What is in the way where the server of a unit runs and nothing makes it take its change: nobody would ever
@@ -272,34 +298,6 @@ impl<'a> Changing<'a> {
             format!("Say how it takes the change: --reload '{kind}COMMAND'"),
         ))
     }
-}
-
-/// What a server forgets that takes its change by a restart and keeps nothing on disk.
-fn lost_by_restart(config: &ConfigFile, pid: u32) -> Option<String> {
-    let Uptake::Restart(kind) = config.editor.uptake(&config.file) else { return None };
-    let text = config.files().read(&config.file).unwrap_or_default();
-    let words =
-        command_line(pid).split(|byte| *byte == 0).map(<[u8]>::to_vec).collect::<Vec<_>>().join(&b' ');
-    let words = format!(
-        "{}\n{}",
-        String::from_utf8_lossy(&text),
-        String::from_utf8_lossy(&words).replace(" --", "\n")
-    );
-    let is_kept = match kind.family() {
-        Kind::Memcached => false,
-        Kind::Redis => {
-            let last = |name: &str| {
-                let mut values = words.lines().filter_map(|line| line.trim().strip_prefix(name));
-                values.rfind(|value| value.starts_with([' ', '\t'])).map(str::trim)
-            };
-            // Without a line it saves from time to time.
-            last("save").is_none_or(|save| !matches!(save, "" | "\"\"" | "''"))
-                || last("appendonly") == Some("yes")
-        }
-        _ => return None,
-    };
-    (!is_kept)
-        .then(|| format!("{} keeps nothing on disk: what it has is gone after its restart", kind.label()))
 }
 
 /// One stage, possibly without changes. `restarts`: clients that this program does not restart, and where they connect
