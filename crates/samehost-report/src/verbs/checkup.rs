@@ -485,13 +485,13 @@ fn streams(findings: &[Finding<'_>]) -> Option<String> {
     let (mut unix, mut tcp, mut open) = (Vec::new(), Vec::new(), Vec::new());
     let mut congestion = String::new();
     for finding in findings.iter().filter(|finding| finding.kind == FindingKind::Bulk) {
-        let Some(comparison) = finding.comparison() else { continue };
+        let Some(comparison) = finding.measured() else { continue };
         let Some(bytes) = comparison.point.size_bytes else { continue };
         congestion = conditions::of_arm(finding.report, &comparison.baseline);
         let row = format!("{}: {}", format_size(bytes), difference(comparison));
-        match finding.measured().map(|comparison| comparison.verdict) {
-            Some(Verdict::Faster) => unix.push(row),
-            Some(Verdict::Slower) => tcp.push(row),
+        match comparison.verdict {
+            Verdict::Faster => unix.push(row),
+            Verdict::Slower => tcp.push(row),
             _ => open.push(row),
         }
     }
