@@ -65,10 +65,6 @@ pub struct MachineUse {
     /// kernel does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_change_percent: Option<f64>,
-    /// The process that used most of the foreign time: `name (pid)`; only in older reports. Newer ones have
-    /// `host.other_programs`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub foreign_process: Option<String>,
 }
 
 /// The slices that a trial is the sum of, where the arms of its point took turns in a round.
@@ -79,20 +75,6 @@ pub struct Slices {
     pub number: u32,
     /// Mean length of what was counted of one, in milliseconds.
     pub length_ms: f64,
-    /// What waiting for the last replies and reading clocks took in this round, in percent of all its arms' slices; only in older
-    /// reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub border_percent: Option<f64>,
-    /// Latency of the first request after a turn, as a multiple of the others'; it is not counted; only in older reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_ratio: Option<f64>,
-    /// Standard deviation of ln(time per operation) from slice to slice, in percent; only in older reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scatter_percent: Option<f64>,
-    /// Whether mean latency and throughput count passes less in which client or server waited for a CPU; only in older reports.
-    /// Newer ones have the trial's `interrupted_percent`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub are_weighed: bool,
 }
 
 /// Connections that an own trial (`run --trial`) has sent this arm's way by a coin.
@@ -160,20 +142,11 @@ pub struct Trial {
     pub lateness_us: Option<Latency>,
     /// Client CPU time per operation, user and system, in microseconds.
     pub client_cpu_us_per_op: Option<f64>,
-    /// Part of it in user space; only in older reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_user_us_per_op: Option<f64>,
     /// Server CPU time per operation, user and system, in microseconds.
     pub server_cpu_us_per_op: Option<f64>,
-    /// Part of it in user space; only in older reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_user_us_per_op: Option<f64>,
     /// CPU time per operation of what stands between client and server, such as nginx, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_cpu_us_per_op: Option<f64>,
-    /// Part of it in user space; only in older reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proxy_user_us_per_op: Option<f64>,
     /// Its CPU time ÷ window, in CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_utilization: Option<f64>,
@@ -200,9 +173,6 @@ pub struct Trial {
     pub interrupted_percent: Option<f64>,
     /// Client and server context switches per operation.
     pub context_switches_per_op: Option<f64>,
-    /// Part of them on the client's side; only in older reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_context_switches_per_op: Option<f64>,
     /// CPU seconds of the whole operation, for workloads whose operation is a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
