@@ -141,10 +141,19 @@ pub enum CheckupEntry {
         parameters: &'static [(&'static str, &'static str)],
         running: &'static str,
         trial: Duration,
-        many: u32,
+        rows: CheckupRows,
     },
     /// It takes longer than the checkup has: returns what the checkup reports instead.
     Hints(fn() -> Vec<String>),
+}
+
+/// Rows of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum CheckupRows {
+    /// The time of one request at a time, and its CPU time with so many connections.
+    OneAndMany(u32),
+    /// The time of one request at a time with each value of a parameter, and what the value is to a user: `("1.1", "kept")`.
+    OneOfEach(&'static str, &'static [(&'static str, &'static str)]),
 }
 
 impl CheckupEntry {
@@ -155,7 +164,7 @@ impl CheckupEntry {
         trial: Duration,
         many: u32,
     ) -> Self {
-        CheckupEntry::Server { kind, parameters: &[], running, trial, many }
+        CheckupEntry::Server { kind, parameters: &[], running, trial, rows: CheckupRows::OneAndMany(many) }
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Finding<'a> {
     pub metric: &'static str,
     /// Connections of the point that the line shows; `None` when there is only one point.
     pub connections: Option<u32>,
+    /// The parameter and its value of that point; `None` where points differ in connections alone.
+    pub level: Option<(&'a str, &'a str)>,
     pub kind: FindingKind,
 }
 
@@ -71,8 +73,12 @@ pub enum FindingKind {
 impl Finding<'_> {
     pub(crate) fn comparison(&self) -> Option<&Comparison> {
         self.report.analysis.comparisons.iter().find(|comparison| {
-            let connections = self.connections.unwrap_or(comparison.point.connections);
-            comparison.metric == self.metric && comparison.point.connections == connections
+            let point = &comparison.point;
+            let is_at =
+                |(name, value): (&str, &str)| point.parameters.get(name).is_some_and(|at| at == value);
+            comparison.metric == self.metric
+                && self.connections.is_none_or(|connections| point.connections == connections)
+                && self.level.is_none_or(is_at)
         })
     }
 
@@ -423,12 +429,13 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
 
 /// Beyond 300 % more a difference is told as a factor.
 const MAX_IN_PERCENT: f64 = 4.0;
-const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
+pub const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
 /// Both ends of an interval within this factor of each other are a measurement.
 const MAX_WIDTH: f64 = 3.0;
 
 /// Whether an interval says nothing: beside a compiler "98 % less to 997 % more" was printed as a figure.
-fn is_too_wide(comparison: &Comparison) -> bool {
+#[must_use]
+pub fn is_too_wide(comparison: &Comparison) -> bool {
     match (comparison.ci_low, comparison.ci_high) {
         (Some(low), Some(high)) => low <= 0.0 || high / low > MAX_WIDTH,
         _ => false,

@@ -8,7 +8,14 @@ use crate::scenes;
 
 /// Rows of every grade that the scenes have.
 pub(crate) fn findings<'a>(one: &'a Report, many: &'a Report) -> Vec<Finding<'a>> {
-    let row = |label, report, metric, connections, kind| Finding { label, report, metric, connections, kind };
+    let row = |label, report, metric, connections, kind| Finding {
+        label,
+        report,
+        metric,
+        connections,
+        level: None,
+        kind,
+    };
     vec![
         row("one request and its reply", one, "latency_mean", None, FindingKind::RoundTrip),
         row("CPU per request, 64 at once", many, "total_cpu_per_op", Some(64), FindingKind::Busy),

@@ -285,6 +285,7 @@ pub fn findings(legs: &[Leg]) -> Vec<Finding<'_>> {
                 report,
                 metric: line.metric,
                 connections: line.connections,
+                level: line.level,
                 kind: line.kind,
             });
         }

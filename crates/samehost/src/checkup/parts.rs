@@ -7,7 +7,7 @@ use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
-use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, MANY, Workload, defaults};
+use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, CheckupRows, MANY, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::human::format_size;
 use samehost_model::{Endpoint, Transport, metric};
@@ -64,6 +64,8 @@ pub struct PartLine {
     pub metric: &'static str,
     /// Connections of the point that is shown; `None` if there is only one point.
     pub connections: Option<u32>,
+    /// The parameter and its value of that point; `None` where points differ in connections alone.
+    pub level: Option<(&'static str, &'static str)>,
 }
 
 /// Trial of a stream: six slices.
@@ -76,7 +78,7 @@ fn part(
     (connections, size): (Option<u32>, Option<u64>),
     metric: &'static str,
 ) -> Part {
-    let line = PartLine { label: label.to_owned(), kind, metric, connections: None };
+    let line = PartLine { label: label.to_owned(), kind, metric, connections: None, level: None };
     let control = matches!(kind, FindingKind::RoundTrip | FindingKind::Busy);
     let usual = Part::new(workload).trial;
     Part {
@@ -116,35 +118,42 @@ fn built_in() -> Vec<Part> {
     parts
 }
 
-/// The part for the installed server of a workload: its time with one connection, and its CPU time with many.
+/// The part for the installed server of a workload: its time with one connection, and its CPU time with many or its time with another
+/// value of a parameter.
 fn server(workload: &'static dyn Workload) -> Part {
-    let (parameters, trial, many): (&[_], _, _) = match workload.checkup() {
-        Some(CheckupEntry::Server { parameters, trial, many, .. }) => (parameters, trial, many),
-        _ => (&[], CHECKUP_TRIAL, MANY),
+    let (parameters, trial, rows): (&[_], _, _) = match workload.checkup() {
+        Some(CheckupEntry::Server { parameters, trial, rows, .. }) => (parameters, trial, rows),
+        _ => (&[], CHECKUP_TRIAL, CheckupRows::OneAndMany(MANY)),
     };
-    let line = |what: &str, metric, connections| PartLine {
+    let line = |what: &str, metric, connections, level| PartLine {
         label: format!("{}: {what}", workload.name()),
         kind: FindingKind::Server,
         metric,
         connections: Some(connections),
+        level,
     };
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let part = Part { parameters: parameters.collect(), trial, ..Part::new(workload.name()) };
-    let (starts_slowly, is_undivided) = match workload.configure(&part.all_parameters(workload)) {
-        Ok(with) => (matches!(with.axes().starts, Starts::InTurn(_)), with.axes().most_sliced == 0),
-        Err(_) => (false, false),
+    let mut part =
+        Part { parameters: parameters.collect(), trial, installed: true, ..Part::new(workload.name()) };
+    (part.connections, part.lines) = match rows {
+        CheckupRows::OneAndMany(many) => (
+            vec![1, many],
+            vec![
+                line("one at a time", metric::LATENCY_MEAN.name, 1, None),
+                line(&format!("CPU time, {many} at once"), metric::TOTAL_CPU_PER_OP.name, many, None),
+            ],
+        ),
+        CheckupRows::OneOfEach(name, levels) => {
+            let level =
+                |(value, what): &(_, &str)| line(what, metric::LATENCY_MEAN.name, 1, Some((name, *value)));
+            (vec![1], levels.iter().map(level).collect())
+        }
     };
-    Part {
-        connections: vec![1, many],
-        lines: vec![
-            line("one at a time", metric::LATENCY_MEAN.name, 1),
-            line(&format!("CPU time, {many} at once"), metric::TOTAL_CPU_PER_OP.name, many),
-        ],
-        installed: true,
-        starts_slowly,
-        is_undivided,
-        ..part
+    if let Ok(with) = workload.configure(&part.all_parameters(workload)) {
+        part.starts_slowly = matches!(with.axes().starts, Starts::InTurn(_));
+        part.is_undivided = with.axes().most_sliced == 0;
     }
+    part
 }
 
 pub(super) fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind> {
@@ -253,6 +262,11 @@ mod tests {
         let redis = server(workload("redis").unwrap());
         let rows: Vec<_> = redis.lines.iter().map(|line| (line.metric, line.connections)).collect();
         assert_eq!(rows, [("latency_mean", Some(1)), ("total_cpu_per_op", Some(64))]);
+        let proxy = server(workload("proxy").unwrap());
+        let rows: Vec<_> = proxy.lines.iter().map(|line| (line.label.as_str(), line.level)).collect();
+        let levels =
+            [("proxy: a connection each", Some(("http", "1.0"))), ("proxy: kept", Some(("http", "1.1")))];
+        assert_eq!((rows, proxy.connections), (levels.to_vec(), vec![1]));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use samehost_analysis::compare_arms;
 use samehost_model::human::counted;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_model::{Arm, Comparison, Report, Transport, Verdict, metric};
-use samehost_report::{part_in_percent, saving_in_short, undecided_in_words};
+use samehost_report::{TOO_WIDE, is_too_wide, part_in_percent, saving_in_short, undecided_in_words};
 
 use super::parts::{BULK_TRIAL, Part};
 
@@ -174,6 +174,12 @@ fn compared(report: &Report) -> Option<Comparison> {
 fn cure_in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<Cure> {
     let now = scan.slow_congestion.first()?;
     let name = now.congestion.to_uppercase();
+    if measured.is_some_and(is_too_wide) {
+        return Some(Cure::Not(format!(
+            "Connections to {} use {name}; what CUBIC would bring for large transfers is {TOO_WIDE}.",
+            now.address
+        )));
+    }
     // A command is advised for a gain that matters at the least, not for one that may be.
     if let Some(found) = measured
         && found.ci_low.is_none_or(|low| low <= 1.0 + margin)
@@ -382,11 +388,13 @@ mod tests {
     fn no_command_is_advised_for_a_gain_that_was_not_shown() {
         let nothing =
             "use BBR; that costs nothing here: with CUBIC, 512 KiB writes moved 1.00 times (0.99–1.01) the";
+        let unmeasured = "what CUBIC would bring for large transfers is not measured";
         let open = "use BBR; no cost that matters was shown here: with CUBIC, 512 KiB writes moved 1.00 times (0.60–1.70) the";
         let small = "was shown here: with CUBIC, 512 KiB writes moved 1.02 times (1.01–1.04) the";
         for (told, expected) in [
             (cure_of(Verdict::Equivalent, 1.0, 0.99, 1.01), nothing),
             (cure_of(Verdict::Inconclusive, 1.0, 0.6, 1.7), open),
+            (cure_of(Verdict::Inconclusive, 1.37, 0.65, 2.89), unmeasured),
             (cure_of(Verdict::Inconclusive, 1.02, 1.01, 1.04), small),
         ] {
             assert!(matches!(&told, Cure::Not(note) if note.contains(expected)), "{told:?}");
