@@ -9,7 +9,8 @@ use crate::Protocol;
 include!(concat!(env!("OUT_DIR"), "/languages.rs"));
 
 /// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced,
-/// and blanks for what a URL names: `{db:DB}` is the database, or `DB` without one; `{#, db: #}` the number of one, or nothing.
+/// and blanks for what a URL names: `{db:DB}` is the database, or `DB` without one; `{#, db: #}` the number of one, or nothing;
+/// `{~, user: '~'}` and `{*, password: '*'}` the same of a user and of a password; `{+…}` stands where one of the three does.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
@@ -119,11 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_client_of_redis_keeps_the_number_of_a_database() {
+    fn every_client_of_redis_keeps_database_user_and_password() {
         for client in languages().iter().flat_map(|language| &language.clients) {
             if client.protocol == Protocol::Redis {
-                let words = client.socket.iter().chain([&client.tcp]);
-                assert!(words.into_iter().all(|words| words.contains("{#")), "{}", client.name);
+                for words in client.socket.iter().chain([&client.tcp]) {
+                    assert!(words.contains("{#") || words.contains("db={db:"), "{}", client.name);
+                    assert!(words.contains("{*") || words.contains("{login:"), "{}", client.name);
+                }
             }
         }
     }

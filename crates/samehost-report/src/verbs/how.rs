@@ -25,7 +25,8 @@ impl Terminal {
         let from = match answer.path_from {
             "found here" => "It listens there now.",
             "given" => "The path is the one of the URL.",
-            _ => "Default path. The service is not listening on it now (stopped, or not configured).",
+            "localhost" => "`localhost` is this path to the client.",
+            _ => "The path to give it. The service is not listening on it now (stopped, or not configured).",
         };
         lines.extend(wrap_spans(&[Span::dim(from)], columns));
         page.section(lines);

@@ -21,8 +21,8 @@ use samehost_system::interrupt;
 pub use access::rule_of_socket;
 pub use ahead::{UnsafeSocket, Unserved, obstacles, service_at, services_at, socket_of};
 pub use client::address_lost;
-pub(crate) use pair::proposed_socket;
 use pair::{Pair, Program, programs};
+pub(crate) use pair::{named_file, proposed_for};
 
 pub struct Blocker {
     pub code: ObstacleCode,
@@ -242,8 +242,8 @@ fn socket(pair: &Pair<'_>) -> Option<String> {
             None => format!("abstract:{}", listener.local.to_string().trim_start_matches('@')),
         });
     }
-    let known = pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
-    let path = proposed_socket(known, pair.server());
+    pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
+    let path = pair.proposed_socket()?;
     if path.is_empty() { None } else { Some(format!("unix:{path}")) }
 }
 

@@ -14,16 +14,50 @@ use crate::proc::status::{self, Status};
 /// The path to propose for the socket of a service that has none, as a switch does: by the configuration that the command
 /// line of its process names.
 pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
-    let Some(server) = server else { return known.socket.clone() };
+    match server.and_then(|server| named_file(known, server)) {
+        Some(file) => known.socket_for(&file),
+        None => known.socket.clone(),
+    }
+}
+
+/// The configuration that the command line of a server names.
+pub(crate) fn named_file(known: &Descriptor, server: &Process) -> Option<PathBuf> {
     let mut words: Vec<&str> = Vec::new();
     for word in &server.command_line {
         // A title that a process set itself is one word with spaces.
         words.extend(word.split_ascii_whitespace());
     }
-    match known.file_named_by.iter().find_map(|way| way.find(&words)) {
-        Some(file) => known.socket_for(&file),
-        None => known.socket.clone(),
+    known.file_named_by.iter().find_map(|way| way.find(&words))
+}
+
+/// The path to propose to a service at this port, or to one that would be there: the usual one where it is free and the port is the
+/// first of those whose servers it would be proposed to, which is the usual port or else the lowest. Others have the port in its name.
+pub(crate) fn proposed_for(
+    scan: &Scan,
+    known: &Descriptor,
+    service: Option<&Service>,
+    port: Option<u16>,
+) -> String {
+    let usual = proposed_socket(known, service.and_then(|service| scan.main_process(service)));
+    let (Some(port), Some(stem)) = (port, usual.strip_suffix(".sock")) else { return usual };
+    let (mut is_taken, mut ports) = (false, vec![port]);
+    for other in &scan.services {
+        let is_elsewhere = |own: &Service| own.network_namespace != other.network_namespace;
+        if service.is_some_and(is_elsewhere) {
+            continue;
+        }
+        let proposed = other.kind.map(|kind| proposed_socket(kind.descriptor(), scan.main_process(other)));
+        let is_own = service.is_some_and(|own| std::ptr::eq(own, other));
+        for socket in scan.listeners(other) {
+            is_taken |= !is_own && socket.local.path().is_some_and(|path| path == Path::new(&usual));
+            if proposed.as_ref() == Some(&usual) && socket.kind.is_tcp() {
+                ports.extend(socket.local.inet().map(|address| address.port()));
+            }
+        }
     }
+    let is_usual = |port: &&u16| known.ports.contains(port);
+    let first = ports.iter().find(is_usual).or(ports.iter().min());
+    if is_taken || first != Some(&port) { format!("{stem}.{port}.sock") } else { usual }
 }
 
 pub(crate) struct Pair<'a> {
@@ -33,6 +67,8 @@ pub(crate) struct Pair<'a> {
     /// Client processes; empty when they are not visible.
     pub(crate) clients: Vec<&'a Process>,
     pub(crate) connections: Vec<&'a Connection>,
+    /// The port at which they meet, where one is known.
+    port: Option<u16>,
     /// The service's Unix socket that this client could use.
     pub(crate) listener: Option<&'a Socket>,
 }
@@ -67,8 +103,14 @@ impl<'a> Pair<'a> {
             known: service.kind.map(Kind::descriptor),
             clients: clients.iter().filter_map(|pid| scan.process(*pid)).collect(),
             connections,
+            port,
             listener: listener(scan, service, port),
         }
+    }
+
+    /// The path that a switch would propose for a socket of a service of a known kind.
+    pub(crate) fn proposed_socket(&self) -> Option<String> {
+        Some(proposed_for(self.scan, self.known?, Some(self.service), self.port))
     }
 
     /// One client process, which represents all of them: they have one name, one user and one mount namespace.
@@ -279,6 +321,44 @@ mod tests {
         assert_eq!(proposed(Some(&debians)), "/run/php/php8.2-fpm.sock");
         assert_eq!(proposed(Some(&master("/usr/local/etc/php-fpm.conf"))), "/run/php/php-fpm.sock");
         assert_eq!(proposed(None), "/run/php/php-fpm.sock");
+    }
+
+    #[test]
+    fn two_servers_are_not_proposed_one_path() {
+        let mut scan = Scan::default();
+        let listen = |scan: &mut Scan, kind: Kind, kind_of: SocketKind, local: Address| {
+            scan.sockets.push(Socket { local, ..Socket::new(kind_of, SocketState::Listen, 1, 1) });
+            let listeners = vec![scan.sockets.len() - 1];
+            scan.services.push(Service {
+                kind: Some(kind),
+                recognised_by: None,
+                name: String::new(),
+                pid: None,
+                processes: 1,
+                network_namespace: 1,
+                listeners,
+                connections: 0,
+            });
+        };
+        let at = |port: u16| Address::Inet(format!("127.0.0.1:{port}").parse().unwrap());
+        for port in [6380, 6379] {
+            listen(&mut scan, Kind::Redis, SocketKind::Tcp, at(port));
+        }
+        listen(&mut scan, Kind::PhpFpm, SocketKind::Tcp, at(9002));
+        scan.sockets.push(Socket { local: at(9001), ..scan.sockets[2].clone() });
+        scan.services[2].listeners.push(3);
+        let proposed = |scan: &Scan, at: Option<usize>, kind: Kind, port: u16| {
+            proposed_for(scan, kind.descriptor(), at.map(|at| &scan.services[at]), Some(port))
+        };
+        let redis = |scan: &Scan, at, port| proposed(scan, at, Kind::Redis, port);
+        assert_eq!(redis(&scan, Some(1), 6379), "/run/redis/redis-server.sock");
+        assert_eq!(redis(&scan, Some(0), 6380), "/run/redis/redis-server.6380.sock");
+        assert_eq!(redis(&scan, None, 6390), "/run/redis/redis-server.6390.sock");
+        assert_eq!(proposed(&scan, Some(2), Kind::PhpFpm, 9001), "/run/php/php-fpm.sock");
+        assert_eq!(proposed(&scan, Some(2), Kind::PhpFpm, 9002), "/run/php/php-fpm.9002.sock");
+        let path = Address::Path("/run/redis/redis-server.sock".into());
+        listen(&mut scan, Kind::Redis, SocketKind::UnixStream, path);
+        assert_eq!(redis(&scan, Some(1), 6379), "/run/redis/redis-server.6379.sock");
     }
 
     /// A connection to a service at port 80 from a process, or from a socket of a user that nobody holds.

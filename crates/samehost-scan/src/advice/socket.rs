@@ -12,7 +12,7 @@ use samehost_model::scan::{Found, Queues, Weight};
 use samehost_services::{Descriptor, UnixSocket};
 use samehost_system::mounts::share;
 
-use super::pair::{Pair, proposed_socket};
+use super::pair::Pair;
 use super::walk::Root;
 use super::{Finding, access, show};
 
@@ -30,7 +30,7 @@ pub(super) fn server(pair: &Pair<'_>) -> Option<Finding> {
         UnixSocket::Setting(setting) => Finding::new(
             Weight::Setting,
             format!("{} listens on no Unix socket", known.label),
-            remedy(known, &setting.replace("{}", &proposed_socket(known, pair.server()))),
+            remedy(known, &setting.replace("{}", &pair.proposed_socket()?)),
         ),
     })
 }

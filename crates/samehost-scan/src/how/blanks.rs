@@ -63,8 +63,18 @@ impl UrlParts {
         parts
     }
 
+    pub(super) fn without_login(self) -> Self {
+        UrlParts { user: None, has_password: false, ..self }
+    }
+
     pub(super) fn fill(&self, text: &str, words: Words) -> String {
-        let mut filled = self.with_number(text);
+        let password = self.has_password.then_some("password");
+        let user = self.user.as_deref();
+        let any = self.number().or(user).or(password);
+        let mut filled = text.to_owned();
+        for (sign, value) in [('+', any), ('#', self.number()), ('*', password), ('~', user)] {
+            filled = with_part(&filled, sign, value);
+        }
         for (blank, value) in self.blanks(words) {
             let start = format!("{{{blank}:");
             while let Some(at) = filled.find(&start) {
@@ -87,33 +97,15 @@ impl UrlParts {
         self.number().is_none() || words.contains("{#")
     }
 
-    /// Fills `{#, db: #}`: with the number of a database it is `, db: 5`, and nothing without one, or with the first, which is the
-    /// default of every client. Braces within it are kept.
-    fn with_number(&self, text: &str) -> String {
-        let number = self.number();
-        let mut filled = text.to_owned();
-        while let Some(at) = filled.find("{#") {
-            let mut depth = 0;
-            let end = filled[at..].find(|sign| {
-                depth += i32::from(sign == '{') - i32::from(sign == '}');
-                depth == 0
-            });
-            let Some(length) = end else { break };
-            let inside = filled[at + 2..at + length].to_owned();
-            let words = number.map(|number| inside.replace('#', number));
-            filled.replace_range(at..=at + length, &words.unwrap_or_default());
-        }
-        filled
-    }
-
     /// Each blank with its text; `None` leaves what stands in the row.
     fn blanks(&self, words: Words) -> Vec<(&'static str, Option<String>)> {
         let user = self.user.as_deref();
         let database = self.database.as_deref();
-        let login = user.map(|user| {
-            let password = if self.has_password { ":password" } else { "" };
-            format!("{}{password}@", escape(user))
-        });
+        let login = match (user, self.has_password) {
+            (None, false) => None,
+            (user, true) => Some(format!("{}:password@", escape(user.unwrap_or_default()))),
+            (Some(user), false) => Some(format!("{}@", escape(user))),
+        };
         let options = self.options(words);
         // JDBC takes the user as an option like the others.
         let mut jdbc: Vec<String> = Vec::new();
@@ -149,6 +141,24 @@ impl UrlParts {
         }
         kept
     }
+}
+
+/// Fills `{#, db: #}`: with a value it is `, db: 5`, and nothing without one. Braces within it are kept, `+` is not replaced: what it
+/// holds stands where any part is given. A number is none of a database that is the first, the default of every client.
+fn with_part(text: &str, sign: char, value: Option<&str>) -> String {
+    let mut filled = text.to_owned();
+    while let Some(at) = filled.find(&format!("{{{sign}")) {
+        let mut depth = 0;
+        let end = filled[at..].find(|sign| {
+            depth += i32::from(sign == '{') - i32::from(sign == '}');
+            depth == 0
+        });
+        let Some(length) = end else { break };
+        let inside = filled[at + 2..at + length].to_owned();
+        let words = value.map(|value| if sign == '+' { inside } else { inside.replace(sign, value) });
+        filled.replace_range(at..=at + length, &words.unwrap_or_default());
+    }
+    filled
 }
 
 fn quoted(text: Option<&str>, quote: char) -> Option<String> {
@@ -215,5 +225,12 @@ mod tests {
         assert_eq!(UrlParts::of("redis+unix:///run/r.sock?db=3").fill("x{# -n #}", Words::Socket), "x -n 3");
         assert_eq!(UrlParts::of("redis://127.0.0.1/3").fill("x{# {{#}}}.", Words::Socket), "x {{3}}.");
         assert_eq!(UrlParts::of("redis://127.0.0.1/0").fill("x{#/#}", Words::Socket), "x");
+        let row = "c({+, {#db=#, }{~user='~', }{*password='*'}})";
+        let fill = |url: &str| UrlParts::of(url).fill(row, Words::Socket);
+        assert_eq!(fill("redis://bob:hunter2@127.0.0.1/3"), "c(, db=3, user='bob', password='password')");
+        assert_eq!(fill("redis://:hunter2@127.0.0.1"), "c(, password='password')");
+        assert_eq!(fill("redis://127.0.0.1"), "c()");
+        let login = UrlParts::of("redis://:hunter2@127.0.0.1").fill("redis://{login:}h", Words::Tcp);
+        assert_eq!(login, "redis://:password@h");
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use samehost_model::scan::Scan;
-use samehost_services::{Client, Container, Kind, UnixSocket};
+use samehost_services::{Client, Container, Kind, Protocol, UnixSocket};
 
 use super::blanks::{UrlParts, Words};
 use super::{HowError, Place, Question, clients_that_speak, kind_of, speaks};
@@ -105,6 +105,8 @@ fn client(
         Some(_) => question.parts.clone(),
         None => UrlParts::of("mysql://app:password@localhost/app"),
     };
+    // That of Redis makes none, and asks for no password.
+    let parts = if kind.protocol() == Some(Protocol::Redis) { parts.without_login() } else { parts };
     let fill = |words: &str| place.fill(&parts.fill(words, Words::Socket));
     let mut side = Side { name: "app".to_owned(), image: "your-application".to_owned(), ..Side::default() };
     let Some(wanted) = &question.client else {

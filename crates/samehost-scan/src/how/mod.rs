@@ -1,14 +1,14 @@
 //! How a service is configured for a Unix socket (the file, its lines, how to check that they took effect), and how each client
 //! library then connects. Changes nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
 use samehost_services::{Client, Kind, Localhost, Protocol, UnixSocket, languages};
 use samehost_system::namespaces::network_setting;
 
-use crate::advice::{proposed_socket, services_at, socket_of};
+use crate::advice::{named_file, proposed_for, services_at, socket_of};
 use crate::listing::datagrams::takes_datagrams;
 use crate::target::Target;
 use blanks::Words;
@@ -132,13 +132,15 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         if place.listens && !as_socket.listens {
             // Nobody is at their default socket: the server that is meant has its own.
             (as_socket.path, as_socket.from, as_socket.listens) = (place.path.clone(), place.from, true);
+        } else {
+            as_socket.from = "localhost";
         }
     }
     let is_tcp = |client: &Client| client.localhost == Localhost::Tcp;
     let is_of_some = wanted.iter().any(|(_, client)| is_tcp(client));
     let place = or_tcp.as_ref().filter(|_| is_of_some).unwrap_or(&as_socket);
     let place_of = |client: &Client| or_tcp.as_ref().filter(|_| is_tcp(client)).unwrap_or(&as_socket);
-    let server = if place.listens { Vec::new() } else { steps(kind, setting, &place.path) };
+    let server = if place.listens { Vec::new() } else { steps(kind, setting, place) };
     Ok(HowTo {
         schema: HOW_SCHEMA,
         service: kind.name().to_owned(),
@@ -180,6 +182,8 @@ struct Place {
     listens: bool,
     host: String,
     port: u16,
+    /// The configuration that the command line of the server names; `None` where each site has its own.
+    file: Option<PathBuf>,
 }
 
 impl Place {
@@ -198,7 +202,10 @@ impl Place {
             Some(path) => (path, "found here", true),
             None => (usual_path(scan, &services, kind, port), "usual", false),
         };
-        let mut place = Place { path, from, listens, host: "127.0.0.1".to_owned(), port };
+        let known = kind.descriptor();
+        let server = services.first().and_then(|at| scan.main_process(&scan.services[*at]));
+        let file = server.filter(|_| !known.several_sites).and_then(|server| named_file(known, server));
+        let mut place = Place { path, from, listens, host: "127.0.0.1".to_owned(), port, file };
         match address {
             Some(Endpoint::Tcp { host, .. }) => place.host.clone_from(host),
             Some(Endpoint::Unix(path)) => {
@@ -283,8 +290,8 @@ fn socket_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> Option
 /// The path that a switch would propose for the first of these services, or the usual one of its kind. PostgreSQL's has the
 /// port in its name.
 fn usual_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> String {
-    let server = services.first().and_then(|at| scan.main_process(&scan.services[*at]));
-    let usual = proposed_socket(kind.descriptor(), server);
+    let service = services.first().map(|at| &scan.services[*at]);
+    let usual = proposed_for(scan, kind.descriptor(), service, Some(port));
     match usual.rsplit_once(".s.PGSQL.") {
         Some((folder, _)) => format!("{folder}.s.PGSQL.{port}"),
         None => usual,
@@ -349,20 +356,18 @@ fn clients_that_speak(protocol: Protocol) -> Vec<(&'static str, &'static Client)
     all
 }
 
-fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
+fn steps(kind: Kind, setting: &str, place: &Place) -> Vec<String> {
     let known = kind.descriptor();
     let files = known.edited_files();
-    let file = files.iter().find(|file| Path::new(file).exists());
-    let place = match (file, files.first()) {
-        (Some(file), _) => format!("in {file} (found here)"),
-        (None, Some(usual)) => format!("in {usual} or where this system has it"),
-        (None, None) => "in its settings or on its command line".to_owned(),
+    let found = files.iter().find(|file| Path::new(file).exists());
+    let file = match (&place.file, found, files.first()) {
+        (Some(file), ..) => format!("in {}, which it was started with", file.display()),
+        (None, Some(file), _) => format!("in {file} (found here)"),
+        (None, None, Some(usual)) => format!("in {usual} or where this system has it"),
+        (None, None, None) => "in its settings or on its command line".to_owned(),
     };
-    let folder = match path.rsplit_once('/') {
-        Some((folder, _)) => folder,
-        None => "/run",
-    };
-    let mut steps = vec![format!("{place}: {}", setting.replace("{}", path))];
+    let folder = if place.folder().is_empty() { "/run" } else { place.folder() };
+    let mut steps = vec![format!("{file}: {}", setting.replace("{}", &place.path))];
     if !Path::new(folder).is_dir() {
         steps.push(format!(
             "make the folder {folder} with the service: RuntimeDirectory={} in its unit; never below /tmp",

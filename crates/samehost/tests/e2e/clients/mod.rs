@@ -75,10 +75,11 @@ fn cases(home: &Home, server: &str, place: &Place, rows: &[&'static Row]) -> Vec
     let rows: Vec<&'static Row> = rows.iter().copied().filter(|row| row.server == server).collect();
     let service = rows[0].service;
     let (socket, port) = (place.socket.display(), place.port);
-    // A number of a database must not get lost: the server says which one its client has.
+    // Neither a database's number nor a login must get lost: the server says which its client has.
     let (unix, tcp) = match service {
         "redis" => {
-            (format!("redis+unix://{socket}?db={NUMBER}"), format!("redis://127.0.0.1:{port}/{NUMBER}"))
+            let (login, at) = ("app:password", format!("127.0.0.1:{port}/{NUMBER}"));
+            (format!("redis+unix://{login}@{socket}?db={NUMBER}"), format!("redis://{login}@{at}"))
         }
         _ => (format!("unix:{socket}"), format!("tcp:127.0.0.1:{port}")),
     };

@@ -182,7 +182,8 @@ fn postgres(folder: &Path, port: u16, bin: &str) -> (PathBuf, String) {
 fn redis(folder: &Path, port: u16, program: &str) -> (PathBuf, String) {
     let socket = folder.join("redis.sock");
     let (folder, at) = (folder.display(), socket.display());
-    let server = format!("exec {program} --port {port} --save '' --dir {folder} --unixsocket {at}");
+    let user = "--user app on '>password' '~*' '&*' '+@all'";
+    let server = format!("exec {program} --port {port} --save '' --dir {folder} --unixsocket {at} {user}");
     (socket, server)
 }
 
@@ -325,7 +326,9 @@ impl Place {
             ),
             "redis" => {
                 let clients = must("redis-cli", &["-s", socket, "client", "list"]);
-                let is_in_it = |line: &&str| line.contains(&format!(" db={} ", super::NUMBER));
+                let is_in_it = |line: &&str| {
+                    line.contains(&format!(" db={} ", super::NUMBER)) && line.contains(" user=app ")
+                };
                 let others = clients.lines().filter(|line| !line.contains("cmd=client")).filter(is_in_it);
                 // Valkey 9 writes `[/path:0]:0`.
                 let address = |line: &str| line.split(" addr=").nth(1).unwrap_or_default().replace('[', "");
