@@ -3,6 +3,7 @@
 //! and findings of a scan; how loopback gets CUBIC is in `slow_congestion`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -161,6 +162,7 @@ pub fn at_place(scan: &Scan, place: &Endpoint) -> Vec<String> {
         Err(_) if !path.parent().is_some_and(Path::is_dir) => {
             said.push(format!("The directory {} is not there", path.parent().unwrap_or(path).display()));
         }
+        Err(error) if error.kind() == ErrorKind::NotFound => said.push("There is no such file".to_owned()),
         Err(error) => said.push(format!("Its file cannot be seen: {error}")),
     }
     if there.is_empty() {
