@@ -185,6 +185,9 @@ pub struct SwitchReport {
     pub still_tcp: Vec<String>,
     /// Time of automatic rollback unless the switch is confirmed, RFC 3339, UTC.
     pub confirm_until: Option<String>,
+    /// Whether it stays in force at that time where the page that was named stays as it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept_by_page: bool,
 }
 
 /// One look at the exchanges of an application with a service over one transport.

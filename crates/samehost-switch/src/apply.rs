@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_edit::Role;
+use samehost_model::human::counted;
 use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
 use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
@@ -81,6 +82,8 @@ struct Proved {
     seen: Vec<Seen>,
     /// Until when the switch is to be confirmed.
     until: Option<String>,
+    /// Then the page that was named keeps it, where it stays as it was.
+    is_kept_by_page: bool,
 }
 
 /// Why everything is put back. Its text is the reason in the report.
@@ -277,12 +280,14 @@ fn proceed(
         environment.store.note(transaction.id(), "watch", &(confirm.note)())?;
     }
     transaction.verified_until(until.clone())?;
-    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until })
+    let is_kept_by_page = until.is_some() && environment.page.is_some();
+    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until, is_kept_by_page })
 }
 
 /// Completes the report of a switch that was committed: what was proved, and what the application was seen to do.
 fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
     report.confirm_until = proved.until;
+    report.kept_by_page = proved.is_kept_by_page;
     report.proofs = proved.proofs;
     let (mut clients, mut listeners) = (Vec::new(), Vec::new());
     let all = report.hops.iter_mut().zip(&plan.hops).zip(proved.logins).zip(&proved.seen);
@@ -301,9 +306,10 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
         shown.seen_old = seen.old.iter().cloned().collect();
         report.notes.extend(seen.others());
         if seen.old_ended > 0 && seen.old.is_empty() {
+            let ended = counted(usize::try_from(seen.old_ended).unwrap_or(usize::MAX), "connection");
             report.notes.push(format!(
-                "{} connections at {} ended after the change: they are not known to be this application's",
-                seen.old_ended, hop.setting.endpoint
+                "{ended} at {} ended after the change: none is known to be this application's",
+                hop.setting.endpoint
             ));
         }
     }

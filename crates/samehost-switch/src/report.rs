@@ -53,6 +53,7 @@ impl Plan {
             proofs: Vec::new(),
             still_tcp: Vec::new(),
             confirm_until: None,
+            kept_by_page: false,
         };
         redacted(report, &redactor)
     }

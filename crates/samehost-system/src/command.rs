@@ -51,6 +51,17 @@ pub struct Ended {
     pub output: String,
 }
 
+impl Ended {
+    /// How it failed: `exit status: 1`, and what it said, if anything.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self.output.trim() {
+            "" => format!("failed ({}) and said nothing", self.status),
+            output => format!("failed ({}): {output}", self.status),
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {

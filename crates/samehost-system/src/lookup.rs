@@ -33,6 +33,17 @@ pub fn is_listed(name: &str) -> bool {
     !listed(name, &open::text("/etc/hosts")).is_empty()
 }
 
+/// The names in this machine's file of hosts, in small letters.
+#[must_use]
+pub fn listed_names() -> Vec<String> {
+    let mut names = Vec::new();
+    for line in open::text("/etc/hosts").lines() {
+        let words = line.split('#').next().unwrap_or_default().split_whitespace();
+        names.extend(words.skip(1).map(str::to_ascii_lowercase));
+    }
+    names
+}
+
 fn listed(name: &str, hosts: &str) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for line in hosts.lines() {

@@ -147,7 +147,10 @@ impl Refusal {
             }
             Cause::Lockdown(mode) => format!("{what} is refused: the kernel is locked down ({mode})"),
             Cause::OldKernel(since, this) => format!("{what} came with Linux {since}, and this is {this}"),
-            Cause::PidNamespace => "the processes are outside of this PID namespace".to_owned(),
+            Cause::PidNamespace => {
+                "no process of this PID namespace has them: theirs are outside of it, or have ended"
+                    .to_owned()
+            }
             Cause::FileSize => "the limit on the size of files (ulimit -f) is reached".to_owned(),
             Cause::OpenFiles => format!("{what} needs a file more than may be open (ulimit -n)"),
             Cause::Gone => "it has gone meanwhile".to_owned(),

@@ -21,11 +21,16 @@ const BESIDE_A_FILE_BYTES: u64 = 4096;
 /// # Errors
 /// When one of them is read-only, or has less room than is needed.
 pub(crate) fn check(state: &Path, stages: &[Stage]) -> Result<(), TransactionError> {
-    let mut needed: BTreeMap<u64, (&Path, u64)> = BTreeMap::new();
+    let mut needed: BTreeMap<u64, (&Path, StatVfs, u64)> = BTreeMap::new();
     let mut add = |path, bytes: u64| -> Result<(), TransactionError> {
         let there = existing(path);
         let device = there.metadata().map_err(at(path, "look for room"))?.dev();
-        needed.entry(device).or_insert((there, 0)).1 += bytes;
+        let found = statvfs(there).map_err(io::Error::from).map_err(at(path, "look for room"))?;
+        // Of a mount, and not of its device, which may be mounted twice.
+        if found.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(at(path, "write there")(rustix::io::Errno::ROFS.into()));
+        }
+        needed.entry(device).or_insert((there, found, 0)).2 += bytes;
         Ok(())
     };
     add(state, JOURNAL_BYTES)?;
@@ -35,11 +40,7 @@ pub(crate) fn check(state: &Path, stages: &[Stage]) -> Result<(), TransactionErr
         add(state, before + BESIDE_A_FILE_BYTES)?;
         add(&change.path, before + after + 2 * BESIDE_A_FILE_BYTES)?;
     }
-    for (path, bytes) in needed.into_values() {
-        let found = statvfs(path).map_err(io::Error::from).map_err(at(path, "look for room"))?;
-        if found.f_flag.contains(StatVfsMountFlags::RDONLY) {
-            return Err(at(path, "write there")(rustix::io::Errno::ROFS.into()));
-        }
+    for (path, found, bytes) in needed.into_values() {
         if free_bytes(&found).is_some_and(|free| free < bytes) {
             return Err(at(path, "write there")(rustix::io::Errno::NOSPC.into()));
         }

@@ -13,7 +13,6 @@ use samehost_model::switch::{
 
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
-use crate::measurement::head::started;
 use crate::verbs::exchanges::{reason_of_no_measurement, reason_of_no_time};
 
 impl Terminal {
@@ -282,8 +281,11 @@ fn next_steps(report: &SwitchReport) -> Vec<String> {
         return next;
     }
     if let Some(until) = &report.confirm_until {
-        let until = started(until).unwrap_or_else(|| until.clone());
-        next.push(format!("It will be undone automatically at {until}, unless you keep it."));
+        next.push(if report.kept_by_page {
+            format!("At {until} it is kept where the page stays as it was until then, and else undone.")
+        } else {
+            format!("It will be undone automatically at {until}, unless you keep it.")
+        });
         next.push(format!("To keep it: samehost switch confirm {id}"));
     }
     if !report.later.is_empty() {

@@ -257,7 +257,7 @@ fn run(program: &str, words: &[String], stops: Stops) -> Result<(), ReloadError>
         return Ok(());
     }
     let words = words.join(" ");
-    let message = format!("`{program} {words}` failed ({}): {}", ended.status, ended.output);
+    let message = format!("`{program} {words}` {}", ended.in_words());
     Err(ReloadError(Redactor::default().message(&message)))
 }
 

@@ -187,7 +187,7 @@ fn processes_of_another_pid_namespace_are_told_by_the_status_as_well() {
     Surroundings::own(&machine, apart).assert_says(
         &[&["scan"], &["scan", "--prometheus", "-"]],
         3,
-        "the processes are outside of this PID namespace",
+        "no process of this PID namespace has them: theirs are outside of it",
     );
 }
 

@@ -47,6 +47,12 @@ fn a_dry_run_finds_no_room_where_the_real_run_would() {
     let app = "mount -t tmpfs -o size=1M a $APP; cp -r $KEPT/. $APP";
     for (what, mounts) in [
         ("Read-only file system", format!("{app}; mount -o remount,ro $APP")),
+        // A mount of a device that is written to elsewhere, by the store.
+        ("Read-only file system", "mount --bind $KEPT $APP; mount -o remount,ro,bind $APP".to_owned()),
+        (
+            "Read-only file system",
+            format!("{app}; mount --bind $STATE $STATE; mount -o remount,ro,bind $STATE"),
+        ),
         ("No space left", format!("{app}; dd if=/dev/zero of=$APP/full bs=4k 2>/dev/null || true")),
         ("Read-only file system", format!("{app}; mount -t tmpfs -o ro s $STATE")),
         ("No space left", format!("{app}; mount -t tmpfs -o size=4k s $STATE")),

@@ -45,6 +45,13 @@ pub(super) struct Watched {
     pub(super) old: Vec<String>,
 }
 
+impl Watched {
+    /// Of a switch; nothing where its note cannot be read.
+    pub(super) fn of(store: &Store, id: &str) -> Self {
+        serde_json::from_slice(&store.noted(id, "watch").unwrap_or_default()).unwrap_or_default()
+    }
+}
+
 pub(super) struct Site {
     url: String,
     look: RefCell<PageLook>,

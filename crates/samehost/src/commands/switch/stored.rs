@@ -21,7 +21,7 @@ use samehost_transaction::{
 };
 use serde_json::{Value, json};
 
-use super::confirm::{agrees, may_ask, named, take_back_overdue, told_before};
+use super::confirm::{Watched, agrees, may_ask, named, take_back_overdue, told_before};
 use super::ending::{Act, Told, refusal, tell, worse};
 use super::{Doing, look};
 use crate::cli::{CheckOptions, Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
@@ -77,7 +77,7 @@ pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
         writeln!(out, "{}  {:<11}  {}", entry.id, entry.state, about(entry))?;
         if let Some(until) = &entry.awaits {
             let told = told_before(store, &entry.id);
-            writeln!(out, "    {}", awaited(entry, until, told.is_some()))?;
+            writeln!(out, "    {}", awaited(store, entry, until, told.is_some()))?;
             if let Some(told) = told {
                 writeln!(out, "    {told}")?;
             }
@@ -105,13 +105,19 @@ pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
 
 /// Until when a switch waits for its confirmation. One whose time is over is in the list when its watcher is at work, or nothing is to
 /// be touched.
-fn awaited(entry: &Entry, until: &str, needs_you: bool) -> String {
+fn awaited(store: &Store, entry: &Entry, until: &str, needs_you: bool) -> String {
     if needs_you {
         return format!("it needs you: its time was over at {until}, and it could not be put back");
     }
     if entry.is_overdue() {
         return format!(
             "its time was over at {until}; its watcher, or the next samehost switch without --dry-run, puts it back"
+        );
+    }
+    if Watched::of(store, &entry.id).page.is_some() {
+        return format!(
+            "kept at {until} where the page stays as it was, and else taken back; to keep it now: samehost switch confirm {}",
+            entry.id
         );
     }
     format!("takes itself back at {until}, unless: samehost switch confirm {}", entry.id)
@@ -265,7 +271,8 @@ fn not_agreed(
     let mut out = Vec::new();
     output::terminal().render_stored(planned, &mut out)?;
     if consent.dry_run {
-        writeln!(out, "\nNothing was touched. Without --dry-run it asks before it does this.")?;
+        let then = if consent.yes { "this is done" } else { "it asks before it does this" };
+        writeln!(out, "\nNothing was touched. Without --dry-run {then}.")?;
         output::Stdout.write_all(&out)?;
         return Ok(Some(would_end));
     }

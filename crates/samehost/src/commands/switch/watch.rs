@@ -99,9 +99,8 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
         std::thread::sleep(Duration::from_millis(100));
         lock = store.hold(&options.id, "watch");
     }
-    let noted = store.noted(&options.id, "watch").unwrap_or_default();
     // Without readable data nothing is checked, but the deadline still applies.
-    let watched: Watched = serde_json::from_slice(&noted).unwrap_or_default();
+    let watched = Watched::of(store, &options.id);
     let mut seen = Watch::default();
     let program = std::env::current_exe().context("the path of this program")?;
     let usage = look().ok().map(|scan| Usage::of_switch(store, &options.id, &scan));
@@ -116,7 +115,8 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
         match &usage {
             // The page has the application connect, and where it does is what counts.
             Some(usage) => usage.during(|| seen.look(&watched, scan.as_ref())),
-            None => seen.look(&watched, scan.as_ref()),
+            // Whose connections they are is not known then.
+            None => seen.look(&watched, None),
         }
         seen.used(usage.as_ref().map(Usage::seen).unwrap_or_default());
         if seen.looks % LOOKS_TO_A_LOGIN == 2
@@ -260,7 +260,7 @@ impl Watch {
             return what.to_owned();
         }
         let who: Vec<&str> = self.returned.iter().map(String::as_str).collect();
-        format!("{what} (seen at the old address meanwhile: {})", who.join(", "))
+        format!("{what} (at the old address meanwhile, of other programs: {})", who.join(", "))
     }
 }
 
