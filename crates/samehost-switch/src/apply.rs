@@ -135,6 +135,10 @@ fn attempt(
             }
             return Ok((report, None));
         }
+        // Whatever was under way when the signal came failed by it: a login, a check, a wait for a server, a page.
+        Err(aborted) if (environment.is_interrupted)() && !matches!(aborted, Aborted::Transaction(_)) => {
+            Aborted::Interrupted
+        }
         Err(aborted) => aborted,
     };
     let reason = aborted.to_string();

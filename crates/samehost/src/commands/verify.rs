@@ -13,7 +13,7 @@ use samehost_model::Redactor;
 use samehost_model::scan::{LoginOutcome, Verdict, Verification};
 use samehost_scan::{Target, TargetError, Trusted};
 use samehost_services::Kind;
-use samehost_system::lookup;
+use samehost_system::{interrupt, lookup};
 
 #[cfg(feature = "switch")]
 use self::configuration::configuration;
@@ -49,7 +49,8 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
             Ok(())
         })?;
     }
-    Ok(ending(&found))
+    // What was seen until a signal came is shown, and judges nobody.
+    Ok(if interrupt::is_requested() { Ending::Interrupted } else { ending(&found) })
 }
 
 /// A contradiction outweighs what is undecided. That is no success where a transport was expected, for a login of ours is none of

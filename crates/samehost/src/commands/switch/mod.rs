@@ -236,6 +236,9 @@ fn make(options: &ApplyOptions, mut plan: Plan, mut wanted: Wanted<'_>) -> anyho
     if plan.may_try() && !plan.is_empty() {
         plan = plan.try_logins(&program).passing(&options.accept);
     }
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
+    }
     // With --dry-run too: what it shows is what is then done, asked or refused.
     let decider = if consent.yes { Decider::Nobody } else { Decider::Person };
     plan = plan.decided_by(decider, &options.accept);
