@@ -223,7 +223,7 @@ fn find(directory: &Path, to: &Endpoint, own: Option<&Path>) -> Found {
 }
 
 /// The place on this machine that an endpoint is.
-fn place_of(endpoint: &Endpoint) -> Option<String> {
+pub(crate) fn place_of(endpoint: &Endpoint) -> Option<String> {
     match endpoint {
         Endpoint::Unix(path) => Some(real(path).display().to_string()),
         Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(format!(":{port}")),
