@@ -57,6 +57,8 @@ pub struct Seen {
     pub unclear: BTreeSet<String>,
     /// Whether one of those is at the old place.
     is_unclear_whether_old: bool,
+    /// Processes of the application that run, where none of them was seen to be connected.
+    pub idle: BTreeSet<String>,
     /// Connections over TCP at the old place that ended, whoever opened them.
     pub old_ended: u64,
     /// For how long its program could go on with the file as it was, when the look began.
@@ -74,6 +76,7 @@ impl Seen {
         self.old.extend(other.old);
         self.beside.extend(other.beside);
         self.unclear.extend(other.unclear);
+        self.idle.extend(other.idle);
         self.is_unclear_whether_old |= other.is_unclear_whether_old;
         self.old_ended += other.old_ended;
         self.settles = self.settles.max(other.settles);
@@ -121,6 +124,12 @@ impl Seen {
         let mut told: Vec<String> = self.beside.iter().cloned().collect();
         for unclear in &self.unclear {
             told.push(format!("{unclear}, and serves others too: which of them connects is not known"));
+        }
+        if !self.idle.is_empty() {
+            let first: Vec<&str> = self.idle.iter().take(3).map(String::as_str).collect();
+            let (first, number) = (first.join(", "), self.idle.len());
+            let more = if number > 3 { format!(" and {} more", number - 3) } else { String::new() };
+            told.push(format!("seen, and connected neither there nor elsewhere: {first}{more}"));
         }
         if self.new.is_empty() && !self.settles.is_zero() {
             told.push(format!(
@@ -315,7 +324,7 @@ impl Usage {
 
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
-        self.watched().iter().map(|one| one.seen.clone()).collect()
+        self.watched().iter().map(Watched::seen).collect()
     }
 
     fn look(&self) {
@@ -337,6 +346,14 @@ impl Usage {
 }
 
 impl Watched {
+    fn seen(&self) -> Seen {
+        let mut seen = self.seen.clone();
+        if seen.application() == ApplicationSeen::NotSeen {
+            seen.idle = self.processes.own().iter().map(|pid| named(*pid)).collect();
+        }
+        seen
+    }
+
     fn look(&mut self) {
         for opened in self.processes.new_connections() {
             let place = place_at(&opened.address);
@@ -542,7 +559,9 @@ mod tests {
         let _accepted = tcp.accept().unwrap();
         let usage = Usage::begin([moved(&new, Some(&old), ourselves())]);
         usage.during(|| ());
-        assert_eq!(usage.seen()[0], Seen::default(), "what was there before proves nothing");
+        let before = usage.seen().remove(0);
+        assert_eq!(before.application(), ApplicationSeen::NotSeen, "what was there before proves nothing");
+        assert!(before.others()[0].starts_with("seen, and connected neither there"), "{before:?}");
         let client = UnixStream::connect(&path).unwrap();
         let server = unix.accept().unwrap();
         usage.during(|| ());

@@ -10,14 +10,15 @@ use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::talkers;
 use samehost_services::Kind;
-use samehost_system::accounts::group_name;
+use samehost_system::accounts::{Names, group_name};
 use samehost_system::identity::is_of_the_system;
 use samehost_system::identity::stat_field;
+use samehost_system::proc::process as process_of;
 use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, Identity as Present, User, open, start_time};
 
 use super::access::{may_anyone_read, may_read};
-use super::own::Home;
+use super::own::{Home, Judged};
 use super::pools::{self, Pool, Worker, pools_around};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
@@ -117,9 +118,9 @@ const MOST_MAPS: u64 = 4 << 20;
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
-/// the file system. Where none of its own processes is connected, those that connect within `wait`; where none is there at
-/// all, the users that its units or its permissions name. A stranger's connection to the same service says nothing of it.
-/// With notes on processes that were skipped, and why.
+/// the file system. Where none of its own processes is connected, those that connect within `wait`, else those that are
+/// there; where none is, the users that its units or its permissions name. A stranger's connection to the same service says
+/// nothing of it. With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
@@ -146,6 +147,13 @@ pub(crate) fn client_identities(
         let mut talking = talkers(scan, service, wait);
         talking.retain(is_its);
         found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
+    }
+    // Its own programs that hold no connection now will connect as those that they are.
+    if let (true, Some(home)) = (found.is_empty(), home) {
+        let users = Names::of_users();
+        let own = home.processes(&mut Judged::default()).own.into_iter();
+        let idle: Vec<Process> = own.filter_map(|pid| process_of(pid, &users)).collect();
+        found = fitting(scan, config, idle.iter().map(Candidate::from).collect(), reader, &mut notes);
     }
     if found.is_empty() {
         found = accounts(config, home);
