@@ -122,9 +122,7 @@ impl Seen {
     #[must_use]
     pub fn others(&self) -> Vec<String> {
         let mut told: Vec<String> = self.beside.iter().cloned().collect();
-        for unclear in &self.unclear {
-            told.push(format!("{unclear}, and serves others too: which of them connects is not known"));
-        }
+        told.extend(self.unclear.iter().cloned());
         if !self.idle.is_empty() {
             let first: Vec<&str> = self.idle.iter().take(3).map(String::as_str).collect();
             let (first, number) = (first.join(", "), self.idle.len());
@@ -378,8 +376,8 @@ impl Watched {
                 // Another site's connection at the same place says nothing of this one.
                 Whose::Others(_) if is_new => {}
                 Whose::Others(words) => drop(self.seen.beside.insert(words)),
-                Whose::Unknown => {
-                    self.seen.unclear.insert(format!("{who} is connected to {to}"));
+                Whose::Unknown(why) => {
+                    self.seen.unclear.insert(format!("{who} is connected to {to}, and {why}"));
                     self.seen.is_unclear_whether_old |= !is_new;
                 }
             }
