@@ -28,7 +28,7 @@ use samehost_system::diag::Endings;
 use samehost_system::proc;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::configuration::{ConfigFile, ConfigFileError, LeadingLines, at_path, leads, server_files};
+use crate::configuration::{ConfigFile, ConfigFileError, at_path, leads, server_files};
 use crate::descriptors::Processes;
 use crate::neighbours::{Neighbours, OtherLines, Whose, place_of};
 use crate::place::is_local;
@@ -154,7 +154,6 @@ fn place_at(address: &SocketAddrAny) -> Option<String> {
 }
 
 struct Watched {
-    /// With their places.
     new: (Endpoint, Option<String>),
     old: Vec<(Endpoint, String)>,
     processes: Processes,
@@ -450,10 +449,12 @@ pub fn connecting(path: &Path, scan: &Scan) -> Result<Vec<Connecting>, ConfigFil
         let configs =
             at_path(path, None).map_err(|error| leads::with_lines(error, scan, Direction::Unix, None))?;
         let (lines, refused) = lines_of(&configs, scan)?;
+        // Where no connection is understood, lines may lead to services here all the same.
+        let leading = |to| leads::of_configurations(&configs, scan, to);
         match refused {
             _ if !lines.is_empty() => Ok(lines),
             Some(refused) => Err(refused),
-            None => match not_understood(&configs, scan) {
+            None => match leading(Direction::Unix).or_else(|| leading(Direction::Tcp)) {
                 Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
                 None => Ok(lines),
             },
@@ -507,14 +508,6 @@ fn lines_of(
         }
     }
     Ok((found, first_refused))
-}
-
-/// Lines of configurations without any connection that is understood, which lead to services here all the same.
-fn not_understood(configs: &[ConfigFile], scan: &Scan) -> Option<LeadingLines> {
-    match leads::of_configurations(configs, scan, Direction::Unix) {
-        Some(over_tcp) => Some(over_tcp),
-        None => leads::of_configurations(configs, scan, Direction::Tcp),
-    }
 }
 
 /// A refusal may quote the file.
