@@ -304,12 +304,6 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
         shown.seen_new = seen.new.iter().cloned().collect();
         shown.seen_old = seen.old.iter().cloned().collect();
         report.notes.extend(seen.others());
-        if seen.old_ended > 0 && seen.old.is_empty() {
-            report.notes.push(format!(
-                "{} connections at {} ended after the change: they are not known to be this application's",
-                seen.old_ended, hop.setting.endpoint
-            ));
-        }
     }
     report.standing = clients.into_iter().min().or(listeners.into_iter().min());
     report.notes.extend(proved.notes);

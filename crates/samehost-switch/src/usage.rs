@@ -24,7 +24,6 @@ use samehost_model::scan::{ApplicationSeen, Scan};
 use samehost_model::{Endpoint, Redactor};
 use samehost_scan::{endpoint_of, services_at, services_called};
 use samehost_services::Kind;
-use samehost_system::diag::Endings;
 use samehost_system::proc;
 use samehost_transaction::{Store, TransactionError, standing};
 
@@ -59,8 +58,6 @@ pub struct Seen {
     is_unclear_whether_old: bool,
     /// Processes of the application that run, where none of them was seen to be connected.
     pub idle: BTreeSet<String>,
-    /// Connections over TCP at the old place that ended, whoever opened them.
-    pub old_ended: u64,
     /// For how long its program could go on with the file as it was, when the look began.
     settles: Duration,
 }
@@ -78,7 +75,6 @@ impl Seen {
         self.unclear.extend(other.unclear);
         self.idle.extend(other.idle);
         self.is_unclear_whether_old |= other.is_unclear_whether_old;
-        self.old_ended += other.old_ended;
         self.settles = self.settles.max(other.settles);
     }
 
@@ -191,7 +187,6 @@ fn settled(file: &Path, settles: Duration) -> Instant {
 /// Watches the connections of a switch from now on.
 pub struct Usage {
     watched: Mutex<Vec<Watched>>,
-    endings: Mutex<Option<Endings>>,
 }
 
 impl Usage {
@@ -240,8 +235,6 @@ impl Usage {
     }
 
     fn begin(moves: impl IntoIterator<Item = Move>) -> Self {
-        // Subscribed first, so that no connection is missed in between.
-        let endings = Endings::open().ok();
         let mut watched = Vec::new();
         for Move { new, old, application, others, settled } in moves {
             let mut processes = Processes::of(&application);
@@ -257,7 +250,7 @@ impl Usage {
                 settled,
             });
         }
-        Usage { watched: Mutex::new(watched), endings: Mutex::new(endings) }
+        Usage { watched: Mutex::new(watched) }
     }
 
     fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
@@ -328,17 +321,6 @@ impl Usage {
         for one in self.watched().iter_mut() {
             one.look();
         }
-        let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endings) = endings.as_mut() {
-            // Events that the kernel dropped on a busy machine are like those that arrive.
-            let _ = endings.hear(|ended| {
-                if let (Some(local), Some(peer)) = (ended.local.inet(), ended.peer.inet()) {
-                    for one in self.watched().iter_mut() {
-                        one.ended(local, peer);
-                    }
-                }
-            });
-        }
     }
 }
 
@@ -380,15 +362,6 @@ impl Watched {
                     self.seen.is_unclear_whether_old |= !is_new;
                 }
             }
-        }
-    }
-
-    fn ended(&mut self, server: SocketAddr, client: SocketAddr) {
-        // Only the server's end counts; a listener that closes has no peer.
-        let place = place_of(&Endpoint::Tcp { host: String::new(), port: server.port() });
-        let is_old = client.port() != 0 && self.old.iter().any(|(_, old)| place.as_ref() == Some(old));
-        if is_old && Instant::now() >= self.settled {
-            self.seen.old_ended += 1;
         }
     }
 }

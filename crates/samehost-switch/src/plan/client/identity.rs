@@ -147,8 +147,8 @@ pub(crate) fn client_identities(
         talking.retain(is_its);
         found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
     }
-    // Its own programs that hold no connection now will connect as those that they are.
-    if let (true, Some(home)) = (found.is_empty(), home) {
+    // Its own programs that hold no connection now will connect as those that they are. Who only looks has them anyway.
+    if let (true, Some(home), false) = (found.is_empty(), home, wait.is_zero()) {
         let users = Names::of_users();
         let own = home.processes(&mut Judged::default()).own.into_iter();
         let idle: Vec<Process> = own.filter_map(|pid| process_of(pid, &users)).collect();
