@@ -90,6 +90,16 @@ impl Setting {
         self
     }
 
+    /// It once for each account that it connects as.
+    pub fn by_account(&self) -> impl Iterator<Item = Setting> + '_ {
+        let others = self.others.iter().filter(|(user, _)| self.user.as_ref() != Some(user));
+        std::iter::once(self.clone()).chain(others.map(|(user, password)| Setting {
+            user: Some(user.clone()),
+            password: Some(password.clone()),
+            ..self.clone()
+        }))
+    }
+
     /// The item whose setting has this name; a refusal if the file changed since it was read.
     pub(crate) fn find<T>(
         &self,

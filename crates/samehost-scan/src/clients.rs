@@ -1,10 +1,14 @@
 //! Who is connected to a service that is named, and over which transport: `verify redis --expect unix`. Each process is one client,
-//! however many connections it holds. Nobody logs in; what the clients hold is the proof.
+//! however many connections it holds. Nobody logs in; what the clients hold is the proof. Who calls a web server over TCP is a visitor
+//! and no application's connection, unless another server passes requests on: after a switch of nginx's own lines that was sound, its
+//! visitors were judged, and `verify nginx --expect unix` said 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use samehost_model::scan::{ClientCount, HeldConnection, Scan, SocketKind, SocketState, Verification};
+use samehost_model::scan::{
+    ClientCount, HeldConnection, Process, Scan, Service, SocketKind, SocketState, Verification,
+};
 use samehost_system::interrupt;
 
 use crate::listing::collect::{ScanError, collect_seeing};
@@ -54,6 +58,8 @@ struct Clients {
     groups: BTreeMap<HeldConnection, u32>,
     /// Inodes of connections from other machines.
     remote: BTreeSet<u64>,
+    /// Connections over TCP to a web server of whoever passes nothing on.
+    visitors: u32,
 }
 
 impl Clients {
@@ -70,6 +76,13 @@ impl Clients {
                 continue;
             }
             let holder = scan.holder(connection.client);
+            if connection.kind.is_tcp()
+                && is_proxy(scan.services.get(service))
+                && !holder.is_some_and(|client| is_proxy(server_of(scan, client)))
+            {
+                self.visitors += 1;
+                continue;
+            }
             let who = holder.map_or(Client::Unseen(client.inode), |process| Client::Process(process.pid));
             let (unix, tcp) = self.over.entry(who).or_default();
             *(if connection.kind.is_unix() { unix } else { tcp }) = true;
@@ -114,8 +127,22 @@ impl Clients {
         found.connections =
             self.groups.into_iter().map(|(alike, count)| HeldConnection { count, ..alike }).collect();
         found.remote = u32::try_from(self.remote.len()).unwrap_or(u32::MAX);
+        if self.visitors > 0 {
+            let note = format!("not judged: who calls {name} over TCP ({} of this machine)", self.visitors);
+            found.notes.push(note);
+        }
         found
     }
+}
+
+fn is_proxy(service: Option<&Service>) -> bool {
+    service.and_then(|service| service.kind).is_some_and(|kind| kind.descriptor().proxy)
+}
+
+/// The service that a process is, or works for.
+fn server_of<'a>(scan: &'a Scan, process: &Process) -> Option<&'a Service> {
+    let family = [Some(process.pid), Some(process.parent)];
+    scan.services.iter().find(|service| family.contains(&service.pid))
 }
 
 /// Whether a peer is on another machine: a connection within this one whose other end has just gone is not.

@@ -34,7 +34,7 @@ pub use listing::trust::{
     Trusted, accounts_of, described, expected, expected_of, holders_of, plausible, users,
 };
 pub use samehost_system::diag::Counters;
-pub use target::{Target, TargetError, endpoints_of};
+pub use target::{Target, TargetError, endpoint_of, endpoints_of, services_called};
 pub use traffic::catch::talkers;
 pub use traffic::exchanges::{Timed, are_too_many_lost, no_time, parts, refusal_of_bpf};
 pub use traffic::held_back::{HeldBack, Sender, held_back};

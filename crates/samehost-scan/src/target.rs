@@ -160,7 +160,7 @@ pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)
     let kind = Kind::called(name)?;
     let mut found = Vec::new();
     for service in services_called(scan, name).into_iter().filter_map(|at| scan.services.get(at)) {
-        for endpoint in scan.listeners(service).filter_map(endpoint) {
+        for endpoint in scan.listeners(service).filter_map(endpoint_of) {
             if !found.contains(&endpoint) {
                 found.push(endpoint);
             }
@@ -170,7 +170,8 @@ pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)
 }
 
 /// The running services of this name in this network namespace.
-pub(crate) fn services_called(scan: &Scan, name: &str) -> Vec<usize> {
+#[must_use]
+pub fn services_called(scan: &Scan, name: &str) -> Vec<usize> {
     let Some(kind) = Kind::called(name) else { return Vec::new() };
     let own = namespaces::own_of(scan);
     let mut found = Vec::new();
@@ -184,7 +185,8 @@ pub(crate) fn services_called(scan: &Scan, name: &str) -> Vec<usize> {
 }
 
 /// Where a client of this machine reaches a listener of streams.
-pub(crate) fn endpoint(socket: &Socket) -> Option<Endpoint> {
+#[must_use]
+pub fn endpoint_of(socket: &Socket) -> Option<Endpoint> {
     match &socket.local {
         Address::Inet(_) if socket.kind.is_tcp() => {
             let address = socket.local.inet()?;

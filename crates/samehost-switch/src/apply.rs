@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_edit::Role;
-use samehost_model::human::counted;
 use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
 use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
@@ -137,6 +136,10 @@ fn attempt(
                 report.still_tcp = still_tcp(&plan.hops, &scan);
             }
             return Ok((report, None));
+        }
+        // Whatever was under way when the signal came failed by it: a login, a check, a wait for a server, a page.
+        Err(aborted) if (environment.is_interrupted)() && !matches!(aborted, Aborted::Transaction(_)) => {
+            Aborted::Interrupted
         }
         Err(aborted) => aborted,
     };
@@ -305,13 +308,6 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
         shown.seen_new = seen.new.iter().cloned().collect();
         shown.seen_old = seen.old.iter().cloned().collect();
         report.notes.extend(seen.others());
-        if seen.old_ended > 0 && seen.old.is_empty() {
-            let ended = counted(usize::try_from(seen.old_ended).unwrap_or(usize::MAX), "connection");
-            report.notes.push(format!(
-                "{ended} at {} ended after the change: none is known to be this application's",
-                hop.setting.endpoint
-            ));
-        }
     }
     report.standing = clients.into_iter().min().or(listeners.into_iter().min());
     report.notes.extend(proved.notes);

@@ -54,6 +54,11 @@ impl Processes {
         self.listed = Some(Instant::now());
     }
 
+    /// Its own processes, as they were looked at last.
+    pub(crate) fn own(&self) -> &[u32] {
+        &self.at_home.own
+    }
+
     /// The sockets of its processes, and of those that only work where it is, that were not there before. One that is not
     /// connected yet is looked at again.
     pub(crate) fn new_connections(&mut self) -> Vec<Opened> {

@@ -35,5 +35,5 @@ pub use report::preview;
 pub use request::{Confirm, Direction, Environment, Page, PageError, SwitchRequest};
 pub use samehost_edit::Setting;
 pub use stored::{FinishError, LOOK, OwnLooks, finishing, look_again, refused_since};
-pub use usage::{Seen, Usage, clients, followed};
+pub use usage::{Connecting, Seen, Usage, connecting, connecting_services, followed};
 pub use way_back::{WAY_BACK, not_back, would_not_be_back};

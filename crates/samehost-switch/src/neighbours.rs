@@ -109,9 +109,12 @@ pub(crate) enum Whose {
     Own,
     /// Another site's: what is known of it, in words.
     Others(String),
-    /// The processes serve others too, and nothing tells.
-    Unknown,
+    /// The processes serve others too, or may, and nothing tells: why.
+    Unknown(&'static str),
 }
+
+const SHARED: &str = "serves others too: which of them connects is not known";
+const NO_POOL: &str = "which pool of PHP-FPM serves this site is not known: neither a web server here nor a line of one pool says so";
 
 /// The site of an application, and what is known of those that share its processes.
 pub(crate) struct Neighbours {
@@ -119,6 +122,7 @@ pub(crate) struct Neighbours {
     own: Option<PathBuf>,
     /// Directories of other sites that a web server passes to the same pools.
     beside: Vec<PathBuf>,
+    is_unknown: bool,
     /// What was found in directories, by the place that was looked for.
     known: BTreeMap<(PathBuf, String), Found>,
     /// The main files of the server that runs by the configuration, and its other lines.
@@ -139,7 +143,8 @@ enum Found {
 impl Neighbours {
     pub(crate) fn of(application: &Application, others: Arc<OtherLines>) -> Self {
         let (own, server) = (application.site.clone(), application.server.clone());
-        let mut all = Neighbours { own, beside: Vec::new(), known: BTreeMap::new(), server, others };
+        let (beside, known, is_unknown) = (Vec::new(), BTreeMap::new(), application.is_unknown);
+        let mut all = Neighbours { own, beside, is_unknown, known, server, others };
         let Some(folder) = all.own.as_deref().and_then(Path::parent) else { return all };
         for site in &application.beside {
             // `public/` below the configuration, or a directory above it, is the application's own, unless it has another one.
@@ -156,7 +161,7 @@ impl Neighbours {
     pub(crate) fn whose(&mut self, works_in: Option<&Path>, to: &Endpoint) -> Whose {
         let Some(folder) = self.own.as_deref().and_then(Path::parent).map(Path::to_owned) else {
             if place_of(to).is_some_and(|place| self.others.pooled.contains(&place)) {
-                return Whose::Unknown;
+                return Whose::Unknown(SHARED);
             }
             let other = self.others.at(&self.server, to);
             return other.map_or(Whose::Own, |line| Whose::Others(line.in_words()));
@@ -177,6 +182,9 @@ impl Neighbours {
                 return Whose::Own;
             }
         }
+        if self.is_unknown {
+            return Whose::Unknown(NO_POOL);
+        }
         if self.beside.is_empty() {
             return Whose::Own;
         }
@@ -185,7 +193,7 @@ impl Neighbours {
                 return Whose::Others(line.in_words());
             }
         }
-        Whose::Unknown
+        Whose::Unknown(SHARED)
     }
 
     fn found(&mut self, directory: &Path, to: &Endpoint) -> Found {
@@ -223,7 +231,7 @@ fn find(directory: &Path, to: &Endpoint, own: Option<&Path>) -> Found {
 }
 
 /// The place on this machine that an endpoint is.
-fn place_of(endpoint: &Endpoint) -> Option<String> {
+pub(crate) fn place_of(endpoint: &Endpoint) -> Option<String> {
     match endpoint {
         Endpoint::Unix(path) => Some(real(path).display().to_string()),
         Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(format!(":{port}")),
@@ -248,7 +256,7 @@ mod tests {
         match neighbours.whose(works_in, &to.parse().unwrap()) {
             Whose::Own => "own".into(),
             Whose::Others(words) => words,
-            Whose::Unknown => "unknown".into(),
+            Whose::Unknown(_) => "unknown".into(),
         }
     }
 

@@ -17,7 +17,7 @@ use samehost_model::scan::{ExchangeMode, Scan};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, SwitchObstacle};
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{OwnLook, OwnPair, Stamps, Trusted, look_at_own_times, service_at, services_at};
-use samehost_system::{clock, lookup};
+use samehost_system::{clock, interrupt, lookup};
 use samehost_transaction::{FileChange, State, Store, TransactionError};
 use serde::{Deserialize, Serialize};
 
@@ -233,7 +233,10 @@ pub fn finishing(
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
     for hop in moved_hops(store, id, scan, Wanted::ToLogIn) {
-        if let Err(failed) = try_hop(&hop, program) {
+        // Who stops the watcher says nothing of the login.
+        if let Err(failed) = try_hop(&hop, program)
+            && !interrupt::is_requested()
+        {
             let Failed { client, over, error, .. } = *failed;
             return Some(format!("{} over {over} as {}: {error}", hop.setting.name, client.name));
         }

@@ -12,25 +12,25 @@
 use samehost_system::threads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::{ApplicationSeen, Scan};
 use samehost_model::{Endpoint, Redactor};
-use samehost_scan::services_at;
-use samehost_system::diag::Endings;
+use samehost_scan::{endpoint_of, services_at, services_called};
+use samehost_services::Kind;
 use samehost_system::proc;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::configuration::{ConfigFile, ConfigFileError, LeadingLines};
-use crate::configuration::{leads, target};
+use crate::configuration::{ConfigFile, ConfigFileError, at_path, leads, server_files};
 use crate::descriptors::Processes;
-use crate::neighbours::{Neighbours, OtherLines, Whose};
-use crate::place::real;
+use crate::neighbours::{Neighbours, OtherLines, Whose, place_of};
+use crate::place::is_local;
 use crate::plan::client::Application;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
@@ -56,8 +56,10 @@ pub struct Seen {
     pub unclear: BTreeSet<String>,
     /// Whether one of those is at the old place.
     is_unclear_whether_old: bool,
-    /// Connections over TCP at the old place that ended, whoever opened them.
-    pub old_ended: u64,
+    /// Processes of the application that run, where none of them was seen to be connected.
+    pub idle: BTreeSet<String>,
+    /// For how long its program could go on with the file as it was, when the look began.
+    settles: Duration,
 }
 
 impl Seen {
@@ -71,8 +73,9 @@ impl Seen {
         self.old.extend(other.old);
         self.beside.extend(other.beside);
         self.unclear.extend(other.unclear);
+        self.idle.extend(other.idle);
         self.is_unclear_whether_old |= other.is_unclear_whether_old;
-        self.old_ended += other.old_ended;
+        self.settles = self.settles.max(other.settles);
     }
 
     /// Whether the application was seen at the old place.
@@ -115,8 +118,18 @@ impl Seen {
     #[must_use]
     pub fn others(&self) -> Vec<String> {
         let mut told: Vec<String> = self.beside.iter().cloned().collect();
-        for unclear in &self.unclear {
-            told.push(format!("{unclear}, and serves others too: which of them connects is not known"));
+        told.extend(self.unclear.iter().cloned());
+        if !self.idle.is_empty() {
+            let first: Vec<&str> = self.idle.iter().take(3).map(String::as_str).collect();
+            let (first, number) = (first.join(", "), self.idle.len());
+            let more = if number > 3 { format!(" and {} more", number - 3) } else { String::new() };
+            told.push(format!("seen, and connected neither there nor elsewhere: {first}{more}"));
+        }
+        if self.new.is_empty() && !self.settles.is_zero() {
+            told.push(format!(
+                "the file was changed just now: PHP may go on with it as it was for {} s more (opcache.revalidate_freq), and what connected elsewhere until then counts for nothing",
+                self.settles.as_secs_f64().ceil()
+            ));
         }
         told
     }
@@ -126,98 +139,86 @@ fn listed(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    Port(u16),
-    Path(PathBuf),
-}
-
-impl Place {
-    fn of(endpoint: &Endpoint) -> Option<Place> {
-        match endpoint {
-            Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(Place::Port(*port)),
-            Endpoint::Unix(path) => Some(Place::Path(real(path))),
-            _ => None,
-        }
+/// The place of this machine at which a socket is connected: only connections to its loopback are moved.
+fn place_at(address: &SocketAddrAny) -> Option<String> {
+    if let Ok(address) = SocketAddr::try_from(address.clone()) {
+        let endpoint = Endpoint::Tcp { host: String::new(), port: address.port() };
+        return address.ip().to_canonical().is_loopback().then(|| place_of(&endpoint)).flatten();
     }
-
-    /// Whether a socket that is connected to this address is connected here.
-    fn is_at(&self, address: &SocketAddrAny) -> bool {
-        match self {
-            Place::Port(port) => match SocketAddr::try_from(address.clone()) {
-                // Only connections to this machine's loopback are moved.
-                Ok(address) => address.port() == *port && address.ip().to_canonical().is_loopback(),
-                Err(_) => false,
-            },
-            Place::Path(path) => {
-                let Ok(address) = SocketAddrUnix::try_from(address.clone()) else { return false };
-                let Some(name) = address.path_bytes() else { return false };
-                is_same(Path::new(&*String::from_utf8_lossy(name)), path)
-            }
-        }
-    }
-}
-
-/// Whether a bound name leads to a path. /var/run is a link to /run.
-fn is_same(local: &Path, path: &Path) -> bool {
-    if local == path {
-        return true;
-    }
-    local.file_name() == path.file_name() && matches!(local.canonicalize(), Ok(local) if local == path)
+    let address = SocketAddrUnix::try_from(address.clone()).ok()?;
+    place_of(&Endpoint::Unix(String::from_utf8_lossy(address.path_bytes()?).into_owned().into()))
 }
 
 struct Watched {
-    new: (Endpoint, Option<Place>),
-    old: Vec<(Endpoint, Place)>,
+    new: (Endpoint, Option<String>),
+    old: Vec<(Endpoint, String)>,
     processes: Processes,
     neighbours: Neighbours,
-    /// Until when its program may go on with the file as it was: what it opens at the old place until then proves nothing.
     settled: Instant,
     seen: Seen,
 }
 
-/// The new place of an application's connection, its old ones, and the lines beside it.
-type Move = (Endpoint, Vec<Endpoint>, Application, Arc<OtherLines>);
+/// A connection of an application that is watched.
+struct Move {
+    new: Endpoint,
+    old: Vec<Endpoint>,
+    application: Application,
+    /// The lines beside it.
+    others: Arc<OtherLines>,
+    /// Until when its program may go on with the file as it was: what it has at the old place until then proves nothing.
+    settled: Instant,
+}
+
+/// When a program has taken a file as it is now. PHP looks at a file again after `opcache.revalidate_freq`, two seconds, and
+/// counts in whole ones: a `verify --expect` within them said 1 of a switch that was sound. So it counts from the last
+/// change of the file's inode, which a rename is as well; its modification time can be set.
+fn settled(file: &Path, settles: Duration) -> Instant {
+    let now = Instant::now();
+    if settles.is_zero() {
+        return now;
+    }
+    let longest = (settles + Duration::from_secs(1)).min(LONGEST_SETTLING);
+    let changed = file.metadata().map(|found| found.ctime()).unwrap_or_default();
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(changed.try_into().unwrap_or_default());
+    // A change that is to come is one of a clock that was set.
+    now + longest.saturating_sub(changed.elapsed().unwrap_or_default())
+}
 
 /// Watches the connections of a switch from now on.
 pub struct Usage {
     watched: Mutex<Vec<Watched>>,
-    endings: Mutex<Option<Endings>>,
 }
 
 impl Usage {
-    /// Begins to watch the moves of switches, whose files were written just now: what connects from now on is new.
+    /// Begins to watch the moves of switches, whose files are written: what connects from now on is new.
     pub(crate) fn of_moves(switches: &[&[Hop]]) -> Self {
-        let moves = switches.iter().flat_map(|hops| {
+        let mut moves = Vec::new();
+        for hops in switches {
             let others = OtherLines::beside(hops.iter().map(|hop| (&hop.setting, &hop.to)));
-            hops.iter().map(move |hop| {
-                let old = vec![hop.setting.endpoint.clone()];
-                (hop.to.clone(), old, hop.client.application.clone(), Arc::clone(&others))
-            })
-        });
-        let usage = Usage::begin(moves);
-        for (one, hop) in usage.watched().iter_mut().zip(switches.iter().copied().flatten()) {
-            // A second beside it: PHP counts in whole ones.
-            let settles = hop.client.settles();
-            let longest = if settles.is_zero() { settles } else { settles + Duration::from_secs(1) };
-            one.settled = Instant::now() + longest.min(LONGEST_SETTLING);
+            moves.extend(hops.iter().map(|hop| Move {
+                new: hop.to.clone(),
+                old: vec![hop.setting.endpoint.clone()],
+                application: hop.client.application.clone(),
+                others: Arc::clone(&others),
+                settled: settled(&hop.setting.file, hop.client.settles()),
+            }));
         }
-        usage
+        Usage::begin(moves)
     }
 
-    /// Begins to watch the lines of a configuration that connect: at their own places, and at the others of the same
-    /// services. What is open already counts.
-    ///
-    /// # Errors
-    /// When the target is not a configuration, or not understood.
-    pub fn of_configuration(target: &str, scan: &Scan) -> Result<Self, ConfigFileError> {
-        let lines = samehost_edit::within_budget(|| connecting(target, scan))?;
+    /// Begins to watch lines that connect: at their own places, and at the others of the same services. What is open already
+    /// counts.
+    #[must_use]
+    pub fn of_lines(lines: &[Connecting]) -> Self {
         let others = OtherLines::beside(lines.iter().map(|line| (&line.setting, &line.setting.endpoint)));
-        let moves = lines.into_iter();
-        let usage = Usage::begin(
-            moves.map(|line| (line.setting.endpoint, line.elsewhere, line.application, Arc::clone(&others))),
-        );
-        Ok(usage.with_present())
+        let moves = lines.iter().map(|line| Move {
+            new: line.setting.endpoint.clone(),
+            old: line.elsewhere.clone(),
+            application: line.application.clone(),
+            others: Arc::clone(&others),
+            settled: settled(&line.setting.file, line.settles),
+        });
+        Usage::begin(moves).with_present()
     }
 
     /// The same for the moves of a stored switch, from now on; none where it moved no client.
@@ -229,37 +230,34 @@ impl Usage {
     fn with_present(self) -> Self {
         for one in self.watched().iter_mut() {
             one.processes.known.clear();
-            one.settled = Instant::now();
         }
         self
     }
 
-    fn begin(moves: impl Iterator<Item = Move>) -> Self {
-        // Subscribed first, so that no connection is missed in between.
-        let endings = Endings::open().ok();
+    fn begin(moves: impl IntoIterator<Item = Move>) -> Self {
         let mut watched = Vec::new();
-        for (new, old, application, others) in moves {
+        for Move { new, old, application, others, settled } in moves {
             let mut processes = Processes::of(&application);
             // What is open already is known.
             processes.new_connections();
-            let old = old.into_iter().filter_map(|old| Place::of(&old).map(|place| (old, place)));
+            let old = old.into_iter().filter_map(|old| place_of(&old).map(|place| (old, place)));
             watched.push(Watched {
                 old: old.collect(),
-                new: (new.clone(), Place::of(&new)),
+                new: (new.clone(), place_of(&new)),
                 processes,
                 neighbours: Neighbours::of(&application, others),
-                settled: Instant::now(),
-                seen: Seen::default(),
+                seen: Seen { settles: settled.saturating_duration_since(Instant::now()), ..Seen::default() },
+                settled,
             });
         }
-        Usage { watched: Mutex::new(watched), endings: Mutex::new(endings) }
+        Usage { watched: Mutex::new(watched) }
     }
 
     fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long until every program has taken the files as they are now.
+    /// How long until every program has taken the files as they are now; some seconds at most.
     fn settles_in(&self) -> Duration {
         let watched = self.watched();
         let all = watched.iter().map(|one| one.settled.saturating_duration_since(Instant::now()));
@@ -285,9 +283,11 @@ impl Usage {
         result
     }
 
-    /// Watches until every connection was seen in use, or at an old place, or the time is over.
+    /// Watches until every connection was seen in use, or at an old place, or the time is over, which begins when every program
+    /// has taken its file.
     pub fn wait(&self, period: Duration, is_interrupted: &dyn Fn() -> bool) {
         let begun = Instant::now();
+        let period = self.settles_in() + period;
         self.during(|| {
             while !self.is_clear() && begun.elapsed() < period && !is_interrupted() {
                 std::thread::sleep(STEP);
@@ -314,32 +314,30 @@ impl Usage {
 
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
-        self.watched().iter().map(|one| one.seen.clone()).collect()
+        self.watched().iter().map(Watched::seen).collect()
     }
 
     fn look(&self) {
         for one in self.watched().iter_mut() {
             one.look();
         }
-        let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endings) = endings.as_mut() {
-            // Events that the kernel dropped on a busy machine are like those that arrive.
-            let _ = endings.hear(|ended| {
-                if let (Some(local), Some(peer)) = (ended.local.inet(), ended.peer.inet()) {
-                    for one in self.watched().iter_mut() {
-                        one.ended(local, peer);
-                    }
-                }
-            });
-        }
     }
 }
 
 impl Watched {
+    fn seen(&self) -> Seen {
+        let mut seen = self.seen.clone();
+        if seen.application() == ApplicationSeen::NotSeen {
+            seen.idle = self.processes.own().iter().map(|pid| named(*pid)).collect();
+        }
+        seen
+    }
+
     fn look(&mut self) {
         for opened in self.processes.new_connections() {
-            let is_new = matches!(&self.new.1, Some(place) if place.is_at(&opened.address));
-            let old = self.old.iter().find(|(_, place)| place.is_at(&opened.address));
+            let place = place_at(&opened.address);
+            let is_new = place.is_some() && place == self.new.1;
+            let old = self.old.iter().find(|(_, old)| place.as_ref() == Some(old));
             let is_settled = Instant::now() >= self.settled;
             let to = match (is_new, old) {
                 (true, _) => self.new.0.clone(),
@@ -359,20 +357,11 @@ impl Watched {
                 // Another site's connection at the same place says nothing of this one.
                 Whose::Others(_) if is_new => {}
                 Whose::Others(words) => drop(self.seen.beside.insert(words)),
-                Whose::Unknown => {
-                    self.seen.unclear.insert(format!("{who} is connected to {to}"));
+                Whose::Unknown(why) => {
+                    self.seen.unclear.insert(format!("{who} is connected to {to}, and {why}"));
                     self.seen.is_unclear_whether_old |= !is_new;
                 }
             }
-        }
-    }
-
-    fn ended(&mut self, server: SocketAddr, client: SocketAddr) {
-        // Only the server's end counts; a listener that closes has no peer.
-        let place = Place::Port(server.port());
-        let is_old = client.port() != 0 && self.old.iter().any(|(_, old)| *old == place);
-        if is_old && Instant::now() >= self.settled {
-            self.seen.old_ended += 1;
         }
     }
 }
@@ -414,54 +403,84 @@ fn named(pid: u32) -> String {
     format!("{} {pid}", proc::name(pid))
 }
 
-/// The client connections in a configuration, or in those of an application's directory.
+/// A line of a configuration that connects, and by which processes its connections are known.
+pub struct Connecting {
+    pub setting: Setting,
+    /// The other places at which the same service listens.
+    pub elsewhere: Vec<Endpoint>,
+    application: Application,
+    /// How long its program may go on with a file as it was.
+    settles: Duration,
+}
+
+/// The lines that connect in a configuration, or in those of an application's directory.
 ///
 /// # Errors
 /// When it is not a configuration, or not understood.
-pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
-    samehost_edit::within_budget(|| clients_in(path))
+pub fn connecting(path: &Path, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
+    samehost_edit::within_budget(|| {
+        let configs =
+            at_path(path, None).map_err(|error| leads::with_lines(error, scan, Direction::Unix, None))?;
+        let (lines, refused) = lines_of(&configs, scan)?;
+        // Where no connection is understood, lines may lead to services here all the same.
+        let leading = |to| leads::of_configurations(&configs, scan, to);
+        match refused {
+            _ if !lines.is_empty() => Ok(lines),
+            Some(refused) => Err(refused),
+            None => match leading(Direction::Unix).or_else(|| leading(Direction::Tcp)) {
+                Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
+                None => Ok(lines),
+            },
+        }
+    })
 }
 
-fn clients_in(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
-    let (mut settings, mut first_refused) = (Vec::new(), None);
-    let configs = match target::configs(path, &Scan::default(), None) {
-        Ok(configs) => configs,
-        Err(error) => {
-            return Err(match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
-                Ok(scan) => leads::with_lines(error, &scan, Direction::Unix, None),
-                Err(_) => error,
-            });
+/// The lines by which the running services of a name connect to others of this machine, where they pass on what they are asked: web
+/// servers and poolers, by the files that they run by. What a database's file says to clients is not about the server.
+///
+/// # Errors
+/// When one of them is not understood.
+pub fn connecting_services(name: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
+    let mut configs: Vec<ConfigFile> = Vec::new();
+    for service in services_called(scan, name).into_iter().filter_map(|at| scan.services.get(at)) {
+        let Some(kind) = service.kind else { continue };
+        if !kind.descriptor().proxy && !matches!(kind, Kind::Pgbouncer | Kind::Odyssey) {
+            continue;
         }
-    };
-    for config in &configs {
-        let reading = match config.read() {
-            Ok(read) => read.reading,
-            Err(refusal) => return Err(without_secrets(config, refusal)),
-        };
+        let own = server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        configs.extend(own.filter(|own| configs.iter().all(|other| other.file != own.file)));
+    }
+    let (mut lines, _) = samehost_edit::within_budget(|| lines_of(&configs, scan))?;
+    lines.retain(|line| is_local(&line.setting.endpoint) || line.setting.endpoint.path().is_some());
+    Ok(lines)
+}
+
+/// The lines of configurations that connect, and the first that is refused.
+fn lines_of(
+    configs: &[ConfigFile],
+    scan: &Scan,
+) -> Result<(Vec<Connecting>, Option<ConfigFileError>), ConfigFileError> {
+    let (mut found, mut first_refused) = (Vec::new(), None);
+    for config in configs {
+        let reading = config.read().map_err(|refusal| without_secrets(config, refusal))?.reading;
         // The file's secrets are looked for once, and not for each of a thousand lines that are refused.
         if first_refused.is_none() {
             first_refused =
                 reading.refused.into_iter().next().map(|refusal| without_secrets(config, refusal));
         }
-        settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
+        for setting in reading.settings.into_iter().filter(|setting| setting.role == Role::Connects) {
+            let service = services_at(scan, &setting.endpoint).first().copied();
+            let side = ClientSide::find(scan, config, &setting, service, Wanted::ToLook);
+            let side = side.map(|(side, _)| side).unwrap_or_default();
+            found.push(Connecting {
+                elsewhere: elsewhere_of(scan, service, &setting.endpoint),
+                settles: side.settles(),
+                application: side.application,
+                setting,
+            });
+        }
     }
-    match first_refused {
-        Some(refusal) if settings.is_empty() => Err(refusal),
-        None if settings.is_empty() => match not_understood(&configs) {
-            Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
-            None => Ok(settings),
-        },
-        _ => Ok(settings),
-    }
-}
-
-/// Lines of configurations without any connection that is understood, which lead to services here all the same.
-fn not_understood(configs: &[ConfigFile]) -> Option<LeadingLines> {
-    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
-    match leads::of_configurations(configs, &scan, Direction::Unix) {
-        Some(over_tcp) => Some(over_tcp),
-        None => leads::of_configurations(configs, &scan, Direction::Tcp),
-    }
+    Ok((found, first_refused))
 }
 
 /// A refusal may quote the file.
@@ -469,49 +488,11 @@ fn without_secrets(config: &ConfigFile, refusal: Refusal) -> ConfigFileError {
     ConfigFileError::Refused(refusal.redacted(&Redactor::new(&config.secrets())))
 }
 
-/// A line of a configuration that connects, and by which processes its connections are known.
-struct Connecting {
-    setting: Setting,
-    /// The other places at which the same service listens.
-    elsewhere: Vec<Endpoint>,
-    application: Application,
-}
-
-/// The lines that [`clients`] has of a target, in the same order.
-fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
-    let mut found = Vec::new();
-    for config in target::configs(target, scan, None)? {
-        let Ok(read) = config.read() else { continue };
-        for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
-            let service = services_at(scan, &setting.endpoint).first().copied();
-            let application = match ClientSide::find(scan, &config, setting, service, Wanted::ToLook) {
-                Ok((side, _)) => side.application,
-                Err(_) => Application::default(),
-            };
-            found.push(Connecting {
-                setting: setting.clone(),
-                elsewhere: elsewhere_of(scan, service, &setting.endpoint),
-                application,
-            });
-        }
-    }
-    Ok(found)
-}
-
 /// The endpoints of a service over the other transport than this one.
 fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec<Endpoint> {
     let Some(service) = service.and_then(|at| scan.services.get(at)) else { return Vec::new() };
-    let mut found = Vec::new();
-    for socket in scan.listeners(service) {
-        match (endpoint, socket.local.inet(), socket.local.path()) {
-            (Endpoint::Unix(_), Some(address), _) if socket.kind.is_tcp() => {
-                found.push(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() });
-            }
-            (Endpoint::Tcp { .. }, _, Some(path)) => found.push(Endpoint::Unix(path.to_owned())),
-            _ => {}
-        }
-    }
-    found
+    let is_other = |other: &Endpoint| other.path().is_some() != endpoint.path().is_some();
+    scan.listeners(service).filter_map(endpoint_of).filter(is_other).collect()
 }
 
 #[cfg(test)]
@@ -525,6 +506,11 @@ mod tests {
         Application { families: vec![std::process::id()], ..Application::default() }
     }
 
+    fn moved(new: &Endpoint, old: Option<&Endpoint>, application: Application) -> Move {
+        let old = old.into_iter().cloned().collect();
+        Move { new: new.clone(), old, application, others: Arc::default(), settled: Instant::now() }
+    }
+
     #[test]
     fn a_connection_counts_where_the_application_opens_it_and_not_before() {
         let directory = tempfile::tempdir().unwrap();
@@ -535,9 +521,11 @@ mod tests {
             (Endpoint::Unix(path.clone()), format!("tcp:{address}").parse::<Endpoint>().unwrap());
         let _earlier = TcpStream::connect(address).unwrap();
         let _accepted = tcp.accept().unwrap();
-        let usage = Usage::begin([(new.clone(), vec![old.clone()], ourselves(), Arc::default())].into_iter());
+        let usage = Usage::begin([moved(&new, Some(&old), ourselves())]);
         usage.during(|| ());
-        assert_eq!(usage.seen()[0], Seen::default(), "what was there before proves nothing");
+        let before = usage.seen().remove(0);
+        assert_eq!(before.application(), ApplicationSeen::NotSeen, "what was there before proves nothing");
+        assert!(before.others()[0].starts_with("seen, and connected neither there"), "{before:?}");
         let client = UnixStream::connect(&path).unwrap();
         let server = unix.accept().unwrap();
         usage.during(|| ());
@@ -559,9 +547,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let unix = UnixListener::bind(&path).unwrap();
-        let nobody = Application::default();
-        let usage =
-            Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), nobody, Arc::default())].into_iter());
+        let usage = Usage::begin([moved(&Endpoint::Unix(path.clone()), None, Application::default())]);
         let _client = UnixStream::connect(&path).unwrap();
         let _server = unix.accept().unwrap();
         usage.during(|| ());
@@ -573,9 +559,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let unix = UnixListener::bind(&path).unwrap();
-        let usage = Usage::begin(
-            [(Endpoint::Unix(path.clone()), Vec::new(), ourselves(), Arc::default())].into_iter(),
-        );
+        let usage = Usage::begin([moved(&Endpoint::Unix(path.clone()), None, ourselves())]);
         usage.during(|| {
             for _ in 0..20 {
                 let client = UnixStream::connect(&path).unwrap();

@@ -29,7 +29,7 @@ use samehost_model::scan::{
 use samehost_model::switch::SwitchOutcome;
 use samehost_model::{Endpoint, Protocol};
 use samehost_report::Terminal;
-use samehost_switch::{Direction, Disk, Environment, SwitchRequest, apply, clients, plan};
+use samehost_switch::{Direction, Disk, Environment, SwitchRequest, apply, connecting, plan};
 use samehost_transaction::Store;
 
 use case::Case;
@@ -221,10 +221,10 @@ fn told(editor: &dyn Editor, case: &Case, root: &Path) -> Told {
             }
         }
     }
-    if let Err(error) = clients(&file.display().to_string()) {
+    let scan = machine(&reading, root);
+    if let Err(error) = connecting(&file, &scan) {
         told.words.push(("why nothing is verified", error.to_string()));
     }
-    let scan = machine(&reading, root);
     for to in [Direction::Unix, Direction::Tcp] {
         let request = request(&file, to, root);
         match plan(&request, &scan) {

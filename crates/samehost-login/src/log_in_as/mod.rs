@@ -24,7 +24,7 @@ use rustix::stdio::{stdin, stdout};
 use rustix::thread::CapabilitySet;
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_system::accounts::Names;
-use samehost_system::open;
+use samehost_system::{interrupt, open};
 use samehost_transport::{ConnectOptions, Stream, connect};
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +179,7 @@ fn ask(
     doors: &Doors,
     ends: Instant,
 ) -> Result<(Answer, Option<OwnedFd>), LoginError> {
+    let (begun, endpoint) = (Instant::now(), &request.endpoint);
     let failed =
         |error: &dyn std::fmt::Display| who.failed(format!("{} log-in-as: {error}", program.display()));
     let flags = SocketFlags::CLOEXEC;
@@ -201,7 +202,14 @@ fn ask(
     // It has nothing left to do, and may be in another namespace.
     let _ = child.kill();
     let ended = child.wait();
-    let (bytes, descriptors) = answer.map_err(|errno| failed(&errno))?;
+    // A terminal's signal is for both: how the other one ended then says nothing of whom it was to become.
+    if interrupt::is_requested() {
+        return Err(LoginError::interrupted(endpoint));
+    }
+    let (bytes, descriptors) = answer.map_err(|errno| match errno {
+        Errno::TIMEDOUT => LoginError::TimedOut { endpoint: endpoint.clone(), after: begun.elapsed() },
+        errno => failed(&errno),
+    })?;
     let Some(answer) = Answer::from_json(&bytes) else {
         let status = match ended {
             Ok(status) => status.to_string(),

@@ -227,11 +227,8 @@ impl Failed {
 /// Who could not log in, and why.
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
     let mut all = try_account(hop, program);
-    for (user, password) in
-        hop.setting.others.iter().filter(|(user, _)| hop.setting.user.as_ref() != Some(user))
-    {
-        let mut other = hop.clone();
-        (other.setting.user, other.setting.password) = (Some(user.clone()), Some(password.clone()));
+    for setting in hop.setting.by_account().skip(1) {
+        let other = Hop { setting, ..hop.clone() };
         all = match (all, try_account(&other, program)) {
             (Err(failed), _) | (_, Err(failed)) if failed.was_let_in() => return Err(failed),
             (Ok(mut all), Ok(found)) => {

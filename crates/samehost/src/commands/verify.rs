@@ -13,10 +13,10 @@ use samehost_model::Redactor;
 use samehost_model::scan::{LoginOutcome, Verdict, Verification};
 use samehost_scan::{Target, TargetError, Trusted};
 use samehost_services::Kind;
-use samehost_system::lookup;
+use samehost_system::{interrupt, lookup};
 
 #[cfg(feature = "switch")]
-use self::configuration::configuration;
+use self::configuration::{configuration, own_hops};
 use crate::cli::{UnixOrTcp, VerifyOptions};
 use crate::exit::{Ending, in_full};
 use crate::output;
@@ -49,7 +49,8 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
             Ok(())
         })?;
     }
-    Ok(ending(&found))
+    // What was seen until a signal came is shown, and judges nobody.
+    Ok(if interrupt::is_requested() { Ending::Interrupted } else { ending(&found) })
 }
 
 /// A contradiction outweighs what is undecided. That is no success where a transport was expected, for a login of ours is none of
@@ -76,12 +77,8 @@ fn check_options(options: &VerifyOptions) -> Result<(), WrongUse> {
             "--wait watches the application of a configuration, or the clients of a service with --expect",
         ),
         (
-            options.ask_password && is_configuration,
-            "--ask-password is for a URL or an endpoint: a configuration has its own",
-        ),
-        (
-            options.ask_password && is_process,
-            "--ask-password is for a URL or an endpoint: nobody logs in to look at a process",
+            options.ask_password && (is_configuration || is_process),
+            "--ask-password is for a URL or an endpoint",
         ),
         (
             options.server_user.is_some() && is_process,
@@ -117,23 +114,32 @@ fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification
     }
 }
 
+/// What the running services of a name are, as clients by their own configurations, and as servers: at each endpoint, or where a
+/// transport is expected for all who are connected. Which hop a result is about stands in it.
 fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<Verification>> {
     let name = &options.target;
     let not_here =
         || anyhow!(WrongUse(format!("no {name} runs here that can be seen; samehost scan lists services")));
-    if options.expect.is_some() && is_service(name) {
-        let period = options.wait.unwrap_or(MOMENT);
-        let found = samehost_scan::clients_of(name, period, env!("CARGO_PKG_VERSION"))?;
-        return Ok(vec![found.ok_or_else(not_here)?]);
-    }
     let scan = samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?;
     let Some((protocol, endpoints)) = samehost_scan::endpoints_of(&scan, name) else {
         return Err(WrongUse(error.to_string()).into());
     };
-    if endpoints.is_empty() {
+    let mut found = own_hops(options, &scan)?;
+    if options.expect.is_some() {
+        let period = options.wait.unwrap_or(MOMENT);
+        let clients = samehost_scan::clients_of(name, period, env!("CARGO_PKG_VERSION"))?;
+        let mut clients = clients.ok_or_else(not_here)?;
+        match found.first_mut().filter(|_| clients.transport.is_none()) {
+            // What it connects to is judged, and nobody is connected to it.
+            Some(first) => first.notes.append(&mut clients.notes),
+            None => found.push(clients),
+        }
+        return Ok(found);
+    }
+    if endpoints.is_empty() && found.is_empty() {
         return Err(not_here());
     }
-    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    let mut failed = Vec::new();
     for endpoint in endpoints {
         let text = endpoint.to_string();
         match verify_target(&Target::Address { protocol, endpoint, notes: Vec::new() }, &text, options) {
@@ -172,6 +178,11 @@ fn verify_target(target: &Target, name: &str, options: &VerifyOptions) -> anyhow
 
 /// How long an application, or a service's clients, are watched where nothing else is asked for.
 const MOMENT: Duration = Duration::from_millis(500);
+
+#[cfg(not(feature = "switch"))]
+fn own_hops(_: &VerifyOptions, _: &samehost_model::scan::Scan) -> anyhow::Result<Vec<Verification>> {
+    Ok(Vec::new())
+}
 
 #[cfg(not(feature = "switch"))]
 fn configuration(_: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {

@@ -251,3 +251,112 @@ fn a_service_is_judged_by_all_its_clients() {
     let statuses: Vec<&str> = text.match_indices("status ").map(|(at, _)| &text[at + 7..at + 8]).collect();
     assert_eq!(statuses, ["5", "0", "1", "1"], "{text}");
 }
+
+/// In a network of its own: an nginx before a program that lets it wait, and a visitor over TCP.
+const HOPS: &str = r#"
+ip link set lo up
+cd $D
+configure() { echo "user www-data; pid $D/nginx.pid; error_log $D/log; events {}
+http { access_log off; server { listen 127.0.0.1:8080; location / { $1 } } }" > nginx.conf; }
+python3 -c '
+import socket
+held = []
+doors = [socket.socket(socket.AF_UNIX), socket.create_server(("127.0.0.1", 9000))]
+doors[0].bind("app.sock"); doors[0].listen(); import os, select
+os.chmod("app.sock", 0o777)
+while True:
+    for door in select.select(doors, [], [])[0]: held.append(door.accept()[0]); open("held", "a").write("x")' &
+until [ -S app.sock ]; do sleep 0.05; done
+verify() { $SAMEHOST verify nginx "$@"; echo "status $?"; }
+ask() { rm -f held; curl -s http://127.0.0.1:8080/ >/dev/null & until [ -s held ]; do sleep 0.05; done; }
+configure "proxy_pass http://unix:$D/app.sock:;"
+nginx -c $D/nginx.conf -e $D/log
+verify --expect unix
+ask
+verify --expect unix
+verify
+kill $(cat nginx.pid); while [ -e nginx.pid ]; do sleep 0.05; done
+configure "proxy_pass http://127.0.0.1:9000;"
+nginx -c $D/nginx.conf -e $D/log
+ask
+verify --expect unix
+kill $(cat nginx.pid); while [ -e nginx.pid ]; do sleep 0.05; done
+configure "return 200;"
+nginx -c $D/nginx.conf -e $D/log
+# One that none of the others inherits.
+(exec 3<>/dev/tcp/127.0.0.1/8080; > visiting; exec sleep 600) &
+until [ -e visiting ]; do sleep 0.05; done
+verify --expect unix
+kill $(cat nginx.pid) $(jobs -p)
+"#;
+
+#[test]
+fn a_web_server_is_judged_by_the_hops_that_it_makes_and_not_by_its_visitors() {
+    let machine = Machine::new();
+    let mut command = Command::new("unshare");
+    command
+        .args(["-n", "bash", "-c", HOPS])
+        .env("D", machine.path("."))
+        .env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin")
+        .env("SAMEHOST", env!("CARGO_BIN_EXE_samehost"));
+    let ended = crate::support::bounded(command);
+    let text = said(&ended);
+    let parts: Vec<&str> = text.split("status ").collect();
+    for (at, needed, status) in [
+        (0, "was not seen to use it", "5"),
+        (1, "the application uses the Unix socket: nginx ", "0"),
+        (2, "tcp:127.0.0.1:8080 uses TCP", "0"),
+        (3, "uses TCP: nginx ", "1"),
+        (4, "no client is connected now", "5"),
+    ] {
+        assert!(parts[at].contains(needed) && parts[at + 1].starts_with(status), "{at} {needed}: {text}");
+        assert_eq!(parts[at].contains("nginx → "), at < 4, "{at}: {text}");
+        let told = parts[at].contains("not judged: who calls nginx over TCP (1 of this machine)");
+        assert_eq!(told, [1, 3, 4].contains(&at), "{at}: {text}");
+    }
+}
+
+#[test]
+fn each_account_of_a_pooler_is_asked_and_one_that_the_transport_shuts_out_contradicts() {
+    let machine = Machine::new();
+    let cluster = Cluster::start(20);
+    let socket = cluster.socket();
+    let folder = Path::new(socket.trim_start_matches("unix:")).parent().unwrap().display().to_string();
+    let verify = |host: &str, users: &[(&str, &str)]| {
+        let list: String = users.iter().map(|(user, word)| format!("\"{user}\" \"{word}\"\n")).collect();
+        let list = machine.write("pool/userlist.txt", list).display().to_string();
+        let text = format!(
+            "[databases]\nshop = host={host} port={}\n[pgbouncer]\nlisten_port = 1\nauth_file = {list}\n",
+            cluster.port
+        );
+        let ini = machine.write("pool/pgbouncer.ini", text).display().to_string();
+        let ended = machine.samehost(&["verify", &ini]);
+        assert!(!ended.both().contains(postgres::SECRET), "{}", ended.both());
+        (ended.status, said(&ended))
+    };
+    let right = [("by_scram", postgres::SECRET), ("by_md5", postgres::SECRET)];
+    let (status, text) = verify(&folder, &right);
+    assert!(
+        status == 0 && text.contains("as by_scram, by_md5: over the Unix socket a login works"),
+        "{text}"
+    );
+    // Over TCP it is let in with TLS, and over the socket only as itself.
+    let encrypted = [right[0], ("by_tls", postgres::SECRET)];
+    let (status, text) = verify(&folder, &encrypted);
+    assert!(
+        status == 1 && text.contains("as by_tls names the Unix socket, and the server refuses the login"),
+        "{text}"
+    );
+    assert!(text.contains("by_scram: a login works"), "{text}");
+    let (status, text) = verify("127.0.0.1", &encrypted);
+    assert!(status == 0 && text.contains("as by_scram, by_tls: over TCP a login works"), "{text}");
+    // Another database's, or a console's: said, and no fault of this line's.
+    let (status, text) = verify(&folder, &[right[0], ("by_md5", "HuNtEr2")]);
+    assert!(status == 0 && text.contains("as by_scram: over the Unix socket a login works"), "{text}");
+    assert!(text.contains("by_md5: the server refuses the login: "), "{text}");
+    let (status, text) = verify(&folder, &[("by_md5", "HuNtEr2"), ("nobody_here", "HuNtEr2")]);
+    assert!(
+        status == 1 && text.contains("as by_md5, nobody_here names the Unix socket, and the server refuses"),
+        "{text}"
+    );
+}

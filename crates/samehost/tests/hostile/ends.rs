@@ -102,11 +102,20 @@ while True: kept.append(l.accept()[0]); open(sys.argv[1] + '.asked', 'a').write(
     machine.start(silent);
     let port = wait_for("the server", || std::fs::read_to_string(&place).ok());
     let asked = place.with_extension("asked");
+    machine.write("site/artisan", "#!/usr/bin/env php\n");
+    machine.write("site/composer.json", "{\"require\":{\"laravel/framework\":\"^10\"}}\n");
+    machine.write(
+        "site/.env",
+        format!("REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PASSWORD=x\nREDIS_PORT={port}\n"),
+    );
+    let site = machine.path("site").display().to_string();
     for (number, words) in [
-        ["bench", "redis", "--transports", "tcp", "--yes", "--tcp", "redis://127.0.0.1:PORT"],
-        ["bench", "mysql", "--transports", "tcp", "--yes", "--tcp", "mysql://u:p@127.0.0.1:PORT/d"],
-        ["bench", "postgres", "--transports", "tcp", "--yes", "--tcp", "postgres://u@127.0.0.1:PORT/d"],
-        ["bench", "http", "--transports", "tcp", "--yes", "--tcp", "http://127.0.0.1:PORT/"],
+        &["verify", "redis://127.0.0.1:PORT", "--expect", "unix"][..],
+        &["verify", &site],
+        &["bench", "redis", "--transports", "tcp", "--yes", "--tcp", "redis://127.0.0.1:PORT"],
+        &["bench", "mysql", "--transports", "tcp", "--yes", "--tcp", "mysql://u:p@127.0.0.1:PORT/d"],
+        &["bench", "postgres", "--transports", "tcp", "--yes", "--tcp", "postgres://u@127.0.0.1:PORT/d"],
+        &["bench", "http", "--transports", "tcp", "--yes", "--tcp", "http://127.0.0.1:PORT/"],
     ]
     .into_iter()
     .enumerate()
@@ -124,6 +133,15 @@ while True: kept.append(l.accept()[0]); open(sys.argv[1] + '.asked', 'a').write(
             let ended = Ended::of(&child.wait_with_output().unwrap());
             assert_eq!(ended.status, 130, "{number} {words:?} {signal:?}: {}", ended.both());
             assert!(begun.elapsed() < Duration::from_secs(30), "{words:?}");
+            // What was done so far, if it was anything, and nobody is blamed.
+            let said = ended.both();
+            assert!(
+                words[0] != "verify" || said.is_empty() || said.contains("a login could not be tried"),
+                "{said}"
+            );
+            for blamed in ["is the server stopped", "refuses", "was expected", "no answer to the login"] {
+                assert!(!said.contains(blamed), "{blamed}: {said}");
+            }
         }
     }
 }

@@ -4,12 +4,13 @@
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use samehost_testing::mariadb::{MariaDb, SECRET as MY_SECRET};
 use samehost_testing::postgres::{Cluster, SECRET};
 
-use crate::support::{Ended, MALLORY, Machine, free_port, wait_for};
+use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, wait_for};
 
 fn in_one_line(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -220,4 +221,31 @@ fn a_strangers_connection_is_no_login_of_an_application_that_does_not_run() {
     assert!(told.contains("as whom it connects is not known") && told.contains("--user NAME"), "{told}");
     let (status, told) = switch(&["--user", "www-data"]);
     assert_eq!(status, 0, "{told}");
+}
+
+#[test]
+fn a_program_that_holds_no_connection_is_seen_and_asked_as_who_it_is() {
+    let mut machine = Machine::new();
+    let (port, socket) = (free_port(), machine.path("redis.sock"));
+    let mut redis = Command::new("redis-server");
+    redis.args(["--port", &port.to_string(), "--save", "", "--unixsocketperm", "777", "--unixsocket"]);
+    redis.arg(&socket).current_dir(machine.path("."));
+    machine.start(redis);
+    wait_for("Redis", || socket.exists().then_some(()));
+    let text = |host: String| format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL={host}/0\n");
+    machine.write_as(ALICE, "app/.env", text(format!("redis://127.0.0.1:{port}")));
+    machine.write("app/manage.py", "#!/usr/bin/env python3\nimport django\n");
+    let ready = machine.folder_of("ready", ALICE).join("x").display().to_string();
+    let script =
+        machine.write("app/worker.py", format!("import time; open('{ready}', 'w'); time.sleep(600)\n"));
+    let pid = machine.start_as(ALICE, "/usr/bin/python3", &[&script.display().to_string()]);
+    wait_for("the program", || Path::new(&ready).exists().then_some(()));
+    let app = machine.path("app").display().to_string();
+    let ended = machine.samehost(&["switch", &app, "--dry-run"]);
+    let told = in_one_line(&ended);
+    assert!(ended.status == 0 && told.contains(&format!("as python3 ({ALICE})")), "{told}");
+    let ended = machine.samehost(&["verify", &app, "--expect", "tcp"]);
+    let told = in_one_line(&ended);
+    let seen = format!("seen, and connected neither there nor elsewhere: python3 {pid}");
+    assert!(ended.status == 5 && told.contains(&seen), "{told}");
 }

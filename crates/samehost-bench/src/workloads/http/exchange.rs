@@ -128,6 +128,7 @@ pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, Benc
     });
     match outcome {
         Ok(head) => Ok(Fetched { head, body, reader }),
+        Err(_) if samehost_system::interrupt::is_requested() => Err(BenchError::Interrupted),
         Err(bad) if bad.kind == NO_ANSWER => {
             Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: REPLY_TIMEOUT.as_secs_f64() })
         }

@@ -119,6 +119,8 @@ pub struct RunsAs {
     pub group: Option<String>,
     /// Whether they have another root directory (`chroot`).
     pub has_own_root: bool,
+    /// Where they work (`chdir`), and what PHP may open (`open_basedir`): the directories of its sites.
+    pub works_in: Vec<PathBuf>,
 }
 
 /// Users that the pools of a configuration run as; empty if it is not understood, or a pool does not say.
@@ -135,7 +137,17 @@ fn users_of(pools: &Pools) -> Vec<RunsAs> {
             Some(pool.expanded(&value)).filter(|value| !value.is_empty())
         });
         let Some(user) = user else { continue };
-        found.push(RunsAs { pool: pool.name.clone(), user, group, has_own_root: root.is_some() });
+        let keys = ["chdir", "php_admin_value[open_basedir]", "php_value[open_basedir]"];
+        let values = keys.iter().filter_map(|key| pool.last(key)?.entry.value.clone().ok());
+        let works_in =
+            values.flat_map(|value| pool.expanded(&value).split(':').map(PathBuf::from).collect::<Vec<_>>());
+        found.push(RunsAs {
+            pool: pool.name.clone(),
+            user,
+            group,
+            has_own_root: root.is_some(),
+            works_in: works_in.filter(|path| path.components().count() > 1).collect(),
+        });
     }
     found
 }

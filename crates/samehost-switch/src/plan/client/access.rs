@@ -1,7 +1,7 @@
 //! What a process may read, and where it works, as the kernel says it.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_system::proc::status::Status;
 use samehost_system::{Account, as_user, open, ownership};
@@ -32,6 +32,16 @@ pub(super) fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
         Ok(found) if has_own_root => status.may(4, found.mode(), found.uid(), found.gid()),
         _ => false,
     }
+}
+
+/// How much of a memory map is read, in bytes.
+const MOST_MAPS: u64 = 4 << 20;
+
+/// The files that are mapped into a process.
+pub(super) fn mapped(pid: u32) -> Vec<PathBuf> {
+    let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
+    let maps = String::from_utf8_lossy(&maps);
+    maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..]))).collect()
 }
 
 pub(super) fn can_open(account: &Account, file: &Path) -> bool {

@@ -10,15 +10,16 @@ use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::talkers;
 use samehost_services::Kind;
-use samehost_system::accounts::group_name;
+use samehost_system::accounts::{Names, group_name};
 use samehost_system::identity::is_of_the_system;
 use samehost_system::identity::stat_field;
+use samehost_system::proc::process as process_of;
 use samehost_system::proc::status::{self, Status};
-use samehost_system::{Account, Executable, Identity as Present, User, open, start_time};
+use samehost_system::{Account, Executable, Identity as Present, User, start_time};
 
-use super::access::{may_anyone_read, may_read};
-use super::own::Home;
-use super::pools::{self, Pool, Worker, pools_around};
+use super::access::{mapped, may_anyone_read, may_read};
+use super::own::{Home, Judged};
+use super::pools::{self, Pool, Worker, is_in_apache, pools_around};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
 use crate::reload::unit_of;
@@ -112,14 +113,13 @@ const PHP: &[&str] = &[PHP_FPM, "php-cgi", "lsphp", "frankenphp"];
 /// Web servers that run PHP if it is loaded; otherwise they pass requests to one of those.
 const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
 const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"];
-const MOST_MAPS: u64 = 4 << 20;
 /// How long connections to a service are observed for a login, where no suitable client is connected.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
-/// the file system. Where none of its own processes is connected, those that connect within `wait`; where none is there at
-/// all, the users that its units or its permissions name. A stranger's connection to the same service says nothing of it.
-/// With notes on processes that were skipped, and why.
+/// the file system. Where none of its own processes is connected, those that connect within `wait`, else those that are
+/// there; where none is, the users that its units or its permissions name. A stranger's connection to the same service says
+/// nothing of it. With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
@@ -146,6 +146,13 @@ pub(crate) fn client_identities(
         let mut talking = talkers(scan, service, wait);
         talking.retain(is_its);
         found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
+    }
+    // Its own programs that hold no connection now will connect as those that they are. Who only looks has them anyway.
+    if let (true, Some(home), false) = (found.is_empty(), home, wait.is_zero()) {
+        let users = Names::of_users();
+        let own = home.processes(&mut Judged::default()).own.into_iter();
+        let idle: Vec<Process> = own.filter_map(|pid| process_of(pid, &users)).collect();
+        found = fitting(scan, config, idle.iter().map(Candidate::from).collect(), reader, &mut notes);
     }
     if found.is_empty() {
         found = accounts(config, home);
@@ -250,7 +257,7 @@ fn candidates<'a>(
     let is_own = |process: &Process| home.is_some_and(|home| home.has(process.pid));
     let processes: Vec<&Process> = match uptake {
         Uptake::AtOnce => {
-            let mut found = of_its_pools(scan, &config.file, php(scan, notes));
+            let mut found = serving(scan, &config.file, notes);
             let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
             found.extend(talking.filter(|process| is_own(process)).map(Candidate::from));
             return (found, reader);
@@ -281,7 +288,7 @@ fn candidates<'a>(
                 }
             }
             if inside.is_empty() && has_php {
-                return (of_its_pools(scan, &config.file, php(scan, notes)), reader);
+                return (serving(scan, &config.file, notes), reader);
             }
             inside
         }
@@ -320,11 +327,23 @@ fn php<'a>(scan: &'a Scan, notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
     found.into_iter().map(Candidate::from).chain(waiting).collect()
 }
 
-/// Without the workers of pools that serve other sites, where a web server says which ones serve this file's: a neighbour's user may be
-/// one who may not connect, and its pool never will.
-fn of_its_pools<'a>(scan: &Scan, file: &Path, mut found: Vec<Candidate<'a>>) -> Vec<Candidate<'a>> {
+/// Processes that run PHP, without the workers of pools that serve other sites, where it is known which ones serve this file's: a
+/// neighbour's user may be one who may not connect, and its pool never will.
+fn serving<'a>(scan: &'a Scan, file: &Path, notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
+    let mut found = php(scan, notes);
+    if found.iter().any(|candidate| is_apache(candidate.process)) && is_in_apache(scan, file) {
+        found.retain(|candidate| is_apache(candidate.process));
+        return found;
+    }
     let pools = pools_around(scan, file);
     if pools.is_empty() {
+        let all = pools::all_pools(scan).len();
+        if all > 1 {
+            notes.push(format!(
+                "which of the {all} pools of PHP-FPM serves {} is not known, for no web server here says so: those who may read it are asked",
+                file.display()
+            ));
+        }
         return found;
     }
     let workers: BTreeSet<u32> = pools.iter().flat_map(Pool::workers).collect();
@@ -358,16 +377,18 @@ fn serves(scan: &Scan, process: &Process) -> bool {
     scan.services.iter().any(|service| own.contains(&service.pid))
 }
 
+fn is_apache(process: &Process) -> bool {
+    is_one_of(process, &["apache", "httpd"])
+}
+
+/// Whether a process is a web server's that runs PHP itself, of any site.
+pub(super) fn is_web_server(process: &Process) -> bool {
+    is_one_of(process, WITH_PHP)
+}
+
 fn has_php(pid: u32) -> bool {
-    let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
-    let text = String::from_utf8_lossy(&maps);
-    for line in text.lines() {
-        let Some((_, name)) = line.rsplit_once('/') else { continue };
-        if PHP_LIBRARIES.iter().any(|library| name.starts_with(library)) {
-            return true;
-        }
-    }
-    false
+    let is_php = |name: &str| PHP_LIBRARIES.iter().any(|library| name.starts_with(library));
+    mapped(pid).iter().any(|file| file.file_name().is_some_and(|name| is_php(&name.to_string_lossy())))
 }
 
 /// Working processes of these programs, without those that are parents of others.

@@ -26,11 +26,13 @@ use samehost_system::{lookup, open, peer};
 
 use crate::place::real;
 
+use self::access::mapped;
 use self::identity::{
-    A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, of_programs, stranger_to,
+    A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, is_web_server, of_programs,
+    stranger_to,
 };
 use self::own::{AtHome, Home, Judged, runs_a_script};
-use self::pools::{Pool, fpm_config, pools_around, sites_of, sites_of_apache};
+use self::pools::{Pool, all_pools, fpm_config, is_roots, pools_around, sites_of, sites_of_apache};
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, process_of};
 use crate::findings::{bar, place, shown};
@@ -123,9 +125,8 @@ fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     }
 }
 
-/// How much of a process's environment, and of its memory map, is read, in bytes.
+/// How much of a process's environment is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;
-const MOST_MAPS: u64 = 4 << 20;
 /// libpq's variables beside those that are words of a connection.
 const OF_LOGIN: &[&str] = &["PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICEFILE", "PGSYSCONFDIR", "HOME"];
 
@@ -244,15 +245,12 @@ fn connections(scan: &Scan, service: Option<usize>, own: &[u32]) -> Vec<OpenConn
 /// The library that a process has loaded, by its memory map; of Node, whose libraries are not mapped, the one that its
 /// project names alone.
 fn library_of(pid: u32) -> Library {
-    let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
-    let maps = String::from_utf8_lossy(&maps);
-    for line in maps.lines() {
-        let Some((_, path)) = line.split_once('/') else { continue };
-        let name = path.rsplit('/').next().unwrap_or(path);
+    for path in mapped(pid) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("libpq.so") || name.starts_with("libpq-") {
             return Library::Libpq;
         }
-        if path.contains("/asyncpg/") {
+        if path.components().any(|part| part.as_os_str() == "asyncpg") {
             return Library::Asyncpg;
         }
     }
@@ -305,6 +303,8 @@ pub(crate) struct Application {
     pub(crate) site: Option<PathBuf>,
     /// Directories of other sites that a web server passes to the same pools, or serves itself.
     pub(crate) beside: Vec<PathBuf>,
+    /// Whether which of several pools serves it is not known: these are all of them.
+    pub(crate) is_unknown: bool,
     /// The main files of the server that runs by the configuration, which may have other lines.
     pub(crate) server: Vec<PathBuf>,
 }
@@ -363,6 +363,7 @@ pub(crate) fn application(
         if let (Some(pid), Some(home)) = (client.pid, &home)
             && !is_handed
             // Servers of PHP run whatever lies where they are asked for it.
+            && !process.is_some_and(is_web_server)
             && (starts_again || runs_a_script(pid))
             && !home.has(pid)
         {
@@ -378,30 +379,32 @@ pub(crate) fn application(
         }
     }
     // The workers of a web server with PHP run the scripts of every site.
-    let is_served = uptake == Uptake::AtOnce && families.iter().any(|pid| !runs_a_script(*pid));
+    let is_a_server = |pid: &u32| scan.process(*pid).is_some_and(is_web_server);
+    let is_served = home.is_some()
+        && families.iter().any(|pid| is_a_server(pid) || !starts_again && !runs_a_script(*pid));
     let site = is_served.then(|| real(&config.file));
     let beside = if is_served { sites_of_apache(scan) } else { Vec::new() };
     let home = home.filter(|_| starts_again);
     Application { families, home, site, beside, server, ..Application::default() }
 }
 
-/// The processes of PHP behind PHP-FPM that serve an application. Nothing where several masters could: whose connection it is
-/// could not be told.
+/// The processes of PHP behind PHP-FPM that serve an application: where it is not known which, those of every pool, and whose a
+/// connection is that the working directory does not tell is not known either.
 fn php_behind_fpm(scan: &Scan, file: &Path) -> Application {
     let pools = pools_around(scan, file);
     if !pools.is_empty() {
         return Application { beside: sites_of(scan, &pools), pools, ..Application::default() };
     }
-    let mut masters = BTreeSet::new();
-    for worker in of_programs(scan, &[PHP_FPM]) {
-        if worker.parent > 1 {
-            masters.insert(worker.parent);
-        }
+    let workers = of_programs(scan, &[PHP_FPM]).into_iter();
+    let mut families: Vec<u32> = workers.map(|worker| worker.parent).filter(|parent| *parent > 1).collect();
+    families.sort_unstable();
+    families.dedup();
+    // Where root has one, those of others vouch for nobody's site.
+    if families.iter().any(|pid| is_roots(scan, *pid)) {
+        families.retain(|pid| is_roots(scan, *pid));
     }
-    if masters.len() > 1 {
-        return Application::default();
-    }
-    Application { families: masters.into_iter().collect(), ..Application::default() }
+    let is_unknown = families.len() > 1 || all_pools(scan).len() > 1;
+    Application { families, is_unknown, ..Application::default() }
 }
 
 /// After how many seconds PHP looks at a file again, where nothing says otherwise (opcache.revalidate_freq).

@@ -15,13 +15,11 @@ use samehost_services::Kind;
 use samehost_system::identity::{start_time, stat_field};
 use samehost_system::proc::status::{self, Status};
 use samehost_system::proc::{self, command_line, pids, unit_or_container};
-use samehost_system::{Account, open, peer};
+use samehost_system::{Account, peer};
 
-use super::access::{can_open, may_read, works_in};
+use super::access::{can_open, mapped, may_read, works_in};
 use crate::configuration::server_files::hands_over;
 use crate::configuration::units::{self, WrittenUnit};
-
-const MOST_MAPS: u64 = 4 << 20;
 
 /// Programs that run what is in the directory where they work, beside the application servers that `samehost-services` knows.
 const LAUNCHERS: &[&str] = &[
@@ -188,7 +186,7 @@ impl Home {
                 let first = title.split([' ', ':']).next().unwrap_or_default().trim_matches(['[', ']']);
                 let is_launched =
                     is_a_launcher(&name_of(&program)) || is_a_launcher(&name_of(Path::new(first)));
-                (is_inside && is_launched) || maps(pid, &self.folder)
+                (is_inside && is_launched) || mapped(pid).iter().any(|file| file.starts_with(&self.folder))
             }
         }
     }
@@ -304,13 +302,6 @@ fn name_of(path: &Path) -> String {
 fn names(command: &[u8], folder: &Path) -> bool {
     let folder = folder.as_os_str().as_encoded_bytes();
     !folder.is_empty() && command.windows(folder.len()).any(|part| part == folder)
-}
-
-/// Whether a file of a directory is mapped into a process.
-fn maps(pid: u32, folder: &Path) -> bool {
-    let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
-    let maps = String::from_utf8_lossy(&maps);
-    maps.lines().any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
 }
 
 #[cfg(test)]

@@ -2,17 +2,21 @@
 //!
 //! A pool serves a site where a web server passes requests for files below the site's directory to it. Several sites have
 //! workers of one account, and each worker could read the other's files; only the web server's configuration tells whose
-//! connections are whose.
+//! connections are whose. Where no web server says so, a pool's own lines may: it works in the directory, or PHP may open
+//! files there, or it runs as the site's owner, and it is the only such one. Where Apache has PHP loaded, no pool serves
+//! the sites of its own.
 //!
 //! A pool without a worker at this moment (`pm = ondemand`) runs PHP as the user of its configuration. The master itself
 //! belongs to root and runs no PHP.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use samehost_edit::Role;
 use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
-use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
+use samehost_model::{Endpoint, Protocol};
 use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_system::{Account, User, accounts, identity, lookup, peer, proc};
@@ -38,26 +42,69 @@ pub(crate) struct Pool {
 /// Directories above a file's own that a site is looked for in: `sites/default/settings.php`, `app/etc/env.php`.
 const MAX_ABOVE: usize = 3;
 
-/// The pools that serve an application by one of its files; none where no web server of this machine says so.
+/// The pools that serve an application by one of its files; none where neither a web server of this machine nor the pools
+/// say so.
 pub(crate) fn pools_around(scan: &Scan, file: &Path) -> Vec<Pool> {
+    let sites = passing(scan);
+    let mut found = first_around(file, |directory, is_its_own| {
+        let its = sites.iter().filter(|site| is_site_at(&site.roots, directory, is_its_own));
+        its.flat_map(|site| &site.to).flat_map(|endpoint| pools_at(scan, endpoint)).collect()
+    });
+    if found.is_empty() {
+        found = pools_of_their_own(scan, file);
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Whether Apache serves an application by itself, with PHP loaded, by one of its files.
+pub(crate) fn is_in_apache(scan: &Scan, file: &Path) -> bool {
+    let (mut roots, passing) = (sites_of_apache(scan), passing(scan));
+    roots.retain(|root| passing.iter().all(|site| !site.roots.contains(root)));
+    let found = first_around(file, |directory, is_its_own| {
+        is_site_at(&roots, directory, is_its_own).then_some(()).into_iter().collect()
+    });
+    !found.is_empty()
+}
+
+/// What is found of the directories around a file, the nearest one of which something is.
+fn first_around<T>(file: &Path, find: impl Fn(&Path, bool) -> Vec<T>) -> Vec<T> {
     let (own, project) = (real(server_files::folder(file)), server_files::project(file));
-    let mut sites = Vec::new();
-    for Passing { block, to } in passing(scan) {
-        sites.push((roots(&block), to));
-    }
-    for directory in own.ancestors().take(MAX_ABOVE + 1) {
-        let is_its_own = directory == own || directory == project;
-        let mut found: Vec<Pool> = Vec::new();
-        for (_, to) in sites.iter().filter(|(roots, _)| is_site_at(roots, directory, is_its_own)) {
-            found.extend(to.iter().flat_map(|endpoint| pools_at(scan, endpoint)));
+    let around = own.ancestors().take(MAX_ABOVE + 1);
+    let mut all = around.map(|directory| find(directory, directory == own || directory == project));
+    all.find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// The pool that is for a file's directory by its own lines, where one alone is.
+fn pools_of_their_own(scan: &Scan, file: &Path) -> Vec<Pool> {
+    let folder = real(server_files::folder(file));
+    let owner = file.metadata().map_or(0, |found| found.uid());
+    let (mut leading, mut owners) = (Vec::new(), Vec::new());
+    for (pool, lines) in all_pools(scan) {
+        let mut there = lines.works_in.iter().map(|path| real(path));
+        if there.any(|path| folder.starts_with(&path) || path.starts_with(&folder)) {
+            leading.push(pool);
+        } else if owner != 0 && account(&lines).is_some_and(|account| account.uid == owner) {
+            owners.push(pool);
         }
-        if !found.is_empty() {
-            found.sort();
-            found.dedup();
-            return found;
+    }
+    let found = if leading.is_empty() { owners } else { leading };
+    if found.len() == 1 { found } else { Vec::new() }
+}
+
+/// Every pool of root's masters that run here. Anyone may start one with lines that lead to a site of another's.
+pub(crate) fn all_pools(scan: &Scan) -> Vec<(Pool, RunsAs)> {
+    let mut all = Vec::new();
+    let masters = scan.services.iter().filter(|service| service.kind == Some(Kind::PhpFpm));
+    let masters: BTreeSet<u32> = masters.filter_map(|service| service.pid).collect();
+    for master in masters.into_iter().filter(|pid| is_roots(scan, *pid)) {
+        let Some(config) = fpm_config(scan, master) else { continue };
+        for pool in runs_as(&config.file, &config.files()) {
+            all.push((Pool { master, name: pool.pool.clone() }, pool));
         }
     }
-    Vec::new()
+    all
 }
 
 /// What applications call the part of them that is served.
@@ -88,14 +135,17 @@ impl Pool {
     }
 }
 
+pub(crate) fn is_roots(scan: &Scan, pid: u32) -> bool {
+    scan.process(pid).is_some_and(|process| process.uid == 0)
+}
+
 /// The directories of sites that web servers of this machine pass to these pools.
 pub(crate) fn sites_of(scan: &Scan, pools: &[Pool]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for passing in passing(scan) {
-        let roots = roots(&passing.block);
+    for Passing { roots, to } in passing(scan) {
         let is_new = roots.iter().any(|root| !found.contains(root));
         let to_them = |endpoint| pools_at(scan, endpoint).iter().any(|pool| pools.contains(pool));
-        if is_new && passing.to.iter().any(to_them) {
+        if is_new && to.iter().any(to_them) {
             found.extend(roots);
         }
     }
@@ -109,13 +159,17 @@ pub(crate) fn sites_of_apache(scan: &Scan) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for service in scan.services.iter().filter(|service| service.kind == Some(Kind::Apache)) {
         for (_, text) in texts_of(&server_files::of(scan, service)) {
-            let roots = values(&text, "DocumentRoot").into_iter();
-            found.extend(roots.map(|root| real(Path::new(root.trim_matches(['"', '\''])))));
+            found.extend(roots_of_apache(&text));
         }
     }
     found.sort();
     found.dedup();
     found
+}
+
+fn roots_of_apache(text: &str) -> Vec<PathBuf> {
+    let roots = values(text, "DocumentRoot").into_iter();
+    roots.map(|root| real(Path::new(root.trim_matches(['"', '\''])))).collect()
 }
 
 /// The pools that listen at an endpoint.
@@ -136,9 +190,9 @@ fn pools_at(scan: &Scan, endpoint: &Endpoint) -> Vec<Pool> {
     found
 }
 
-/// A server block of nginx, and where it passes requests.
+/// The directories of a server block of nginx, or of a host of Apache, and where it passes requests.
 struct Passing {
-    block: String,
+    roots: Vec<PathBuf>,
     to: Vec<Endpoint>,
 }
 
@@ -152,11 +206,38 @@ fn passing(scan: &Scan) -> Vec<Passing> {
             let passes = values(block, "fastcgi_pass").into_iter();
             let to: Vec<Endpoint> = passes.flat_map(|value| endpoints(value, &texts)).collect();
             if !to.is_empty() {
-                found.push(Passing { block: block.to_owned(), to });
+                found.push(Passing { roots: roots(block), to });
             }
         }
     }
+    let apache = scan.services.iter().filter(|service| service.kind == Some(Kind::Apache));
+    for service in apache {
+        let files = server_files::of(scan, service);
+        let config = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let Some(Ok(read)) = config.map(|config| config.read()) else { continue };
+        let texts = texts_of(&files);
+        for setting in read.reading.settings {
+            if setting.role != Role::Connects || setting.protocol != Protocol::FastCgi {
+                continue;
+            }
+            let text = texts.iter().find(|(path, _)| *path == setting.file);
+            let roots = match text.and_then(|(_, text)| host_at(text, setting.line)) {
+                Some(host) => roots_of_apache(host),
+                None => texts.iter().flat_map(|(_, text)| roots_of_apache(text)).collect(),
+            };
+            found.push(Passing { roots, to: vec![setting.endpoint] });
+        }
+    }
     found
+}
+
+/// The text of the virtual host around a line; none where it is outside of all.
+fn host_at(text: &str, line: u32) -> Option<&str> {
+    let at = text.split_inclusive('\n').take((line as usize).saturating_sub(1)).map(str::len).sum();
+    let begins = text.get(..at)?.rfind("<VirtualHost")?;
+    let host = text.get(begins..)?;
+    let ends = host.find("</VirtualHost").unwrap_or(host.len());
+    (begins + ends > at).then(|| &host[..ends])
 }
 
 /// The directories whose files a block serves: its roots, and those of scripts that it names.
@@ -335,10 +416,19 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_apache_is_of_the_host_around_it() {
+        let text = "DocumentRoot /all\n<VirtualHost *:80>\nDocumentRoot \"/srv/a\"\nSetHandler x\n</VirtualHost>\nSetHandler y\n<VirtualHost *:81>\nSetHandler z\nDocumentRoot /srv/b\n</VirtualHost>\n";
+        let roots = |line| host_at(text, line).map(roots_of_apache);
+        assert_eq!(roots(4), Some(vec!["/srv/a".into()]));
+        assert_eq!((roots(8), roots(1), roots(6)), (Some(vec!["/srv/b".into()]), None, None));
+    }
+
+    #[test]
     fn a_pools_account_is_by_name_or_number() {
         fn account_of(user: &str, group: Option<&str>) -> Option<Account> {
             let group = group.map(str::to_owned);
-            account(&RunsAs { pool: "www".into(), user: user.into(), group, has_own_root: false })
+            let (pool, works_in) = ("www".into(), Vec::new());
+            account(&RunsAs { pool, user: user.into(), group, has_own_root: false, works_in })
         }
         let nobody = lookup::account("nobody").unwrap();
         assert_eq!(account_of("nobody", None), Some(nobody.clone()));

@@ -88,9 +88,8 @@ impl Page for Site {
 }
 
 /// Whether a page was named that shows whether the application works.
-pub(super) fn has_page(options: &ApplyOptions) -> bool {
-    let look = options.page.as_deref().map(PageLook::take);
-    matches!(look, Some(Ok(look)) if !look.fails())
+pub(super) fn works(page: Option<&anyhow::Result<Site>>) -> bool {
+    matches!(page, Some(Ok(site)) if !site.look.borrow().fails())
 }
 
 /// The switch of this name; without one the newest that is in one of these states, after naming it. Those that are put back

@@ -171,7 +171,8 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
         ))
         .into());
     }
-    let request = request_of(options, targets)?;
+    let page = options.apply.page.as_deref().map(Site::ask);
+    let request = SwitchRequest { has_page: confirm::works(page.as_ref()), ..request_of(options, targets)? };
     let scan = look()?;
     let mut plan = plan(&request, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let interrupted = interrupt::flag();
@@ -182,17 +183,18 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
         words: words(options, targets),
         moving: Some(options),
         interrupted: &interrupted,
+        page,
     };
-    make(&options.apply, plan, &wanted)
+    make(&options.apply, plan, wanted)
 }
 
 fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
     confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
-    let id = &options.id;
+    let (id, page) = (&options.id, options.apply.page.as_deref().map(Site::ask));
     let request = SwitchRequest {
         reloads: reloads(&options.apply),
         observe: options.apply.observe.unwrap_or(OBSERVE),
-        has_page: confirm::has_page(&options.apply),
+        has_page: confirm::works(page.as_ref()),
         ..SwitchRequest::new(vec![id.clone()], Direction::Unix)
     };
     let scan = look()?;
@@ -201,12 +203,18 @@ fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
     let plan = finishing(&switches::store_of(id)?, id, &request, &scan, &|| look().ok(), is_interrupted)
         .map_err(|error| WrongUse(error.to_string()))?;
     let words = format!("samehost switch finish {id}");
-    make(&options.apply, plan, &Wanted { request: &request, words, moving: None, interrupted: &interrupted })
+    make(
+        &options.apply,
+        plan,
+        Wanted { request: &request, page, words, moving: None, interrupted: &interrupted },
+    )
 }
 
 /// What a plan was made for.
 struct Wanted<'a> {
     request: &'a SwitchRequest,
+    /// Asked for once: what is wrong with it is said when everything else is in order.
+    page: Option<anyhow::Result<Site>>,
     /// The command line for the journal.
     words: String,
     /// `None` for what a switch left for later, which moves nobody.
@@ -215,7 +223,7 @@ struct Wanted<'a> {
 }
 
 /// Runs the pre-flight checks, shows the plan, prompts, and applies it.
-fn make(options: &ApplyOptions, mut plan: Plan, wanted: &Wanted<'_>) -> anyhow::Result<Ending> {
+fn make(options: &ApplyOptions, mut plan: Plan, mut wanted: Wanted<'_>) -> anyhow::Result<Ending> {
     let consent = options.consent;
     let request = wanted.request;
     let program = std::env::current_exe().context("the path of this program")?;
@@ -227,6 +235,9 @@ fn make(options: &ApplyOptions, mut plan: Plan, wanted: &Wanted<'_>) -> anyhow::
     plan = plan.passing(&options.accept);
     if plan.may_try() && !plan.is_empty() {
         plan = plan.try_logins(&program).passing(&options.accept);
+    }
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
     }
     // With --dry-run too: what it shows is what is then done, asked or refused.
     let decider = if consent.yes { Decider::Nobody } else { Decider::Person };
@@ -242,7 +253,7 @@ fn make(options: &ApplyOptions, mut plan: Plan, wanted: &Wanted<'_>) -> anyhow::
         return end(consent, &report);
     }
     plan.may_begin(&switches::state()?)?;
-    let site = options.page.as_deref().map(Site::ask).transpose()?;
+    let site = wanted.page.take().transpose()?;
     if consent.dry_run {
         let ending = end(consent, &report)?;
         if !consent.json {
@@ -266,7 +277,7 @@ fn make(options: &ApplyOptions, mut plan: Plan, wanted: &Wanted<'_>) -> anyhow::
         return Ok(Ending::Interrupted);
     }
     signals::watch()?;
-    apply(options, plan, wanted, site.as_ref(), (&program, &report))
+    apply(options, plan, &wanted, site.as_ref(), (&program, &report))
 }
 
 fn apply(
@@ -336,7 +347,6 @@ fn request_of(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Switc
         reloads: reloads(&options.apply),
         keep_tcp: options.keep_tcp,
         observe: options.apply.observe.unwrap_or(OBSERVE),
-        has_page: confirm::has_page(&options.apply),
         ..SwitchRequest::new(targets.to_vec(), to)
     })
 }

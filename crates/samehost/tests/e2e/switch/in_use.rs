@@ -372,3 +372,33 @@ fn what_a_pool_asks_of_libpq_bars_with_its_line() {
     // libpq goes without TLS over a socket.
     assert!(!said.contains("PGSSLMODE"), "{said}");
 }
+
+#[test]
+fn php_that_has_not_read_its_file_anew_contradicts_nothing() {
+    if !is_root("php_that_has_not_read_its_file_anew_contradicts_nothing") {
+        return;
+    }
+    let site = Site::with_php("php_value[opcache.enable] = 1\nphp_value[opcache.revalidate_freq] = 4");
+    let file = site.file("wp-config.php");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let socket = match &site.server {
+        Server::MariaDb(server) => server.socket(),
+        Server::Postgres(_) => unreachable!(),
+    };
+    let port = format!("127.0.0.1:{}", site.server.port());
+    // It has the file by heart, as of now.
+    assert!(site.host("/how").contains("TCP"));
+    std::fs::write(&file, text.replace(&port, &format!("localhost:{socket}"))).unwrap();
+    let words = ["verify", &site.root(), "--expect", "unix"];
+    let ended = site.while_asked(|| site.stack.samehost(&words));
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    std::fs::write(&file, text).unwrap();
+    let ended = site.while_asked(|| site.stack.samehost(&words));
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    // Nobody asks: that is said, and what it waited for.
+    let words = ["verify", &site.root(), "--expect", "tcp"];
+    std::fs::File::open(&file).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    let ended = site.stack.samehost(&words);
+    let said = in_one_line(&ended);
+    assert!(ended.status == 5 && said.contains("PHP may go on with it as it was for"), "{said}");
+}

@@ -277,3 +277,68 @@ fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_apache() {
     let (status, found, said) = sites.verified(&[1], 0, "unix");
     assert_eq!((status, &found["application"]), (5, &"not_seen".into()), "{said}");
 }
+
+#[test]
+fn a_site_in_apache_is_apaches_whatever_php_fpm_runs_beside_it() {
+    if !is_root("a_site_in_apache_is_apaches_whatever_php_fpm_runs_beside_it") {
+        return;
+    }
+    let mut sites = Sites::in_apache();
+    let socket = sites.stack.shared("sockets").join("fpm.sock").display().to_string();
+    sites.stack.fpm(&socket);
+    wait_for("PHP-FPM", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    sites.switch(0);
+    let (status, found, said) = sites.verified(&[0], 0, "unix");
+    assert_eq!((status, &found["standing"]), (0, &"in_use".into()), "{said}");
+    assert!(found["seen_there"][0].as_str().unwrap().starts_with("apache2 "), "{said}");
+    // Laravel takes its file anew at each request as well, and is not Apache's program.
+    let database = format!("{}/database.php", sites.root(1));
+    let env = format!(
+        "DB_CONNECTION=mysql\nDB_HOST=127.0.0.1\nDB_PORT={}\nDB_DATABASE=shop\nDB_USERNAME=by_native\nDB_PASSWORD=\"{SECRET}\"\n",
+        sites.server.port
+    );
+    std::fs::remove_file(format!("{}/wp-config.php", sites.root(1))).unwrap();
+    for (name, text) in [
+        ("two/.env", env.as_str()),
+        ("two/artisan", "#!/usr/bin/env php\n"),
+        ("two/composer.json", "{\"require\": {\"laravel/framework\": \"^11.0\"}}\n"),
+        ("two/index.php", &format!("<?php\nrequire '{database}';\n")),
+        (
+            "two/database.php",
+            "<?php $env = parse_ini_file(__DIR__ . '/.env'); $db = new mysqli($env['DB_HOST'], $env['DB_USERNAME'], $env['DB_PASSWORD'], 'shop', $env['DB_PORT']); usleep(20000); echo $db->host_info;\n",
+        ),
+    ] {
+        sites.stack.write(name, text);
+    }
+    sites.answers(1, "TCP");
+    let (status, found, said) = sites.verified(&[1], 1, "tcp");
+    assert_eq!((status, &found["standing"]), (0, &"in_use".into()), "{said}");
+    assert!(found["seen_there"][0].as_str().unwrap().starts_with("apache2 "), "{said}");
+}
+
+#[test]
+fn a_pool_is_the_sites_by_its_own_lines_where_no_web_server_says_so() {
+    if !is_root("a_pool_is_the_sites_by_its_own_lines_where_no_web_server_says_so") {
+        return;
+    }
+    for (line, is_known) in
+        [("", false), ("chdir = ROOT", true), ("php_admin_value[open_basedir] = ROOT/:/tmp/", true)]
+    {
+        let mut sites = Sites::written();
+        let folder = sites.stack.shared("sockets").display().to_string();
+        let line = line.replace("ROOT", &sites.root(0));
+        sites.stack.fpm(&format!(
+            "{folder}/www.sock\npm = static\npm.max_children = 1\n{line}\n[other]\nuser = nobody\ngroup = nogroup\nlisten = {folder}/other.sock"
+        ));
+        for name in ["www", "other"] {
+            wait_for(name, || std::os::unix::net::UnixStream::connect(format!("{folder}/{name}.sock")).ok());
+        }
+        let ended = sites.stack.samehost(&["switch", &sites.root(0), "--dry-run"]);
+        let said = in_one_line(&ended);
+        assert_eq!(ended.status, 0, "{said}\n{}", sites.stack.log());
+        assert_eq!(said.contains("as php-fpm8.2 (nobody)"), !is_known, "{line}: {said}");
+        let unknown = format!("pools of PHP-FPM serves {}/wp-config.php is not known", sites.root(0));
+        assert_eq!(said.contains(&unknown), !is_known, "{line}: {said}");
+        assert!(said.contains("(www-data)"), "{line}: {said}");
+    }
+}
