@@ -14,14 +14,8 @@ use crate::proc::status::{self, Status};
 /// The path to propose for the socket of a service that has none, as a switch does: by the configuration that the command
 /// line of its process names.
 pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
-    let Some(server) = server else { return known.socket.clone() };
-    let mut words: Vec<&str> = Vec::new();
-    for word in &server.command_line {
-        // A title that a process set itself is one word with spaces.
-        words.extend(word.split_ascii_whitespace());
-    }
-    match known.file_named_by.iter().find_map(|way| way.find(&words)) {
-        Some(file) => known.socket_for(&file),
+    match server.and_then(|server| known.file_named(&server.command_line)) {
+        Some((file, _)) => known.socket_for(&file),
         None => known.socket.clone(),
     }
 }

@@ -12,9 +12,9 @@ use samehost_scan::{Trusted, described};
 use samehost_services::Kind;
 use samehost_system::User;
 
-use super::server_files::{self, share_a_port};
+use super::server_files::{self, share_a_port, texts_of};
 use super::{ConfigFile, ConfigFileError, at_path, file};
-use crate::disk::{Disk, Reads};
+use crate::disk::Disk;
 use crate::findings::shown;
 use crate::reload::is_kind;
 
@@ -153,9 +153,7 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigF
         }
     }
     if configs.is_empty() {
-        let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-        let looked =
-            if looked.is_empty() { "nothing is known of its files".into() } else { looked.join(", ") };
+        let looked = server_files::looked_in(scan, found, &candidates);
         return Err(ConfigFileError::NoFile { service: found.name.clone(), looked });
     }
     Ok(configs)
@@ -221,17 +219,9 @@ fn roots(scan: &Scan) -> Vec<PathBuf> {
     for site in SITES {
         roots.extend(disk.list(Path::new(site)).unwrap_or_default());
     }
-    let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
-    for file in nginx.flat_map(|service| server_files::of(scan, service)) {
-        let folder = server_files::folder(&file);
-        let mut files = Vec::new();
-        for name in ["conf.d", "sites-enabled", "http.d"] {
-            files.extend(disk.list(&folder.join(name)).unwrap_or_default());
-        }
-        files.push(file.clone());
-        for path in files {
-            let text = Disk::of(&path, Reads::Application, None).read(&path).unwrap_or_default();
-            for line in String::from_utf8_lossy(&text).lines() {
+    for service in scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx)) {
+        for (_, text) in texts_of(&server_files::of(scan, service)) {
+            for line in text.lines() {
                 let Some(root) = line.trim().strip_prefix("root ") else { continue };
                 let root = PathBuf::from(root.trim().trim_end_matches(';').trim_matches(['"', '\'']));
                 roots.extend(root.parent().map(Path::to_owned));
