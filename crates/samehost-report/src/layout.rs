@@ -44,8 +44,7 @@ fn clings(word: &str, before: &str) -> bool {
 }
 
 /// Wraps text into lines of at most `columns`, which are eight at least; blanks between words become one. A number stays with its
-/// unit, and a word longer than a line is whole, for it is a path or an ID that people copy. Columns are those of a terminal: an
-/// ideograph takes two.
+/// unit, and a word longer than a line is cut. Columns are those of a terminal: an ideograph takes two.
 #[must_use]
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
@@ -68,18 +67,37 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
                 line.push(' ');
                 line.push_str(&piece);
             }
-            _ => lines.push(piece),
+            _ => lines.extend(cut(&piece, columns)),
         }
     }
     lines
 }
 
-/// A text behind a label, with what does not fit below it, indented. The label stays as it is, with the blanks in it.
+fn cut(word: &str, columns: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut used = 0;
+    for c in word.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide > columns {
+            parts.push(String::new());
+            used = 0;
+        }
+        used += wide;
+        if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    parts
+}
+
+/// A text behind a label, with what does not fit below it, indented. The label stays as it is, with the blanks in it, and a word that
+/// is longer than a line is whole: it is a path or an ID that people copy.
 #[must_use]
 pub fn hanging(label: &str, text: &str, indent: usize, columns: usize) -> String {
     // One word, whose blanks are put back afterwards: wrapping makes several into one.
     let joined = format!("{}{text}", label.replace(' ', "_"));
-    let lines = wrap(&joined, columns.saturating_sub(indent));
+    let longest = joined.split_whitespace().map(width).max().unwrap_or_default();
+    let lines = wrap(&joined, columns.saturating_sub(indent).max(longest));
     let hung = lines.join(&format!("\n{}", " ".repeat(indent)));
     format!("{label}{}", hung.get(label.len()..).unwrap_or_default())
 }
@@ -516,6 +534,8 @@ mod tests {
         assert_eq!(wrap("it takes 12.3 µs, then", 13), ["it takes", "12.3 µs, then"]);
         assert_eq!(wrap("ratio unix ÷ tcp is", 12), ["ratio", "unix ÷ tcp", "is"]);
         assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
+        assert_eq!(hanging("ID  DRIFT  ", "a b c", 4, 16), "ID  DRIFT  a\n    b c");
+        assert_eq!(hanging("", "a /b/c/d/e/f/g", 2, 8), "a\n  /b/c/d/e/f/g", "a path stays whole");
         assert!(wrap("", 10).is_empty());
     }
 
