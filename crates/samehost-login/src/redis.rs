@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use samehost_model::{Endpoint, Protocol};
@@ -61,6 +62,8 @@ pub struct Identity {
     pub kind: Option<Kind>,
     pub version: String,
     pub pid: Option<u32>,
+    /// The file that it was started with, empty where it was started without one.
+    pub file: Option<PathBuf>,
     /// Random, and new at each start of the server.
     pub run_id: String,
 }
@@ -260,6 +263,7 @@ fn identity(text: &str) -> Identity {
         kind: Some(kind),
         version: version.to_owned(),
         pid: fields.get("process_id").and_then(|pid| pid.parse().ok()),
+        file: fields.get("config_file").map(PathBuf::from),
         run_id: fields.get("run_id").copied().unwrap_or_default().to_owned(),
     }
 }
@@ -428,11 +432,13 @@ mod tests {
 
     #[test]
     fn info_tells_what_it_is() {
-        let redis = "# Server\r\nredis_version:7.0.15\r\nprocess_id:41\r\nrun_id:abc\r\n";
+        let redis =
+            "# Server\r\nredis_version:7.0.15\r\nprocess_id:41\r\nrun_id:abc\r\nconfig_file:/x/a.conf\r\n";
         let expected = Identity {
             kind: Some(Kind::Redis),
             version: "7.0.15".into(),
             pid: Some(41),
+            file: Some("/x/a.conf".into()),
             run_id: "abc".into(),
         };
         assert_eq!(identity(redis), expected);

@@ -129,11 +129,12 @@ codes! {
 
 impl ObstacleCode {
     /// Those that only a person may pass, by `--accept CODE`, in the order in which help lists them.
-    pub const ACCEPTABLE: [ObstacleCode; 4] = [
+    pub const ACCEPTABLE: [ObstacleCode; 5] = [
         ObstacleCode::Managed,
         ObstacleCode::SharedFiles,
         ObstacleCode::OtherFiles,
         ObstacleCode::Encryption,
+        ObstacleCode::Boot,
     ];
 
     /// The code with this name.

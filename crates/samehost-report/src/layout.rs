@@ -90,6 +90,18 @@ fn cut(word: &str, columns: usize) -> Vec<String> {
     parts
 }
 
+/// A text behind a label, with what does not fit below it, indented. The label stays as it is, with the blanks in it, and a word that
+/// is longer than a line is whole: it is a path or an ID that people copy.
+#[must_use]
+pub fn hanging(label: &str, text: &str, indent: usize, columns: usize) -> String {
+    // One word, whose blanks are put back afterwards: wrapping makes several into one.
+    let joined = format!("{}{text}", label.replace(' ', "_"));
+    let longest = joined.split_whitespace().map(width).max().unwrap_or_default();
+    let lines = wrap(&joined, columns.saturating_sub(indent).max(longest));
+    let hung = lines.join(&format!("\n{}", " ".repeat(indent)));
+    format!("{label}{}", hung.get(label.len()..).unwrap_or_default())
+}
+
 /// Formats as `1 service`, `2 services`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     count_of(number, one, &format!("{one}s"))
@@ -522,6 +534,8 @@ mod tests {
         assert_eq!(wrap("it takes 12.3 µs, then", 13), ["it takes", "12.3 µs, then"]);
         assert_eq!(wrap("ratio unix ÷ tcp is", 12), ["ratio", "unix ÷ tcp", "is"]);
         assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
+        assert_eq!(hanging("ID  DRIFT  ", "a b c", 4, 16), "ID  DRIFT  a\n    b c");
+        assert_eq!(hanging("", "a /b/c/d/e/f/g", 2, 8), "a\n  /b/c/d/e/f/g", "a path stays whole");
         assert!(wrap("", 10).is_empty());
     }
 

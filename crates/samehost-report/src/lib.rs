@@ -22,7 +22,7 @@ pub use formats::metrics::{
     Distribution, Found, Metric, metrics_as_prometheus, metrics_of_report, metrics_of_scan,
 };
 pub use formats::terminal::Terminal;
-pub use layout::wrap;
+pub use layout::{hanging, wrap};
 pub use verbs::checkup::{Around, Finding, FindingKind, Running, TOO_WIDE, is_too_wide};
 pub use verbs::exchanges::reason_of_no_time;
 pub use verbs::history::{Change, Run};

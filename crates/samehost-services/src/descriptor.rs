@@ -181,10 +181,12 @@ pub enum Threading {
 pub struct FileName {
     /// A word that begins so has the path behind it: `--defaults-file=`.
     pub begins: Option<String>,
-    /// The word behind this one is the path: `-c`.
+    /// The word behind this one is the path, or the rest of it: `-c /x`, `-c/x`.
     pub after: Option<String>,
-    /// The path is a folder, and this the file in it.
+    /// The path is the folder in which the process works, and this the file in it.
     pub holds: Option<String>,
+    /// The usual files are read as well.
+    pub beside: bool,
     /// The path is below what follows this word, where it is relative.
     pub below: Option<String>,
     /// The first argument is the path, where it ends so.
@@ -244,6 +246,8 @@ impl FileName {
             PathBuf::from(self.usual.as_ref()?)
         };
         let found = match &self.holds {
+            // It was relative to where the process was started.
+            Some(file) if found.is_relative() => PathBuf::from(file),
             Some(file) => found.join(file),
             None => found,
         };
@@ -264,11 +268,21 @@ fn path_that_ends(word: &str, end: &str) -> Option<PathBuf> {
 /// The word after an option of a command line, as a path.
 #[must_use]
 pub fn word_after(words: &[&str], option: &str) -> Option<PathBuf> {
-    let at = words.iter().position(|word| *word == option)?;
-    words.get(at + 1).map(PathBuf::from)
+    words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix(option)? {
+        "" => words.get(at + 1).map(PathBuf::from),
+        path => path.starts_with('/').then(|| PathBuf::from(path)),
+    })
 }
 
 impl Descriptor {
+    /// The configuration that a command line names, from the program on, and how.
+    #[must_use]
+    pub fn file_named(&self, command_line: &[String]) -> Option<(PathBuf, &FileName)> {
+        // A title that a process set itself is one word with spaces.
+        let words: Vec<&str> = command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
+        self.file_named_by.iter().find_map(|way| Some((way.find(&words)?, way)))
+    }
+
     /// Whether it can listen on a Unix socket.
     #[must_use]
     pub fn unix(&'static self) -> UnixSocket {

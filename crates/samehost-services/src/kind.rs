@@ -226,6 +226,30 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_each_of_several_instances_is_in_its_command_line() {
+        for (kind, line, file, is_beside) in [
+            (Kind::Nginx, "nginx: master process nginx -c /srv/a.conf", "/srv/a.conf", false),
+            (Kind::Nginx, "nginx: master process nginx -c/srv/a.conf", "/srv/a.conf", false),
+            (Kind::Haproxy, "haproxy -D -f /srv/a.cfg -p /run/a.pid", "/srv/a.cfg", false),
+            (Kind::Mariadb, "mariadbd --defaults-file=/srv/a.cnf --port=3307", "/srv/a.cnf", false),
+            (Kind::Mariadb, "mariadbd --defaults-extra-file=/srv/a.cnf", "/srv/a.cnf", true),
+            (Kind::Mariadb, "mariadbd --no-defaults --port=3307", "", false),
+            (Kind::Postgres, "postgres -D /srv/a", "/srv/a/postgresql.conf", false),
+            // Relative to where it was started; it works in that folder since.
+            (Kind::Postgres, "postgres -D a", "postgresql.conf", false),
+            (Kind::Postgres, "postgres", "postgresql.conf", false),
+            (Kind::Postgres, "postgres -D /srv/a -c config_file=/etc/a.conf", "/etc/a.conf", false),
+            (Kind::Apache, "apache2 -k start -f/srv/a.conf", "/srv/a.conf", false),
+        ] {
+            let (found, way) = kind.descriptor().file_named(&[line.to_owned()]).unwrap();
+            assert_eq!((found.as_path(), way.beside), (std::path::Path::new(file), is_beside), "{line}");
+        }
+        for (kind, line) in [(Kind::Mariadb, "mariadbd"), (Kind::Memcached, "memcached -p 1")] {
+            assert!(kind.descriptor().file_named(&[line.to_owned()]).is_none(), "{line}");
+        }
+    }
+
+    #[test]
     fn kinds_are_found() {
         assert!(KINDS.iter().all(|kind| Kind::named(kind.name()) == Some(*kind)));
         assert!(KINDS.iter().all(|kind| serde_json::to_value(kind).unwrap() == kind.name()));

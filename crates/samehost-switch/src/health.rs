@@ -2,6 +2,7 @@
 //! hold, and whether clients are over TCP again. A configuration management, a package or a person may have put TCP back,
 //! which is an outage if the port was closed. Looks at files and at a scan, and changes nothing.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use samehost_model::scan::{ApplicationSeen, Scan};
 use samehost_model::switch::{LeftTcp, SwitchHealth};
 use samehost_scan::services_at;
 use samehost_services::Kind;
-use samehost_transaction::{Standing, Stands, State, Store, TransactionError, standing};
+use samehost_system::open;
+use samehost_transaction::{Standing, State, Store, TransactionError, Version, listed, standing};
 
 use crate::configuration::ConfigFile;
 use crate::findings::{place, shown};
@@ -26,7 +28,7 @@ pub fn health(stores: &[Store], scan: &Scan) -> Result<SwitchHealth, Transaction
     let mut health = SwitchHealth::default();
     let mut seen: Vec<usize> = Vec::new();
     for store in stores {
-        for entry in store.list()? {
+        for entry in listed(store)? {
             for (state, number) in &mut states {
                 *number += u32::from(*state == entry.state);
             }
@@ -82,13 +84,19 @@ pub fn drift(store: &Store) -> Result<Vec<CheckedFile>, TransactionError> {
 }
 
 fn checked_files(switch: &Standing) -> impl Iterator<Item = CheckedFile> {
-    switch.files.iter().map(|(file, stands)| {
-        let (holds, found) = match stands {
-            Stands::AsLeft => (true, "as the switch left it".to_owned()),
-            Stands::Otherwise(found) => (false, found.clone()),
-            Stands::Changed(text) => changed(switch, file, text),
+    switch.files.iter().map(|file| {
+        let path = file.path();
+        let (holds, found) = match (file.version(), open::read(path, open::LONGEST)) {
+            (Version::Switched, _) => (true, "as the switch left it".to_owned()),
+            (Version::Before | Version::TextBefore(_), _) => {
+                let id = &switch.id;
+                (false, format!("was put back by hand; to end the switch: samehost switch undo {id}"))
+            }
+            (Version::Other(_), Ok(text)) => changed(switch, path, &text),
+            (_, Err(error)) if error.kind() == ErrorKind::NotFound => (false, "is not there any more".into()),
+            (_, Err(error)) => (false, format!("cannot be read: {error}")),
         };
-        CheckedFile { id: switch.id.clone(), file: file.clone(), holds, found }
+        CheckedFile { id: switch.id.clone(), file: path.to_owned(), holds, found }
     })
 }
 

@@ -82,6 +82,10 @@ impl OldPlace {
         }
     }
 
+    pub(crate) fn made_its_socket(&self) -> bool {
+        self.made.is_some()
+    }
+
     /// Removes the socket's file that the server made and left behind: memcached removes none, and its own leftover barred the same
     /// switch again. It is that very file, and nobody listens at it.
     pub(crate) fn remove_what_is_left(&self, scan: &Scan) {

@@ -28,7 +28,7 @@ pub use configuration::ConfigFileError;
 pub use configuration::target::configurations;
 pub use disk::{Disk, Reads};
 pub use health::{CheckedFile, drift, health};
-pub use plan::{Decider, Plan, plan};
+pub use plan::{Decider, PASSED, Plan, plan};
 pub use reload::carry_out::reload;
 pub use reload::{ReloadWords, Whose};
 pub use report::preview;

@@ -144,6 +144,9 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
         }
         Prospect::PutBack => "it was interrupted, and would be rolled back",
         Prospect::Finish => "it was interrupted after it had been verified, and would be finished",
+        Prospect::Undo if foreseen.is_back => {
+            "its files were put back by hand: none of them would change, what runs would take them, and it would end"
+        }
         Prospect::Undo => "it would be undone",
         Prospect::Forget => "it touched nothing, and would be forgotten",
     };
@@ -167,6 +170,9 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
     let mut left = Vec::new();
     for skipped in &foreseen.left {
         left.push(format!("{} is left as it is: {}", shown(&skipped.path), skipped.reason));
+    }
+    for path in &foreseen.back {
+        left.push(format!("{} was put back by hand: nothing to do there", shown(path)));
     }
     for (path, words) in &foreseen.kept {
         left.push(format!("{}: {}; that stays", shown(path), words.join("; ")));

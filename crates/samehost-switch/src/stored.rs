@@ -18,7 +18,7 @@ use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, SwitchObstacle};
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{OwnLook, OwnPair, Stamps, Trusted, look_at_own_times, service_at, services_at};
 use samehost_system::{clock, interrupt, lookup};
-use samehost_transaction::{FileChange, State, Store, TransactionError};
+use samehost_transaction::{FileChange, State, Store, TransactionError, listed};
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::server_files;
@@ -188,7 +188,7 @@ pub fn finishing(
     look: Look<'_>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Plan, FinishError> {
-    let Some(entry) = store.list()?.into_iter().find(|entry| entry.id == id) else {
+    let Some(entry) = listed(store)?.into_iter().find(|entry| entry.id == id) else {
         return Err(FinishError::Unknown(id.to_owned()));
     };
     let hint = match entry.state {

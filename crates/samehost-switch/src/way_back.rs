@@ -14,7 +14,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::{ScanError, collect_seeing};
 use samehost_services::Kind;
-use samehost_transaction::{Foreseen, Store, WayBack};
+use samehost_transaction::{Foreseen, Store, WayBack, listed};
 
 use crate::configuration::ConfigFile;
 use crate::left_place::OldPlace;
@@ -47,6 +47,25 @@ fn barred(store: &Store, id: &str) -> Option<String> {
             return Some(format!(
                 "{who} listens at {from}, and is not the {name} that left it: the application would be handed to that one. Stop it, or have it listen elsewhere, and try again"
             ));
+        }
+    }
+    needed_by_another(store, id)
+}
+
+/// The other switch in force that leads to a socket which this one had its server make: a second site of one pool.
+fn needed_by_another(store: &Store, id: &str) -> Option<String> {
+    let made: Vec<Endpoint> =
+        old_places(store, id).into_iter().filter(OldPlace::made_its_socket).map(|place| place.to).collect();
+    for other in listed(store).ok()?.into_iter().filter(|other| other.is_in_force() && other.id != id) {
+        for to in new_places(store, &other.id).iter().filter(|to| made.contains(to)) {
+            if let Some(file) = other.files.iter().find(|file| needed_by(store, &other.id, file).is_some()) {
+                return Some(format!(
+                    "{to} would go, and {} leads there since the switch {}. Undo that one first: samehost switch undo {}",
+                    file.display(),
+                    other.id,
+                    other.id
+                ));
+            }
         }
     }
     None

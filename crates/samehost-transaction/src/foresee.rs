@@ -1,9 +1,8 @@
-//! Predicts what an undo or a recovery would do, to show it before the prompt, and checks whether files still are as a
-//! switch left them. Reads only, takes no lock, changes nothing.
+//! Predicts what an undo or a recovery would do, to show it before the prompt. Reads only, takes no lock, changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use crate::error::{TransactionError, at};
 use crate::intent::{FileChange, Stage, Step};
@@ -11,14 +10,14 @@ use crate::journal::{History, JournalHeader, Record};
 use crate::metadata::Permissions;
 use crate::paths::Directory;
 use crate::put_back::NotPutBack;
-use crate::state::State;
 use crate::store::{Opened, Store};
 use crate::version::{Digest, Found, Regular};
 use crate::{replace, undo, writer};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prospect {
     /// It was cut off, and is put back.
+    #[default]
     PutBack,
     /// It was interrupted after it was verified, and is completed.
     Finish,
@@ -29,13 +28,17 @@ pub enum Prospect {
 }
 
 /// What would happen to a switch, its last stage first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Foreseen {
     pub id: String,
     pub summary: String,
     pub prospect: Prospect,
     /// The changes in order, with the reloads that follow.
     pub stages: Vec<Stage>,
+    /// Files of an undo that somebody put back by hand.
+    pub back: Vec<PathBuf>,
+    /// Whether these are all that it changed: what is made for the way back alone is taken away again.
+    pub is_back: bool,
     /// Files that stay as they are because they are not a version of the switch.
     pub left: Vec<NotPutBack>,
     /// Files whose text would come back and whose metadata somebody changed since the switch, with those that stay, in words.
@@ -58,7 +61,13 @@ pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionErro
     undo::check(store, &begun, look)?;
     store.may_go_back(id)?;
     let last = begun.reloads.len().saturating_sub(1);
-    simulate(store, &begun, &history, Some(last), Prospect::Undo)
+    let foreseen = simulate(store, &begun, &history, Some(last), Prospect::Undo)?;
+    let mut back: BTreeSet<PathBuf> = begun.steps.iter().map(|step| step.path.clone()).collect();
+    back.retain(|path| begun.original(path) != begun.last(path));
+    let changed = back.len();
+    back.retain(|path| look(path).is_ok_and(|found| found.is(begun.original(path))));
+    let is_back = back.len() == changed;
+    Ok(Foreseen { back: back.into_iter().collect(), is_back, ..foreseen })
 }
 
 #[derive(Debug)]
@@ -90,16 +99,8 @@ fn outlook(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError>
     let (begun, history) = match store.see(id)? {
         Opened::Running => return Ok(Some(Outlook::Running)),
         Opened::Nothing => {
-            let (id, summary, prospect) = (id.to_owned(), String::new(), Prospect::Forget);
-            let nothing = Foreseen {
-                id,
-                summary,
-                prospect,
-                stages: Vec::new(),
-                left: Vec::new(),
-                kept: Vec::new(),
-                ends: true,
-            };
+            let (id, prospect) = (id.to_owned(), Prospect::Forget);
+            let nothing = Foreseen { id, prospect, ends: true, ..Foreseen::default() };
             return Ok(Some(Outlook::Known(nothing)));
         }
         Opened::There(there) => *there,
@@ -253,7 +254,7 @@ fn simulate(
         stages.iter().flat_map(|stage| &stage.changes).map(|one| &one.path).collect();
     differences.retain(|path, words| !words.is_empty() && changed.iter().any(|one| one.as_path() == *path));
     let kept = differences.into_iter().map(|(path, words)| (path.to_owned(), words)).collect();
-    Ok(Foreseen { id, summary, prospect, stages, left: skipped, kept, ends })
+    Ok(Foreseen { id, summary, prospect, stages, left: skipped, kept, ends, ..Foreseen::default() })
 }
 
 /// Why a file that is left needs what the stages before its step made; `None` where those are back.
@@ -300,63 +301,4 @@ pub(crate) fn look(path: &Path) -> Result<Found, TransactionError> {
         other => other.map_err(&failed)?,
     };
     Found::at(directory.descriptor(), name).map_err(&failed)
-}
-
-/// How a file that a switch changed stands now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stands {
-    AsLeft,
-    /// With other bytes: these.
-    Changed(Vec<u8>),
-    /// Missing, present although the switch removed it, or not readable.
-    Otherwise(String),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub id: String,
-    /// One line of what it did: `DB_HOST tcp:… → unix:…, …`.
-    pub summary: String,
-    /// The files that no later switch changed.
-    pub files: Vec<(PathBuf, Stands)>,
-}
-
-/// Every switch in force, with its files as they are now.
-///
-/// # Errors
-/// When the store cannot be read.
-pub fn standing(store: &Store) -> Result<Vec<Standing>, TransactionError> {
-    let mut entries = store.list()?;
-    entries.retain(|entry| matches!(entry.state, State::Committed | State::Awaiting));
-    let mut all = Vec::new();
-    for entry in &entries {
-        let Opened::There(there) = store.see(&entry.id)? else { continue };
-        let mut files = Vec::new();
-        for file in &entry.files {
-            // A later switch has the last word on a file.
-            let mut later = entries.iter().filter(|other| other.id > entry.id);
-            if !later.any(|other| other.files.contains(file)) {
-                files.push((file.clone(), stands(file, there.0.last(file))));
-            }
-        }
-        all.push(Standing { id: entry.id.clone(), summary: entry.summary.clone(), files });
-    }
-    Ok(all)
-}
-
-fn stands(file: &PathBuf, last: Option<&Digest>) -> Stands {
-    match (fs::symlink_metadata(file), last) {
-        (Err(error), None) if error.kind() == io::ErrorKind::NotFound => Stands::AsLeft,
-        (Err(error), Some(_)) if error.kind() == io::ErrorKind::NotFound => {
-            Stands::Otherwise("is not there any more".into())
-        }
-        (Err(error), _) => Stands::Otherwise(format!("cannot be looked at: {error}")),
-        (Ok(_), None) => Stands::Otherwise("is there again".into()),
-        (Ok(found), Some(_)) if !found.is_file() => Stands::Otherwise("is no longer a regular file".into()),
-        (Ok(_), Some(digest)) => match samehost_system::open::read(file, samehost_system::open::LONGEST) {
-            Ok(bytes) if Digest::of(&bytes) == *digest => Stands::AsLeft,
-            Ok(bytes) => Stands::Changed(bytes),
-            Err(error) => Stands::Otherwise(format!("cannot be read: {error}")),
-        },
-    }
 }

@@ -61,12 +61,12 @@ mod version;
 mod writer;
 
 pub use error::{Holder, TransactionError};
-pub use foresee::{Foreseen, Outlook, Prospect, Standing, Stands, foresee_recovery, foresee_undo, standing};
+pub use foresee::{Foreseen, Outlook, Prospect, foresee_recovery, foresee_undo};
 pub use intent::{FileChange, Intent, Reload, ReloadError, Reloader, Stage};
 pub use limit::files_may_be;
 pub use paths::resolve;
 pub use put_back::{Ending, NotPutBack, Recovered, RolledBack, recover};
-pub use settled::{Settled, SettledFile, Version, settled};
+pub use settled::{Settled, SettledFile, Standing, Version, listed, settled, standing};
 pub use state::State;
 pub use store::{Entry, Store, WayBack};
 #[doc(hidden)]

@@ -10,7 +10,7 @@ use crate::error::TransactionError;
 use crate::foresee::{differences, look};
 use crate::journal::{JournalHeader, Record};
 use crate::state::State;
-use crate::store::{Opened, Store};
+use crate::store::{Entry, Opened, Store};
 use crate::version::Found;
 
 /// A switch as it is on the disk. Made by [`settled`] alone.
@@ -166,4 +166,59 @@ fn version(begun: &JournalHeader, path: &Path) -> Result<Version, TransactionErr
     let Found::Regular(regular) = &found else { return Ok(Version::Before) };
     let words = differences(begun, path, regular)?;
     Ok(if words.is_empty() { Version::Before } else { Version::TextBefore(words) })
+}
+
+/// All switches by their journals and the disk, the oldest first: those whose files somebody put back by hand are known.
+///
+/// What a journal says of files is how they were. "In force" was said for good of a switch whose files had long been put back, and an
+/// undo of it was refused. The journal is not changed for it: whoever writes the switch's text again has it in force again.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn listed(store: &Store) -> Result<Vec<Entry>, TransactionError> {
+    let mut entries = store.list()?;
+    for at in (0..entries.len()).rev() {
+        if !entries[at].is_in_force() {
+            continue;
+        }
+        let now = settled(store, &entries[at].id)?;
+        let mut back: Vec<&SettledFile> = now.files().iter().collect();
+        back.retain(|file| file.is_back() && !has_later(&entries, at, &file.path));
+        if !back.is_empty() && back.len() == now.files().len() && entries[at].state == State::Committed {
+            entries[at].state = State::PutBack;
+        }
+        entries[at].back = back.into_iter().map(|file| file.path.clone()).collect();
+    }
+    Ok(entries)
+}
+
+/// Whether a later switch in force has the last word on a file.
+fn has_later(entries: &[Entry], at: usize, file: &Path) -> bool {
+    entries[at + 1..].iter().any(|later| later.is_in_force() && later.files.iter().any(|other| other == file))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub id: String,
+    /// One line of what it did: `DB_HOST tcp:… → unix:…, …`.
+    pub summary: String,
+    /// The files that no later switch changed.
+    pub files: Vec<SettledFile>,
+}
+
+/// Every switch in force, or put back by hand, with its files as they are now.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn standing(store: &Store) -> Result<Vec<Standing>, TransactionError> {
+    let entries = listed(store)?;
+    let mut all = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if entry.is_in_force() || entry.state == State::PutBack {
+            let mut files = settled(store, &entry.id)?.files;
+            files.retain(|file| !has_later(&entries, at, &file.path));
+            all.push(Standing { id: entry.id.clone(), summary: entry.summary.clone(), files });
+        }
+    }
+    Ok(all)
 }

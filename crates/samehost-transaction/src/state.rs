@@ -9,6 +9,8 @@ pub enum State {
     Committed,
     /// In force, and put back unless it is confirmed in time.
     Awaiting,
+    /// Committed, and every file has the text of before: somebody put it back by hand.
+    PutBack,
     /// Rolled back because a check failed.
     RolledBack,
     /// Undone later, on request.
@@ -21,9 +23,10 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [State; 8] = [
+    pub const ALL: [State; 9] = [
         State::Committed,
         State::Awaiting,
+        State::PutBack,
         State::RolledBack,
         State::Undone,
         State::Unfinished,
@@ -38,6 +41,7 @@ impl fmt::Display for State {
         f.pad(match self {
             State::Committed => "committed",
             State::Awaiting => "awaiting confirmation",
+            State::PutBack => "put back by hand",
             State::RolledBack => "rolled back",
             State::Undone => "undone",
             State::Unfinished => "unfinished",

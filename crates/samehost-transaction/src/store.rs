@@ -58,6 +58,8 @@ pub struct Entry {
     pub files: Vec<PathBuf>,
     /// Files that were not put back because somebody else had changed them. Their backups have to be compared by hand.
     pub left: Vec<PathBuf>,
+    /// Of one in force, the files that somebody put back by hand.
+    pub back: Vec<PathBuf>,
     /// Deadline of the confirmation, RFC 3339, UTC.
     pub awaits: Option<String>,
     /// Why it was put back without a request, what confirmed it, or what is wrong with its journal.
@@ -76,20 +78,27 @@ impl Entry {
         let awaits = history.awaits().map(str::to_owned);
         let reason = history.reason().map(str::to_owned);
         let left = history.left().to_vec();
-        Entry { id, started_at, state, process, command, summary, files, left, awaits, reason }
+        let back = Vec::new();
+        Entry { id, started_at, state, process, command, summary, files, left, back, awaits, reason }
     }
 
     /// An entry for a journal that cannot be read: the reason, and the files that it may be about.
     pub(crate) fn unreadable(id: String, state: State, reason: String, files: Vec<PathBuf>) -> Self {
         let started_at = begun_at(&id).unwrap_or_default();
-        let (command, summary, left, reason) = (String::new(), String::new(), Vec::new(), Some(reason));
-        Entry { id, started_at, state, process: 0, command, summary, files, left, awaits: None, reason }
+        let (command, summary, reason) = (String::new(), String::new(), Some(reason));
+        let (left, back) = (Vec::new(), Vec::new());
+        Entry { id, started_at, state, process: 0, command, summary, files, left, back, awaits: None, reason }
     }
 
     /// Whether its journal cannot be read, so that it is unknown what remains to be done.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         matches!(self.state, State::Damaged | State::Newer)
+    }
+
+    #[must_use]
+    pub fn is_in_force(&self) -> bool {
+        matches!(self.state, State::Committed | State::Awaiting)
     }
 
     #[must_use]
@@ -161,16 +170,6 @@ impl Store {
         }
     }
 
-    /// Opens the store of an earlier version in a state directory if there is one that only we could have written to:
-    /// then it is ours wherever it is, and closed for other users.
-    #[must_use]
-    pub fn earlier(state: &Path) -> Option<Self> {
-        let root = state.canonicalize().ok()?.join("switches");
-        let found = fs::symlink_metadata(&root).ok()?;
-        let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-        if is_ours && found.mode() & 0o077 == 0 { Some(Store { root, way_back: None }) } else { None }
-    }
-
     /// The same store, which asks before it puts anything back.
     #[must_use]
     pub fn asking(mut self, way_back: WayBack) -> Self {
@@ -190,7 +189,7 @@ impl Store {
         (self.way_back?.needed_by)(self, id, path)
     }
 
-    /// All switches, the oldest first. Includes those whose journal cannot be read.
+    /// All switches by their journals, the oldest first. Includes those whose journal cannot be read.
     ///
     /// # Errors
     /// When the store cannot be read.

@@ -95,8 +95,8 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
     }
 }
 
-/// Fails unless every file still has the text that the switch left, and can be replaced. Its metadata may be others by now: they
-/// stay.
+/// Fails unless every file still has the text that the switch left, and can be replaced, or has that of before again: somebody put it
+/// back by hand, and there is nothing to do. Its metadata may be others by now: they stay.
 pub(crate) fn check(
     store: &Store,
     begun: &JournalHeader,
@@ -106,7 +106,11 @@ pub(crate) fn check(
         let path = &step.path;
         let found = look(path)?;
         if !found.is(begun.last(path)) {
-            return Err(changed(store, begun, path)?);
+            let later = later(store, begun, path)?;
+            if later.is_some() || !found.is(begun.original(path)) {
+                return Err(changed(store, begun, path, later));
+            }
+            continue;
         }
         if let Found::Regular(regular) = &found
             && let Some(held) = replace::held(path, regular)
@@ -123,20 +127,20 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// The newest later switch in force that changed a file as well.
+fn later(store: &Store, begun: &JournalHeader, path: &Path) -> Result<Option<String>, TransactionError> {
+    let mut entries = store.list()?.into_iter().rev().take_while(|entry| entry.id > begun.id);
+    let found = entries.find(|entry| entry.is_in_force() && entry.files.iter().any(|file| file == path));
+    Ok(found.map(|entry| entry.id))
+}
+
 /// The error for a file that changed since, by a later switch or by somebody else.
-fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> Result<TransactionError, TransactionError> {
+fn changed(store: &Store, begun: &JournalHeader, path: &Path, later: Option<String>) -> TransactionError {
     let mut error = writer::changed(store, begun, path);
-    for entry in store.list()?.into_iter().rev() {
-        let is_later = entry.id > begun.id && matches!(entry.state, State::Committed | State::Awaiting);
-        if !is_later || !entry.files.iter().any(|file| file == path) {
-            continue;
-        }
-        if let TransactionError::Changed { hint, .. } = &mut error {
-            *hint = format!("undo the later switch first: samehost switch undo {}", entry.id);
-        }
-        break;
+    if let (TransactionError::Changed { hint, .. }, Some(later)) = (&mut error, later) {
+        *hint = format!("undo the later switch first: samehost switch undo {later}");
     }
-    Ok(error)
+    error
 }
 
 fn prepare(writer: Writer<'_>) -> Result<(), TransactionError> {

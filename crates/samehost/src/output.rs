@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
@@ -12,7 +13,7 @@ use clap::Args;
 use samehost_model::printable::{clean, escape, is_plain};
 use samehost_model::scan::Scan;
 use samehost_model::{Redactor, Report, Secret};
-use samehost_report::{RENDERERS, Renderer, Terminal};
+use samehost_report::{RENDERERS, Renderer, Terminal, hanging};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -172,7 +173,7 @@ fn not_written(path: &Path) -> String {
 /// Terminal renderer for this standard output: its width, and colour unless it is a pipe or NO_COLOR is set.
 pub fn terminal() -> Terminal {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let width = width(io::stdout().is_terminal());
+    let width = columns(&io::stdout()).unwrap_or(100);
     Terminal { width, color: !no_color && Screen::of_standard_output().is_some() }
 }
 
@@ -197,15 +198,24 @@ impl Screen {
 /// Lines of a terminal that does not say how many it has.
 const USUAL_LINES: usize = 24;
 
-/// Columns of the terminal, else of the environment, else 100.
-fn width(is_terminal: bool) -> usize {
-    if is_terminal
-        && let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
+/// Columns of the terminal, else of the environment; `None` of a file or a pipe, whose readers look for whole lines.
+fn columns(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    if stream.is_terminal()
+        && let Ok(size) = rustix::termios::tcgetwinsize(stream)
         && size.ws_col > 0
     {
-        return usize::from(size.ws_col);
+        return Some(usize::from(size.ws_col));
     }
-    std::env::var("COLUMNS").unwrap_or_default().parse().unwrap_or(100)
+    let usual = if stream.is_terminal() { Some(80) } else { None };
+    std::env::var("COLUMNS").unwrap_or_default().parse().ok().or(usual)
+}
+
+/// Adds a line of prose behind its label, as wide as standard output is.
+pub fn add_line(out: &mut Vec<u8>, label: &str, text: &str) {
+    let columns = columns(&io::stdout()).unwrap_or(usize::MAX);
+    let indent = label.len() - label.trim_start().len() + 4;
+    out.extend_from_slice(hanging(label, text, indent, columns).as_bytes());
+    out.push(b'\n');
 }
 
 /// Standard output. What can no longer be written there is dropped, and remembered: what a command found out, or did, is the
@@ -252,8 +262,12 @@ impl Write for Stdout {
 }
 
 pub fn complain(message: &str) {
-    // A failure to write to standard error cannot be reported.
-    let _ = writeln!(io::stderr(), "samehost: {}", harmless(message));
+    let columns = columns(&io::stderr()).unwrap_or(usize::MAX);
+    for line in format!("samehost: {}", harmless(message)).lines() {
+        let (blanks, text) = line.split_at(line.len() - line.trim_start().len());
+        // A failure to write to standard error cannot be reported.
+        let _ = writeln!(io::stderr(), "{}", hanging(blanks, text, blanks.len() + 2, columns));
+    }
 }
 
 /// Makes a message safe for a terminal: redacts this command's own secrets and removes control characters.

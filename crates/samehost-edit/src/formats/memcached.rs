@@ -8,9 +8,9 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use crate::budget::Metered;
+use crate::budget::{self, Metered};
 use crate::editor::Editor;
-use crate::files::Edit;
+use crate::files::{Edit, Files};
 use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path, utf8,
 };
@@ -63,6 +63,13 @@ impl Editor for Memcached {
     fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Memcached)
     }
+}
+
+/// The values that a server which was started with this file has in its command line; `None` where it is not understood.
+#[must_use]
+pub fn arguments(file: &Path, files: &dyn Files) -> Option<Vec<String>> {
+    let options = budget::within(file, files, |files| options(file, &lines::read(file, files)?)).ok()?;
+    Some(options.given.into_iter().map(|given| given.value).collect())
 }
 
 fn reading(file: &Path, options: &Options) -> Reading {

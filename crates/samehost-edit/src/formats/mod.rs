@@ -8,7 +8,7 @@ pub(crate) mod database_yml;
 pub mod django;
 pub(crate) mod dotenv;
 pub(crate) mod haproxy;
-pub(crate) mod memcached;
+pub mod memcached;
 pub(crate) mod my_cnf;
 pub(crate) mod nginx;
 pub(crate) mod pg_hba;

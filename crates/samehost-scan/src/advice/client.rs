@@ -96,6 +96,10 @@ pub(super) fn tls(pair: &Pair<'_>) -> Option<Finding> {
             ));
         }
     }
+    // FastCGI and uWSGI have no word for it.
+    if let Some(Protocol::FastCgi | Protocol::Uwsgi) = pair.known.and_then(|known| known.protocol) {
+        return None;
+    }
     let client = tls_library(pair.client()?.pid)?;
     tls_library(pair.server()?.pid)?;
     Some(Finding::new(

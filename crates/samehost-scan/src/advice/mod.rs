@@ -21,8 +21,8 @@ use samehost_system::interrupt;
 pub use access::rule_of_socket;
 pub use ahead::{UnsafeSocket, Unserved, obstacles, service_at, services_at, socket_of};
 pub use client::address_lost;
+pub(crate) use pair::proposed_for;
 use pair::{Pair, Program, programs};
-pub(crate) use pair::{named_file, proposed_for};
 
 pub struct Blocker {
     pub code: ObstacleCode,

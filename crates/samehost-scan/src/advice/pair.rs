@@ -14,20 +14,10 @@ use crate::proc::status::{self, Status};
 /// The path to propose for the socket of a service that has none, as a switch does: by the configuration that the command
 /// line of its process names.
 pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
-    match server.and_then(|server| named_file(known, server)) {
-        Some(file) => known.socket_for(&file),
+    match server.and_then(|server| known.file_named(&server.command_line)) {
+        Some((file, _)) => known.socket_for(&file),
         None => known.socket.clone(),
     }
-}
-
-/// The configuration that the command line of a server names.
-pub(crate) fn named_file(known: &Descriptor, server: &Process) -> Option<PathBuf> {
-    let mut words: Vec<&str> = Vec::new();
-    for word in &server.command_line {
-        // A title that a process set itself is one word with spaces.
-        words.extend(word.split_ascii_whitespace());
-    }
-    known.file_named_by.iter().find_map(|way| way.find(&words))
 }
 
 /// The path to propose to a service at this port, or to one that would be there: the usual one where it is free and the port is the

@@ -8,7 +8,7 @@ use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket
 use samehost_services::{Client, Kind, Localhost, Protocol, UnixSocket, languages};
 use samehost_system::namespaces::network_setting;
 
-use crate::advice::{named_file, proposed_for, services_at, socket_of};
+use crate::advice::{proposed_for, services_at, socket_of};
 use crate::listing::datagrams::takes_datagrams;
 use crate::target::Target;
 use blanks::Words;
@@ -204,7 +204,9 @@ impl Place {
         };
         let known = kind.descriptor();
         let server = services.first().and_then(|at| scan.main_process(&scan.services[*at]));
-        let file = server.filter(|_| !known.several_sites).and_then(|server| named_file(known, server));
+        let named =
+            server.filter(|_| !known.several_sites).and_then(|one| known.file_named(&one.command_line));
+        let file = named.map(|(file, _)| file).filter(|file| file.is_absolute());
         let mut place = Place { path, from, listens, host: "127.0.0.1".to_owned(), port, file };
         match address {
             Some(Endpoint::Tcp { host, .. }) => place.host.clone_from(host),

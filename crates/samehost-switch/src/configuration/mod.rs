@@ -37,6 +37,21 @@ impl ConfigFile {
         Ok(Some(ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() }))
     }
 
+    /// The configuration that a service of this kind was started with: it has that format, whatever it is called.
+    pub(crate) fn run_by(path: &Path, kind: Option<Kind>) -> io::Result<Option<Self>> {
+        let found = Self::at(path, None)?;
+        let of = |editor: &&'static dyn Editor| ConfigFile {
+            file: path.to_owned(),
+            editor: *editor,
+            reader: None,
+        };
+        let mut own: Vec<Self> = EDITORS.iter().map(of).collect();
+        own.retain(|one| kind.is_some() && one.kind().map(Kind::family) == kind.map(Kind::family));
+        // What needs a restart comes first: postgresql.conf, and not pg_hba.conf.
+        own.sort_by_key(|one| !matches!(one.editor.uptake(path), Uptake::Restart(_)));
+        Ok(found.or(own.into_iter().next()))
+    }
+
     /// The files as those see them who control this configuration: one reading, bounded in total.
     pub(crate) fn files(&self) -> Disk {
         let reads = if self.kind().is_some() { Reads::RootsServer } else { Reads::Application };

@@ -1,5 +1,5 @@
-//! Files that go with a running program. A server's configuration is the file on its command line, else the usual files
-//! of distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and
+//! Files that go with a running program. A server's configuration is the file that it was started with, as its command line or
+//! the server itself says, else the usual files of distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and
 //! passes on: such a file may belong to root alone and still be the application's. Pure except for reading /proc.
 
 use std::fs;
@@ -7,36 +7,88 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use samehost_edit::formats::memcached::arguments;
+use samehost_edit::formats::redis::works_in;
 use samehost_edit::formats::systemd::{environment_files, places};
 use samehost_edit::{Files, glob};
-use samehost_model::Protocol;
-use samehost_model::scan::{Process, Scan, Service};
+use samehost_login::redis::Dialogue;
+use samehost_login::{Expected, ServerAddress};
+use samehost_model::scan::{Process, Scan, Service, Socket};
+use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::{decider, open, ownership};
 
 use super::ConfigFile;
 use crate::disk::{Disk, Reads};
+use crate::findings::shown;
 use crate::place::real;
 use crate::reload::{is_kind, master};
 
-/// Files in which a service may have its configuration, the most certain first. A command line is the process' own
+/// Files in which a service may have its configuration, the most certain first. What it was started with is the process' own
 /// claim: it counts for root's processes, for those of the service's account or unit, and for the owner of that file.
 /// Files of this system count only for a process that sees the same files.
+///
+/// The usual files are asked only where nothing tells what the process was started with, and nothing of them contradicts what the
+/// process shows: a Redis of /srv/a.conf had /etc/redis/redis.conf edited, which another one reads, as both say port 6379.
 pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = Vec::new();
-    files.extend(named_by(scan, service));
-    if let Some(kind) = service.kind {
-        files.extend(kind.descriptor().main_files.iter().map(PathBuf::from));
+    let (Some(kind), process) = (service.kind, scan.main_process(service)) else { return Vec::new() };
+    let known = kind.descriptor();
+    let way = process.and_then(|process| known.file_named(&process.command_line));
+    let mut files: Vec<PathBuf> = named_by(scan, service).into_iter().collect();
+    if files.is_empty() || way.is_some_and(|(_, way)| way.beside) {
+        let usual = known.main_files.iter().map(PathBuf::from);
+        files.extend(usual.filter(|path| process.is_none_or(|process| !is_denied(kind, path, process))));
     }
-    files.retain(|path| is_for(scan, service, path));
+    files.retain(|path| !path.as_os_str().is_empty() && is_for(scan, service, path));
     files
 }
 
-/// The file that a service's command line names.
+/// The file that a service was started with, as the server or its command line says; an empty path where it was started with
+/// none.
 pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    named(service.kind?, scan.main_process(service)?)
+    let told = told_by(scan, service);
+    if told.is_some() { told } else { named(service.kind?, scan.main_process(service)?) }
+}
+
+/// How long a server may take to say what it was started with. It answers at once or is busy, and then its file is not known.
+const TO_TELL: Duration = Duration::from_millis(500);
+
+/// What a Redis says that it was started with: it writes a title over its command line. `None` where it asks for a login first, as
+/// nothing is known of a server yet that would get a password.
+fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    let is_here =
+        scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);
+    if service.kind?.family() != Kind::Redis || !is_here {
+        return None;
+    }
+    let listener =
+        scan.listeners(service).find(|socket| socket.kind.is_tcp() || socket.local.path().is_some())?;
+    let endpoint = match (listener.local.inet(), listener.local.path()) {
+        (Some(at), _) => Endpoint::Tcp { host: at.ip().to_string(), port: at.port() },
+        (None, path) => Endpoint::Unix(path?.to_owned()),
+    };
+    let mut dialogue = Dialogue::begin(&ServerAddress::open(endpoint), &Expected::default(), TO_TELL).ok()?;
+    let told = dialogue.identity().ok()?;
+    if told.pid == service.pid { told.file } else { None }
+}
+
+/// Whether a process shows that it was not started with a file: it works elsewhere than that says, or lacks an argument of it.
+fn is_denied(kind: Kind, file: &Path, process: &Process) -> bool {
+    let files = Disk::of(file, Reads::RootsServer, None);
+    match kind.family() {
+        Kind::Redis => {
+            let folder = fs::read_link(format!("/proc/{}/cwd", process.pid)).ok();
+            matches!((works_in(file, &files), folder), (Some(says), Some(is)) if real(&says) != is)
+        }
+        Kind::Memcached => {
+            let has = |value: &String| process.command_line.iter().any(|word| word.ends_with(value));
+            arguments(file, &files).is_some_and(|values| !values.iter().all(has))
+        }
+        _ => false,
+    }
 }
 
 pub(crate) fn is_application(service: &Service) -> bool {
@@ -46,11 +98,28 @@ pub(crate) fn is_application(service: &Service) -> bool {
     }
 }
 
-/// Reason why no file of this system can belong to a service; `None` if one can.
-pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
+/// Reason why no file of this system can belong to a service, or none that is known does; `None` if one can.
+fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
     let process = scan.main_process(service)?;
-    let container = process.container.as_ref()?;
-    Some(format!("it runs in the {container}, and has files of its own"))
+    if let Some(container) = &process.container {
+        return Some(format!("it runs in the {container}, and has files of its own"));
+    }
+    let kind = service.kind.filter(|_| named_by(scan, service).is_none())?;
+    let mut usual = kind.descriptor().main_files.iter().map(Path::new);
+    let denied = usual.find(|path| path.exists() && is_denied(kind, path, process))?;
+    Some(format!(
+        "it does not show what it was started with, and {} says otherwise than it shows",
+        shown(denied)
+    ))
+}
+
+/// Where the configuration of a service was looked for, in words.
+pub(crate) fn looked_in(scan: &Scan, service: &Service, files: &[PathBuf]) -> String {
+    match (elsewhere(scan, service), files) {
+        (Some(why), _) => why,
+        (None, []) => "nothing is known of its files".to_owned(),
+        (None, files) => files.iter().map(|path| shown(path)).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// Whether a file of this system may be the configuration of a service.
@@ -98,11 +167,8 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
 }
 
 fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
-    // A title that a process set itself is one word with spaces.
-    let words: Vec<&str> =
-        process.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
-    let found = kind.descriptor().file_named_by.iter().find_map(|way| way.find(&words))?;
-    if found.is_absolute() {
+    let (found, _) = kind.descriptor().file_named(&process.command_line)?;
+    if found.is_absolute() || found.as_os_str().is_empty() {
         return Some(found);
     }
     let directory = fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
@@ -114,19 +180,15 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
 /// include this one: an nginx of somebody else's was told to take a change that it never reads. The order of several means nothing.
 pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     let kind = config.kind()?;
-    let mut sound: Vec<&Service> = Vec::new();
-    for service in &scan.services {
-        if is_kind(service, kind) && is_for(scan, service, &config.file) {
-            sound.push(service);
-        }
-    }
+    let mut sound: Vec<&Service> = scan.services.iter().collect();
+    sound.retain(|service| is_kind(service, kind) && is_for(scan, service, &config.file));
     let mut below = Vec::new();
     for service in &sound {
         let Some(main) = of(scan, service).into_iter().next() else { continue };
         if main == config.file && service.pid.is_some() {
             return service.pid;
         }
-        if config.file.starts_with(folder(&main)) {
+        if config.file.starts_with(folder(&main)) && !reads_others(scan, service, &config.file) {
             below.push(*service);
         }
     }
@@ -137,12 +199,13 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     }
 }
 
-/// Whether the command line of a service names what it reads, and a file is not among it. A title that a program gave itself, as that of
-/// Redis, names nothing.
-fn reads_others(scan: &Scan, service: &Service, file: &Path) -> bool {
+/// Whether it is known what a service was started with, and a file is not among what it reads.
+pub(crate) fn reads_others(scan: &Scan, service: &Service, file: &Path) -> bool {
     let Some(main) = named_by(scan, service) else { return false };
-    let texts = texts_of(&[main]);
-    !texts.is_empty() && texts.iter().all(|(path, _)| real(path) != real(file))
+    let Ok(Some(config)) = ConfigFile::run_by(&main, service.kind) else { return false };
+    let Ok(read) = config.read() else { return false };
+    let mut paths = read.paths(&config.files()).into_iter();
+    paths.all(|path| real(&path) != real(file))
 }
 
 /// What is in the directory where a program of some language begins.
@@ -178,13 +241,8 @@ pub(crate) fn share_a_port(scan: &Scan, one: &Service, other: &Service) -> bool 
 
 /// Where a service listens over TCP, each with its network namespace.
 fn ports(scan: &Scan, service: &Service) -> Vec<(u64, SocketAddr)> {
-    let mut ports = Vec::new();
-    for socket in scan.listeners(service) {
-        if let Some(address) = socket.local.inet() {
-            ports.push((socket.network_namespace, address));
-        }
-    }
-    ports
+    let place = |socket: &Socket| Some((socket.network_namespace, socket.local.inet()?));
+    scan.listeners(service).filter_map(place).collect()
 }
 
 /// All files of a web server's configuration, as the command that checks it would read them, with their texts. They are
@@ -265,6 +323,26 @@ mod tests {
         }
         assert_eq!(file("pgbouncer", &[]), None);
         assert_eq!(file("redis", &["redis-server 127.0.0.1:6379"]), None);
+    }
+
+    #[test]
+    fn the_usual_file_is_none_of_a_process_that_lacks_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = std::env::current_dir().unwrap().display().to_string();
+        let process = |words: &[&str]| {
+            let command_line = words.iter().map(|word| (*word).to_owned()).collect();
+            Process { pid: std::process::id(), command_line, ..Process::default() }
+        };
+        let memcached = write(folder.path(), "memcached.conf", "-m 64\n-p 11211\n-l 127.0.0.1\n");
+        let own = ["memcached", "-m", "64", "-p", "11211", "-l", "127.0.0.1", "-u", "memcache"];
+        assert!(!is_denied(Kind::Memcached, &memcached, &process(&own)));
+        assert!(is_denied(Kind::Memcached, &memcached, &process(&own[3..])));
+        for (text, is) in
+            [(format!("dir {here}\n"), false), ("dir /\n".into(), true), ("dir ./\n".into(), false)]
+        {
+            let redis = write(folder.path(), "redis.conf", &text);
+            assert_eq!(is_denied(Kind::Redis, &redis, &process(&["redis-server *:6379"])), is, "{text}");
+        }
     }
 
     fn write(root: &Path, name: &str, text: &str) -> PathBuf {

@@ -153,9 +153,7 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigF
         }
     }
     if configs.is_empty() {
-        let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-        let looked =
-            if looked.is_empty() { "nothing is known of its files".into() } else { looked.join(", ") };
+        let looked = server_files::looked_in(scan, found, &candidates);
         return Err(ConfigFileError::NoFile { service: found.name.clone(), looked });
     }
     Ok(configs)

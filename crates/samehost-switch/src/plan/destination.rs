@@ -67,8 +67,8 @@ pub(crate) fn unix_place(
             "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
         ));
     };
-    if let Some((config, line)) = &server.named {
-        path = config.editor.socket(line, &path);
+    if let Ok(((config, line), _)) = server.line(scan, setting) {
+        path = config.editor.socket(&line, &path);
     }
     let (path, note) = free(around, server, setting, path, port)?;
     let (users, groups) = match server.service(scan) {
@@ -223,7 +223,7 @@ fn free(
     };
     let is_asked_for = request.socket.is_some();
     if is_asked_for
-        || names_its_socket(server)
+        || names_its_socket(scan, server, setting)
         || occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())).is_some()
     {
         return Err(not_free(&path, &found));
@@ -233,12 +233,9 @@ fn free(
 }
 
 /// Whether the server decides what its socket is called: PostgreSQL names it by its port.
-fn names_its_socket(server: &Server) -> bool {
+fn names_its_socket(scan: &Scan, server: &Server, setting: &Setting) -> bool {
     let path = Path::new("/x/y");
-    match &server.named {
-        Some((config, line)) => config.editor.socket(line, path) != path,
-        None => false,
-    }
+    server.line(scan, setting).is_ok_and(|((config, line), _)| config.editor.socket(&line, path) != path)
 }
 
 /// Whether the server's own configuration has its site listen at a path, loaded or not.

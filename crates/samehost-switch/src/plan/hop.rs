@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use samehost_edit::{Files, Role, Setting};
+use samehost_edit::{Library, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
@@ -31,6 +31,21 @@ pub(crate) struct Hop {
     pub(crate) server_line: Option<ServerLine>,
     pub(crate) client: ClientSide,
     pub(crate) login: Option<String>,
+}
+
+impl Hop {
+    /// Whether it may have TLS now, by what is known of its client: those of MySQL and PostgreSQL ask for it by a word, or as their
+    /// library does by itself; all others name another scheme or port for it, which is no plain setting. That both ends have a library
+    /// of TLS loaded says nothing of a connection: it was a warning beside nearly every one.
+    pub(crate) fn may_have_tls(&self) -> bool {
+        match self.setting.protocol {
+            Protocol::Postgres => true,
+            Protocol::Mysql => {
+                self.client.around.library != Library::Mysqlnd || !self.setting.words.is_empty()
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The connections that move, and the configurations that name them or their servers.
@@ -101,14 +116,12 @@ fn clients(
                         // The other settings of the file can still move.
                         bars: false,
                         found: format!(
-                            "{} goes to the container {host} over TCP, where no login can be tried from here: containers are not switched",
-                            place
+                            "{place} goes to the container {host} over TCP, where no login can be tried from here: containers are not switched"
                         ),
                         remedy,
                     }]),
                     None => findings.note([format!(
-                        "{} goes to {host}, which is not this machine's loopback: it stays",
-                        place
+                        "{place} goes to {host}, which is not this machine's loopback: it stays"
                     )]),
                 },
                 (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.config.clone(), setting.clone())),
@@ -265,73 +278,17 @@ fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstac
         let by = decided_by(obstacle.code);
         let is_ours = by == DecidedBy::Switch && obstacle.weight != Weight::Blocks;
         let is_note = by == DecidedBy::Login && obstacle.weight == Weight::Note;
-        if is_ours || is_note {
+        let is_guessed = obstacle.code == ObstacleCode::Tls && obstacle.weight == Weight::Note;
+        if is_ours || is_note || is_guessed && !hop.may_have_tls() {
             continue;
-        }
-        let mut remedy = obstacle.remedy;
-        if obstacle.code == ObstacleCode::ClientAddress
-            && let Some(shorter) = address_remedy(hop)
-        {
-            remedy = shorter;
         }
         let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && request.has_page);
         found.push(SwitchObstacle {
             code: obstacle.code,
             bars: obstacle.weight != Weight::Note && !is_left,
             found: obstacle.found.to_string(),
-            remedy,
+            remedy: obstacle.remedy,
         });
     }
     found
-}
-
-/// What to do about the client's address where the line's own block sends it on already: only the service has to take it.
-fn address_remedy(hop: &Hop) -> Option<String> {
-    let bytes = hop.config.files().read(&hop.setting.file).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    let at = (hop.setting.line as usize).checked_sub(1)?;
-    if !block_around(&lines, at)?.iter().any(|line| sends_address(line)) {
-        return None;
-    }
-    let mut service = "the service";
-    let mut how = "it must not ask for 127.0.0.1 as the sender, as there is none".to_owned();
-    if let Some(kind) = hop.server.kind {
-        service = kind.label();
-        if let Some(setting) = &kind.descriptor().takes_address {
-            how = format!("it must not ask for 127.0.0.1 as the sender: {setting}");
-        }
-    }
-    Some(format!(
-        "X-Forwarded-For is sent already. Have {service} and its application trust it over the socket: {how}"
-    ))
-}
-
-/// The lines of the innermost block in braces around a line, by its index from 0; all of them where there is none.
-fn block_around<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
-    let mut depth = 0_i32;
-    let mut start = 0;
-    for (index, line) in lines.iter().enumerate().take(at).rev() {
-        depth += line.matches('}').count() as i32 - line.matches('{').count() as i32;
-        if depth < 0 {
-            start = index;
-            break;
-        }
-    }
-    let mut depth = 0_i32;
-    let mut end = lines.len();
-    for (index, line) in lines.iter().enumerate().skip(start) {
-        depth += line.matches('{').count() as i32 - line.matches('}').count() as i32;
-        if depth <= 0 && index >= at {
-            end = index;
-            break;
-        }
-    }
-    lines.get(start..end)
-}
-
-/// Whether a line of a proxy's configuration sends the client's address on.
-fn sends_address(line: &str) -> bool {
-    let code = line.trim_start().to_ascii_lowercase();
-    !code.starts_with('#') && code.contains("x-forwarded-for") && code.contains("header")
 }

@@ -23,7 +23,7 @@ use samehost_system::User;
 
 use self::hop::{Hop, Moves};
 use self::login::{LoggedIn, OwnLogin, everyone, passwords, try_hop};
-use self::obstacles::encryption::in_code;
+use self::obstacles::encryption::{in_code, is_seen_without_tls};
 use self::obstacles::host;
 use self::obstacles::login::{fewer_rights, refused};
 use crate::configuration::{ConfigFile, ConfigFileError, ParsedConfig};
@@ -49,6 +49,10 @@ pub struct Plan {
     /// Files that change and that the user did not name: of servers that get another place.
     pub(crate) unnamed: Vec<PathBuf>,
 }
+
+/// What `--accept` passes with and without `--yes`: what a client asks for and a socket does not give, as the code of a program is not
+/// read; and a directory that is gone after a boot, as an init script or a container's start may make it again.
+pub const PASSED: [ObstacleCode; 2] = [ObstacleCode::Encryption, ObstacleCode::Boot];
 
 /// Who decides about what only a person may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,14 +155,11 @@ impl Plan {
         self.stages.iter().all(|stage| stage.changes.is_empty())
     }
 
-    /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is
-    /// not read.
+    /// Passes what is barred with a person and without one, where it was accepted.
     #[must_use]
     pub fn passing(mut self, accepted: &[ObstacleCode]) -> Self {
-        if accepted.contains(&ObstacleCode::Encryption) {
-            for obstacle in &mut self.findings.obstacles {
-                obstacle.bars &= obstacle.code != ObstacleCode::Encryption;
-            }
+        for obstacle in &mut self.findings.obstacles {
+            obstacle.bars &= !(PASSED.contains(&obstacle.code) && accepted.contains(&obstacle.code));
         }
         self
     }
@@ -169,21 +170,21 @@ impl Plan {
     #[must_use]
     pub fn try_logins(mut self, program: &Path) -> Self {
         let mut all_in = true;
+        let mut without_tls = true;
         self.secrets.extend(self.hops.iter().flat_map(passwords));
         // A server whose configuration has to change listens there only after the first stage; it is tried then.
         for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
             match try_hop(hop, program) {
                 Ok(LoggedIn { shown, views, .. }) => {
                     hop.login = Some(shown);
-                    let mut encrypted: Vec<Encrypted> = Vec::new();
-                    for (_, view) in &views {
-                        encrypted.extend(view.encrypted.iter().cloned());
-                    }
+                    let encrypted: Vec<Encrypted> =
+                        views.iter().flat_map(|(_, view)| view.encrypted.clone()).collect();
+                    without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
                     self.findings.add(in_code(hop, &encrypted));
                     self.findings.add(fewer_rights(hop, &views, program));
                 }
                 Err(failed) => {
-                    all_in = false;
+                    (all_in, without_tls) = (false, false);
                     let mut obstacle = refused(hop, &failed);
                     if failed.error.kind() != LoginErrorKind::Refused {
                         // A blocker of the scan explains the failure, and has the remedy.
@@ -204,7 +205,11 @@ impl Plan {
                     encrypted.extend(view.encrypted);
                 }
             }
+            without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
             self.findings.add(in_code(hop, &encrypted));
+        }
+        if without_tls {
+            self.findings.obstacles.retain(|obstacle| obstacle.bars || obstacle.code != ObstacleCode::Tls);
         }
         if all_in {
             self.findings.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));

@@ -8,14 +8,16 @@ use samehost_login::{Expected, Known};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
-use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders_of, service_at};
+use samehost_scan::{
+    Trusted, Unserved, described, expected, expected_of, holders_of, service_at, services_at,
+};
 use samehost_services::{Kind, UnixSocket};
 use samehost_system::{lookup, peer, start_time};
 
 use crate::configuration::server_files::{self, share_a_port};
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::disk::{Disk, Reads};
-use crate::findings::{bar, in_one_line};
+use crate::findings::{bar, in_one_line, shown};
 use crate::place::same_port;
 use crate::request::SwitchRequest;
 
@@ -56,8 +58,14 @@ impl Server {
         setting: &Setting,
     ) -> Result<Self, SwitchObstacle> {
         let named = match setting.role {
-            Role::Listens => Some((config.clone(), setting.clone())),
-            _ => configurations.iter().find_map(|read| line_of(read, &setting.endpoint)),
+            Role::Listens => match runs_by_another(scan, config, &setting.endpoint) {
+                Some(found) => return Err(found),
+                None => Some((config.clone(), setting.clone())),
+            },
+            _ => {
+                let mut lines = configurations.iter().filter_map(|read| line_of(read, &setting.endpoint));
+                lines.find(|(config, _)| runs_by_another(scan, config, &setting.endpoint).is_none())
+            }
         };
         let trusted = trusted(request, setting, named.as_ref())?;
         let service = match service_at(scan, &setting.endpoint, setting.protocol, &trusted) {
@@ -174,6 +182,20 @@ pub(crate) fn is_or_descends(pid: u32, from: &Known) -> bool {
     start_time(from.pid) == Some(from.start) && peer::family(from.pid).contains(&pid)
 }
 
+/// What is in the way where the server at an address runs by another file than one that says the same.
+fn runs_by_another(scan: &Scan, config: &ConfigFile, endpoint: &Endpoint) -> Option<SwitchObstacle> {
+    let there = services_at(scan, endpoint).into_iter().filter_map(|at| scan.services.get(at));
+    let service =
+        there.into_iter().find(|service| server_files::reads_others(scan, service, &config.file))?;
+    let own = shown(&server_files::named_by(scan, service)?);
+    let (who, file) = (described(scan, service), shown(&config.file));
+    Some(bar(
+        ObstacleCode::Server,
+        format!("{who} listens at {endpoint}, and runs by {own}, and not by {file}"),
+        format!("Name the file that it runs by, or restart it with {file} first"),
+    ))
+}
+
 fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
     let is_nobody = matches!(unserved, Unserved::Nobody(_));
     let code = if is_nobody { ObstacleCode::NobodyListens } else { ObstacleCode::ServerIdentity };
@@ -196,7 +218,7 @@ fn own_line(
 ) -> Result<(ServerLine, ParsedConfig), SwitchObstacle> {
     let candidates = server_files::of(scan, service);
     for path in &candidates {
-        let Ok(Some(config)) = ConfigFile::at(path, None) else { continue };
+        let Ok(Some(config)) = ConfigFile::run_by(path, service.kind) else { continue };
         let read = match config.read() {
             Ok(read) => read,
             Err(refusal) => {
@@ -207,12 +229,7 @@ fn own_line(
             return Ok((line, read));
         }
     }
-    let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-    let looked = match server_files::elsewhere(scan, service) {
-        Some(why) => why,
-        None if looked.is_empty() => "nothing is known of its files".to_owned(),
-        None => looked.join(", "),
-    };
+    let looked = server_files::looked_in(scan, service, &candidates);
     Err(bar(
         ObstacleCode::Server,
         format!(

@@ -74,7 +74,7 @@ pub struct ApplyOptions {
     pub confirm_within: Option<Duration>,
     /// Pass what only a person may pass: with --yes a file that a program writes again (managed), that other machines may
     /// read (shared-files), or that you did not name (other-files); with and without it a program that asks for TLS, which
-    /// a Unix socket may not give (encryption)
+    /// a Unix socket may not give (encryption), or a directory that nobody is seen to make at boot (boot)
     #[arg(long, value_parser = acceptable(), value_name = "CODE")]
     pub accept: Vec<ObstacleCode>,
     /// How long to look who else uses an address before it goes, or, with --all, to watch the traffic [default: 5s, with --all 10s]

@@ -194,6 +194,62 @@ fn a_redis_beside_another_at_the_usual_socket_gets_one_of_its_own() {
     let _ = &mut machine;
 }
 
+#[test]
+fn the_file_that_a_running_redis_was_started_with_is_edited_and_not_the_usual_one() {
+    // In a /run and an /etc/redis of its own, whose file says the same port.
+    let machine = Machine::new();
+    let (ports, folder) = ([free_port(), free_port()], machine.path("").display().to_string());
+    let at = folder.trim_end_matches('/');
+    for (name, port) in ["a", "b"].into_iter().zip(ports) {
+        let text = format!(
+            "bind 127.0.0.1\nport {port}\ndir {at}/{name}\nsave \"\"\ndaemonize yes\npidfile {at}/{name}.pid\n"
+        );
+        machine.write(&format!("{name}/keep"), "");
+        machine.write(&format!("{name}.conf"), text);
+    }
+    machine.write("usual.conf", format!("bind 127.0.0.1\nport {}\ndir /var/lib/redis\n", ports[0]));
+    machine.write(
+        "app/composer.json",
+        "{\"require\":{\"symfony/framework-bundle\":\"^7\",\"symfony/dotenv\":\"^7\"}}",
+    );
+    machine.write("app/bin/console", "");
+    machine.write("app/.env", format!("REDIS_URL=redis://127.0.0.1:{}/0\n", ports[0]));
+    let restart = machine.write(
+        "restart",
+        format!("#!/bin/sh\nkill $(cat {at}/a.pid)\nwhile kill -0 $(cat {at}/a.pid 2>/dev/null) 2>/dev/null; do sleep 0.05; done\nredis-server {at}/a.conf\n"),
+    );
+    Command::new("chmod").arg("755").arg(&restart).status().unwrap();
+    let script = r#"set -e; mount -t tmpfs tmpfs /run; mkdir -p /run/redis /etc/redis; mount -t tmpfs tmpfs /etc/redis
+        cp "$1/usual.conf" /etc/redis/redis.conf; cd "$1"; redis-server a.conf; redis-server b.conf
+        for port in $2 $3; do until redis-cli -p $port ping >/dev/null 2>&1; do sleep 0.05; done; done
+        set +e; moves="switch app --user root --confirm-within 0 --reload $1/restart"
+        "$0" switch /etc/redis/redis.conf --reload true --dry-run </dev/null; echo "usual $?"
+        redis-cli -p $2 config set requirepass x; "$0" $moves --dry-run </dev/null; echo "closed $?"
+        redis-cli -p $2 -a x config set requirepass ''
+        "$0" $moves --accept other-files --accept boot --yes </dev/null; echo "status $?"
+        cmp "$1/usual.conf" /etc/redis/redis.conf && echo "usual file as it was"; grep unixsocket "$1/a.conf"
+        for name in a b; do kill $(cat $1/$name.pid); done"#;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", script, env!("CARGO_BIN_EXE_samehost")])
+        .args([at.to_owned(), ports[0].to_string(), ports[1].to_string()])
+        .env("XDG_STATE_HOME", machine.path("state"));
+    let ended = crate::support::bounded(command);
+    let said = words(&ended);
+    let runs_by = format!("runs by {at}/a.conf, and not by /etc/redis/redis.conf");
+    for needed in [
+        &*runs_by,
+        "usual 1",
+        "does not show what it was started with",
+        "closed 1",
+        "status 0",
+        "usual file as it was",
+        "unixsocket /run/redis/redis-server.sock",
+    ] {
+        assert!(said.contains(needed), "{needed}: {}", ended.both());
+    }
+}
+
 /// nginx by a configuration in a folder of its own, in the foreground.
 fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
     let at = machine.path(name).display().to_string();

@@ -239,6 +239,74 @@ fn a_file_made_anew_keeps_its_own_metadata_and_one_that_became_a_link_is_refused
 }
 
 #[test]
+fn what_somebody_put_back_by_hand_is_said_and_an_undo_ends_the_switch() {
+    let (machine, id) = placed_with("committed", "");
+    let switched = files(&machine.path("site"));
+    let by_hand = |name: &str| fs::copy(data("before").join(name), machine.path("site").join(name)).unwrap();
+    let undo = |how: &str| {
+        let ended = machine.samehost(&["switch", "undo", &id, how]);
+        (ended.status, ended.stdout.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    by_hand("nginx/nginx.conf");
+    let nginx = machine.path("site/nginx/nginx.conf").display().to_string();
+    let entry = listed(&machine, &id);
+    assert_eq!(
+        (&entry["state"], &entry["put_back_by_hand"][0]),
+        (&"committed".into(), &nginx.clone().into())
+    );
+    let (status, said) = undo("--dry-run");
+    assert!(status == 0 && said.contains("it would be undone"), "{said}");
+    assert!(said.contains(&format!("{nginx} was put back by hand: nothing to do there")), "{said}");
+    let checked = machine.samehost(&["switch", "check"]);
+    assert!(checked.status == 1 && checked.stdout.contains("was put back by hand"), "{}", checked.both());
+    by_hand("php/pool.d/www.conf");
+    assert_eq!(listed(&machine, &id)["state"], "put_back_by_hand");
+    let shown = machine.samehost(&["switch", "list"]);
+    assert!(shown.stdout.contains(&format!("{nginx} (put back by hand)")), "{}", shown.both());
+    let (status, said) = undo("--dry-run");
+    assert!(status == 0 && said.contains("none of them would change"), "{said}");
+    // Whoever writes the switch's text again has it in force again.
+    fs::write(&nginx, &switched[&PathBuf::from("nginx/nginx.conf")]).unwrap();
+    assert_eq!(listed(&machine, &id)["state"], "committed");
+    by_hand("nginx/nginx.conf");
+    // The recorded processes are gone, and cannot take it.
+    let (_, said) = undo("--yes");
+    assert!(said.contains("undone"), "{said}");
+    assert_eq!(listed(&machine, &id)["state"], "undone");
+    assert_eq!(files(&machine.path("site")), files(&data("before")));
+}
+
+#[test]
+fn an_overdue_switch_that_somebody_put_back_by_hand_ends_at_its_time() {
+    let (machine, id) = placed_with("committed", OVERDUE);
+    for name in ["nginx/nginx.conf", "php/pool.d/www.conf"] {
+        fs::copy(data("before").join(name), machine.path("site").join(name)).unwrap();
+    }
+    let ended = machine.samehost(&["switch", "list"]);
+    assert!(ended.stderr.contains("is put back"), "{}", ended.both());
+    assert_eq!(listed(&machine, &id)["state"], "undone");
+}
+
+#[test]
+fn what_is_longer_than_the_screen_is_wrapped_and_ids_and_paths_stay_whole() {
+    let (machine, id) = placed_with("committed", "");
+    for (columns, words) in
+        [("60", &["list"][..]), ("60", &["check"]), ("60", &["undo", "none"]), ("30", &["list"])]
+    {
+        let mut command = machine.command(&[&["switch"], words].concat());
+        let ended = bounded(command.env("COLUMNS", columns).take());
+        for line in ended.both().lines() {
+            let is_one_word =
+                !line.trim().contains(' ') || line.starts_with(&id) || line.contains("(put back");
+            let fits = line.chars().count() <= columns.parse().unwrap();
+            assert!(fits || is_one_word, "{words:?}: {line}");
+        }
+        let whole = ended.both().contains(&machine.path("site/nginx/nginx.conf").display().to_string());
+        assert!(whole || words[0] == "undo", "{}", ended.both());
+    }
+}
+
+#[test]
 fn a_file_that_was_made_immutable_is_refused_before_anything_is_touched() {
     let (machine, id) = placed_with("committed", "");
     let before = files(&machine.path("site"));

@@ -17,7 +17,7 @@ use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 mod pools;
 
-use pools::{Placed, Pool, Pools};
+use pools::{Placed, Pool, Pools, SUFFIX};
 
 pub use pools::{
     Handed, HandedKind, RunsAs, ends_requests, handed, handed_on, keeps_environment, runs_as, second_pool,
@@ -101,6 +101,21 @@ impl Editor for PhpFpm {
         } else {
             path.to_owned()
         }
+    }
+
+    /// The copy of a pool that an earlier switch made, which stays as long as somebody uses the port: a second site took another
+    /// socket, and a third pool.
+    fn same_site_metered(
+        &self,
+        file: &Path,
+        files: &Metered<'_>,
+        setting: &Setting,
+    ) -> Result<Vec<Endpoint>> {
+        let pools = Pools::read(file, files)?;
+        let copy = format!("{}{SUFFIX}", setting.name);
+        let copies = pools.pools.iter().filter(|pool| title(pool) == copy);
+        let listens = copies.filter_map(|pool| self::setting(&pools, pool, pool.last("listen")?).ok());
+        Ok(listens.map(|setting| setting.endpoint).collect())
     }
 
     fn transition_metered(

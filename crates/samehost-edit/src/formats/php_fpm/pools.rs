@@ -372,7 +372,7 @@ impl Reader<'_> {
     }
 }
 
-const SUFFIX: &str = "-samehost";
+pub(super) const SUFFIX: &str = "-samehost";
 
 /// Path and text of a new file with a copy of a pool that listens at the goal. Everything else is as in the original:
 /// `$pool` in a value is replaced by the original's name. Only `pm.status_listen` is left out, since two pools cannot

@@ -172,21 +172,30 @@ impl Editor for Redis {
 /// it saves from time to time.
 #[must_use]
 pub fn keeps_nothing(file: &Path, files: &dyn Files) -> bool {
-    let is_kept = budget::within(file, files, |files| {
-        let text = lines::read(file, files)?;
-        let (mut saves, mut appends) = (true, false);
-        for line in lines(&text) {
-            let found = words(&text, line.range).unwrap_or_default();
-            let [name, values @ ..] = &*found else { continue };
-            match name.bytes.to_ascii_lowercase().as_slice() {
-                b"save" => saves = values.iter().any(|value| !value.bytes.is_empty()),
-                b"appendonly" => appends = values.first().is_some_and(|value| value.bytes == b"yes"),
-                _ => {}
-            }
+    let saves = own_values(file, files, b"save").is_none_or(|all| all.iter().any(|value| !value.is_empty()));
+    let appends = own_values(file, files, b"appendonly").is_some_and(|all| all.concat() == b"yes");
+    !saves && !appends
+}
+
+/// Where a server that was started with this file works since; `None` where that is where it was started.
+#[must_use]
+pub fn works_in(file: &Path, files: &dyn Files) -> Option<PathBuf> {
+    let folder = PathBuf::from(String::from_utf8(own_values(file, files, b"dir")?.concat()).ok()?);
+    if folder.is_absolute() { Some(folder) } else { None }
+}
+
+/// The values of the last line with a name in a server's own file; `None` where it has none, or cannot be read.
+fn own_values(file: &Path, files: &dyn Files, name: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let text = budget::within(file, files, |files| lines::read(file, files)).ok()?;
+    let mut last = None;
+    for line in lines(&text) {
+        let found = words(&text, line.range).unwrap_or_default();
+        let [first, values @ ..] = &*found else { continue };
+        if first.bytes.eq_ignore_ascii_case(name) {
+            last = Some(values.iter().map(|value| value.bytes.to_vec()).collect());
         }
-        Ok(saves || appends)
-    });
-    is_kept.is_ok_and(|is_kept| !is_kept)
+    }
+    last
 }
 
 fn reading(file: &Path, configuration: &Configuration) -> Reading {

@@ -63,6 +63,12 @@ pub(super) fn demands(hops: &[Hop]) -> Vec<SwitchObstacle> {
     found
 }
 
+/// Whether the server shows that the application's connections have none: PostgreSQL tells it of each.
+pub(crate) fn is_seen_without_tls(hop: &Hop, encrypted: &[Encrypted]) -> bool {
+    let is_told = hop.setting.protocol == Protocol::Postgres && !hop.client.around.open.is_empty();
+    is_told && first_held(hop, encrypted).is_none()
+}
+
 /// The words that count, the first of each: those of the configuration, then those of its service, then the environment's.
 fn words(hop: &Hop) -> Vec<Asked> {
     let mut all: Vec<Asked> = Vec::new();

@@ -49,7 +49,7 @@ pub(crate) fn find(
     findings.note(overrides::other_names(scan, hops, stages));
     findings.note(overrides::set_by_compose(hops, stages));
     if stages.iter().any(|stage| !stage.changes.is_empty()) {
-        findings.merge(host::look(scan, hops, stages));
+        findings.add(host::look(scan, hops, stages));
     }
     findings
 }

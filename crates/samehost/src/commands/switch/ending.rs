@@ -1,16 +1,18 @@
 //! How an undo, a confirmation or a recovery is told: by what the store and the disk say afterwards ([`Settled`]), in words, as JSON
 //! and as the exit status.
 
-use std::io::Write;
-
 use samehost_switch::{files_in_words, left_undone, not_back};
 use samehost_transaction::{RolledBack, Settled, State, Store, TransactionError, Version, settled};
 use serde_json::{Value, json};
 
 use super::look;
+
 use crate::exit::Ending;
 use crate::output;
 use crate::wrong_use::{Refused, WrongUse};
+
+/// What stands before a line about a switch.
+pub(super) const BELOW: &str = "    ";
 
 /// What was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +107,7 @@ impl Told {
             (Some(State::Awaiting), Act::Recover) => {
                 "finished: it had been proved, and waits for its confirmation"
             }
-            (Some(State::Committed | State::Awaiting), _) => "it is in force as before",
+            (Some(State::Committed | State::Awaiting | State::PutBack), _) => "it is in force as before",
             (Some(State::Running), _) => "left alone: it is at work",
             (None, Act::Recover) => "forgotten: it had touched nothing",
             (None, _) => "the store does not know it any more",
@@ -199,12 +201,12 @@ pub(super) fn tell(all: &[Told], is_json: bool) -> anyhow::Result<Ending> {
         out = output::as_json(&all.iter().map(Told::as_json).collect::<Vec<_>>())?;
     }
     for one in all.iter().filter(|_| !is_json) {
-        writeln!(out, "{}: {}", one.id, one.how())?;
+        output::add_line(&mut out, "", &format!("{}: {}", one.id, one.how()));
         for file in one.files_back() {
-            writeln!(out, "    {file} is as it was")?;
+            output::add_line(&mut out, BELOW, &format!("{file} is as it was"));
         }
         for line in one.left().iter().chain(&one.unreachable) {
-            writeln!(out, "    {line}")?;
+            output::add_line(&mut out, BELOW, line);
         }
     }
     output::print(&out)?;

@@ -19,7 +19,7 @@ use samehost_model::{Endpoint, ObstacleCode, Redactor};
 use samehost_report::saving_in_words;
 use samehost_scan::{Stamps, Timed};
 use samehost_switch::{
-    Confirm, Decider, Direction, Environment, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
+    Confirm, Decider, Direction, Environment, PASSED, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
 use samehost_system::interrupt;
 
@@ -144,7 +144,8 @@ fn notes(options: &MoveOptions, report: &SwitchReport) -> Vec<String> {
 /// The same of the options that are those of every plan; `unused` are commands of `--reload` that it does not run.
 fn notes_on_applying(options: &ApplyOptions, report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
     let mut notes = unused_reloads(report, unused);
-    if !options.accept.is_empty() && !options.consent.yes {
+    let is_for_yes = |code: &ObstacleCode| !PASSED.contains(code);
+    if options.accept.iter().any(is_for_yes) && !options.consent.yes {
         notes.push("--accept is used for nothing without --yes: you are asked".to_owned());
     }
     if options.consent.dry_run && options.confirm_within.is_some() {

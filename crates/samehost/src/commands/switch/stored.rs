@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,11 +21,11 @@ use samehost_transaction::{
 use serde_json::{Value, json};
 
 use super::confirm::{Watched, agrees, may_ask, named, take_back_overdue, told_before};
-use super::ending::{Act, Told, refusal, tell, worse};
+use super::ending::{Act, BELOW, Told, refusal, tell, worse};
 use super::{Doing, look};
 use crate::cli::{CheckOptions, Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
-use crate::output;
+use crate::output::{self, add_line};
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
 
@@ -55,7 +54,7 @@ fn refuse_the_next_older(put_back: &[String]) -> anyhow::Result<()> {
                 ))
                 .into());
             }
-            (State::Committed | State::Awaiting, None) => return Ok(()),
+            (State::Committed | State::Awaiting | State::PutBack, None) => return Ok(()),
             _ => {}
         }
     }
@@ -74,32 +73,32 @@ pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
         writeln!(out, "No switch was made yet; samehost switch PATH --dry-run shows what one would do.")?;
     }
     for (store, entry) in all.iter().filter(|_| !json) {
-        writeln!(out, "{}  {:<11}  {}", entry.id, entry.state, about(entry))?;
+        add_line(&mut out, &format!("{}  {:<11}  ", entry.id, entry.state), &about(entry));
         if let Some(until) = &entry.awaits {
             let told = told_before(store, &entry.id);
-            writeln!(out, "    {}", awaited(store, entry, until, told.is_some()))?;
+            add_line(&mut out, BELOW, &awaited(store, entry, until, told.is_some()));
             if let Some(told) = told {
-                writeln!(out, "    {told}")?;
+                add_line(&mut out, BELOW, &told);
             }
         }
         if let (Some(reason), false) = (&entry.reason, entry.is_unreadable()) {
-            writeln!(out, "    {reason}")?;
+            add_line(&mut out, BELOW, reason);
         }
         for file in &entry.files {
-            writeln!(out, "    {}", file.display())?;
+            let by_hand = if entry.back.contains(file) { " (put back by hand)" } else { "" };
+            writeln!(out, "{BELOW}{}{by_hand}", file.display())?;
         }
     }
-    let mut places: Vec<&Path> = all.iter().map(|(store, _)| store.path()).collect();
-    places.sort_unstable();
-    places.dedup();
-    for place in places.iter().filter(|_| !json) {
-        writeln!(
-            out,
-            "\nThe files as they were, with the passwords in them, are in {}; samehost switch prune removes them.",
-            place.join("ID/backup").display()
-        )?;
+    if let (Some((store, _)), false) = (all.first(), json) {
+        let place = store.path().join("ID/backup");
+        let text = format!(
+            "The files as they were, with the passwords in them, are in {}; samehost switch prune removes them.",
+            place.display()
+        );
+        out.push(b'\n');
+        add_line(&mut out, "", &text);
     }
-    print(&out)?;
+    output::print(&out)?;
     Ok(Ending::Done)
 }
 
@@ -139,6 +138,7 @@ fn as_json((store, entry): &(Store, Entry)) -> Value {
         "command": entry.command,
         "summary": entry.summary,
         "files": entry.files,
+        "put_back_by_hand": entry.back,
         "awaits_confirmation_until": entry.awaits,
         "reason": entry.reason,
         "backup": store.path().join(&entry.id).join("backup"),
@@ -151,7 +151,7 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
     if let (None, true) = (&options.id, consent.yes) {
         refuse_the_next_older(&put_back)?;
     }
-    let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting], &put_back)?;
+    let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting, State::PutBack], &put_back)?;
     let store = switches::store_of(id)?;
     let foresee = || foresee_undo(&store, id).map_err(refusal);
     let foreseen = foresee()?;
@@ -191,7 +191,11 @@ pub(super) fn recover(options: &RecoverOptions) -> anyhow::Result<Ending> {
     };
     let (planned, would_end) = foresee()?;
     if planned.is_empty() {
-        print(if consent.json { b"[]\n" } else { b"Nothing to recover: no switch was interrupted.\n" })?;
+        output::print(if consent.json {
+            b"[]\n"
+        } else {
+            b"Nothing to recover: no switch was interrupted.\n"
+        })?;
         return Ok(Ending::Done);
     }
     if let Some(ending) = not_agreed(consent, &planned, would_end)? {
@@ -284,10 +288,6 @@ fn not_agreed(
     Ok(Some(Ending::Finding))
 }
 
-pub(super) fn print(bytes: &[u8]) -> anyhow::Result<()> {
-    output::print(bytes)
-}
-
 const DAY: i64 = 24 * 60 * 60;
 
 pub(super) fn prune(options: &PruneSwitchesOptions) -> anyhow::Result<Ending> {
@@ -299,7 +299,7 @@ pub(super) fn prune(options: &PruneSwitchesOptions) -> anyhow::Result<Ending> {
     let mut all = switches::entries()?;
     all.retain(|(_, entry)| is_over(entry, options.older_than));
     if all.is_empty() {
-        print(if consent.json {
+        output::print(if consent.json {
             b"[]\n"
         } else {
             b"Nothing to prune: no switch is undone or rolled back, or as old as that.\n"
@@ -334,7 +334,7 @@ fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
     };
     let is_old = older_than.is_some_and(|days| age >= i64::from(days) * DAY);
     match entry.state {
-        State::RolledBack | State::Undone => entry.left.is_empty() || is_old,
+        State::RolledBack | State::Undone | State::PutBack => entry.left.is_empty() || is_old,
         State::Committed => is_old,
         _ => false,
     }
@@ -373,13 +373,13 @@ fn forget_all(all: &[(Store, Entry)], consent: Consent) -> anyhow::Result<Ending
                 format!("kept: {error}")
             }
         };
-        writeln!(out, "{}: {ending}", entry.id)?;
+        add_line(&mut out, "", &format!("{}: {ending}", entry.id));
         values.push(json!({ "id": entry.id, "ending": ending }));
     }
     if consent.json {
         out = output::as_json(&values)?;
     }
-    print(&out)?;
+    output::print(&out)?;
     Ok(if is_left { Ending::Finding } else { Ending::Done })
 }
 
@@ -411,9 +411,9 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
     } else if found.files.is_empty() {
         writeln!(out, "No switch is in force here.")?;
     } else {
-        found.in_words(&mut out)?;
+        found.in_words(&mut out);
     }
-    print(&out)?;
+    output::print(&out)?;
     let is_held =
         found.files.iter().all(|checked| checked.holds) && !found.used.values().any(Seen::is_left_behind);
     Ok(if is_held { Ending::Done } else { Ending::Finding })
@@ -438,24 +438,24 @@ impl Checked {
     }
 
     /// The files of each switch, and below them what its application does.
-    fn in_words(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+    fn in_words(&self, out: &mut Vec<u8>) {
         for (index, checked) in self.files.iter().enumerate() {
             let sign = if checked.holds { "holds" } else { "DRIFT" };
-            writeln!(out, "{}  {sign}  {}: {}", checked.id, checked.file.display(), checked.found)?;
+            let text = format!("{}: {}", checked.file.display(), checked.found);
+            add_line(out, &format!("{}  {sign}  ", checked.id), &text);
             if self.files.get(index + 1).is_some_and(|next| next.id == checked.id) {
                 continue;
             }
             if let Some(seen) = self.used.get(&checked.id) {
-                writeln!(out, "    {}", seen.in_words())?;
+                add_line(out, BELOW, &seen.in_words());
                 for other in seen.others() {
-                    writeln!(out, "    {other}")?;
+                    add_line(out, BELOW, &other);
                 }
             }
             for line in self.times.get(&checked.id).into_iter().flatten().flat_map(own_times_in_words) {
-                writeln!(out, "    {line}")?;
+                add_line(out, BELOW, &line);
             }
         }
-        Ok(())
     }
 }
 
@@ -547,6 +547,7 @@ mod tests {
             summary: String::new(),
             files: Vec::new(),
             left: vec![std::path::PathBuf::new(); left],
+            back: Vec::new(),
             awaits: None,
             reason: None,
         }

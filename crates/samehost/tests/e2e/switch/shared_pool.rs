@@ -99,6 +99,41 @@ fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_nginx_nor_vouche
     assert_eq!(status, 0, "{said}");
 }
 
+#[test]
+fn the_second_site_of_a_pool_takes_the_socket_that_the_first_switch_made() {
+    if !is_root("the_second_site_of_a_pool_takes_the_socket_that_the_first_switch_made") {
+        return;
+    }
+    let sites = OneNginx::start();
+    let socket = sites.stack.shared("sockets").join("fpm.sock").display().to_string();
+    let to_socket = ["--socket", &socket, "--accept", "other-files", "--yes", "--confirm-within=0"];
+    let (status, said) = sites.asked(BOTH, &[&["switch", &sites.file(0)], &to_socket[..]].concat());
+    assert!(status == 0 && said.contains("samehost switch finish"), "{said}\n{}", sites.stack.log());
+    assert!(!said.contains("tls:"), "FastCGI has none: {said}");
+    // Without the option: the server has a socket for that port, and no other one is made.
+    let words = ["switch", &sites.file(1), "--yes", "--confirm-within=0"];
+    let (status, said) = sites.asked(BOTH, &words);
+    assert_eq!(status, 0, "{said}\n{}", sites.stack.log());
+    let pools = std::fs::read_dir(sites.stack.path("php/pool.d")).unwrap().count();
+    let texts = [0, 1].map(|site| std::fs::read_to_string(sites.file(site)).unwrap());
+    assert!(texts.iter().all(|text| text.contains(&format!("fastcgi_pass unix:{socket};"))), "{texts:?}");
+    let (_, listed) = sites.asked(&[], &["switch", "list", "--json"]);
+    let ids: Vec<&str> =
+        listed.split("\"id\": \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let [first, second] = ids[..] else { panic!("{listed}") };
+    // What the second one needs stays; and once both have moved, the first can be finished.
+    for how in ["--dry-run", "--yes"] {
+        let (status, said) = sites.asked(BOTH, &["switch", "undo", first, how]);
+        assert!(status == 1 && said.contains(&format!("samehost switch undo {second}")), "{said}");
+    }
+    let (status, said) = sites.asked(BOTH, &["switch", "finish", first, "--yes", "--confirm-within=0"]);
+    assert_eq!(status, 0, "{said}\n{}", sites.stack.log());
+    assert_eq!(std::fs::read_dir(sites.stack.path("php/pool.d")).unwrap().count(), pools - 1);
+    for port in sites.web {
+        wait_for("a site", || page(port, "/").filter(|(status, _)| *status == 200));
+    }
+}
+
 impl Sites {
     fn start() -> Self {
         let mut sites = Sites::written();
