@@ -96,8 +96,14 @@ fn cut(word: &str, columns: usize) -> Vec<String> {
 pub fn hanging(label: &str, text: &str, indent: usize, columns: usize) -> String {
     // One word, whose blanks are put back afterwards: wrapping makes several into one.
     let joined = format!("{}{text}", label.replace(' ', "_"));
-    let longest = joined.split_whitespace().map(width).max().unwrap_or_default();
-    let lines = wrap(&joined, columns.saturating_sub(indent).max(longest));
+    let available = columns.saturating_sub(indent);
+    let mut lines: Vec<String> = Vec::new();
+    for word in joined.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= available => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
     let hung = lines.join(&format!("\n{}", " ".repeat(indent)));
     format!("{label}{}", hung.get(label.len()..).unwrap_or_default())
 }

@@ -34,6 +34,6 @@ pub use reload::{ReloadWords, Whose};
 pub use report::preview;
 pub use request::{Confirm, Direction, Environment, Page, PageError, SwitchRequest};
 pub use samehost_edit::Setting;
-pub use stored::{FinishError, LOOK, OwnLooks, finishing, look_again, refused_since};
+pub use stored::{FinishError, LOOK, OwnLooks, finishing, look_again, new_places, refused_since};
 pub use usage::{Connecting, Seen, Usage, connecting, connecting_services, followed};
 pub use way_back::{WAY_BACK, not_back, would_not_be_back};

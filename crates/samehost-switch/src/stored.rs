@@ -250,7 +250,8 @@ pub(crate) fn old_places(store: &Store, id: &str) -> Vec<OldPlace> {
 }
 
 /// Where the connections and servers of a stored switch went.
-pub(crate) fn new_places(store: &Store, id: &str) -> Vec<Endpoint> {
+#[must_use]
+pub fn new_places(store: &Store, id: &str) -> Vec<Endpoint> {
     let Some(later) = Later::of(store, id) else { return Vec::new() };
     let mut all: Vec<Endpoint> = Vec::new();
     let hops = later.hops.iter().filter_map(|hop| hop.to.parse().ok());

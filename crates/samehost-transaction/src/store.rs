@@ -170,6 +170,16 @@ impl Store {
         }
     }
 
+    /// Opens the store of an earlier version in a state directory if there is one that only we could have written to:
+    /// then it is ours wherever it is, and closed for other users.
+    #[must_use]
+    pub fn earlier(state: &Path) -> Option<Self> {
+        let root = state.canonicalize().ok()?.join("switches");
+        let found = fs::symlink_metadata(&root).ok()?;
+        let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+        if is_ours && found.mode() & 0o077 == 0 { Some(Store { root, way_back: None }) } else { None }
+    }
+
     /// The same store, which asks before it puts anything back.
     #[must_use]
     pub fn asking(mut self, way_back: WayBack) -> Self {

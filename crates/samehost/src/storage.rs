@@ -187,7 +187,7 @@ const OF_ROOT: &str = "/var/lib/samehost";
 
 /// State directory: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
 pub fn directory() -> Option<PathBuf> {
-    named().or_else(|| home().map(|home| home.join(".local/state/samehost")))
+    named().or_else(|| home().map(|home| below(&home)))
 }
 
 /// State directory for something that only this user may change. For root it is `/var/lib/samehost`, or XDG_STATE_HOME if
@@ -225,6 +225,11 @@ pub fn named() -> Option<PathBuf> {
 
 pub fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
+}
+
+/// The state directory below a home directory.
+pub fn below(home: &Path) -> PathBuf {
+    home.join(".local/state/samehost")
 }
 
 /// The prices of the last checkup, in the state directory.
@@ -377,15 +382,17 @@ fn gone(error: io::Error) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) }
 }
 
-/// Where switches are stored.
+/// Where switches are stored. Older locations are still searched.
 #[cfg(feature = "switch")]
 pub mod switches {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use samehost_switch::WAY_BACK;
     use samehost_transaction::{Entry, Store, listed};
 
-    use super::{WrongUse, private_directory};
+    use super::{WrongUse, below, home, named, private_directory};
+
+    const BEFORE: &str = "/root";
 
     /// The state directory in which [`store`] opens the store, and makes it.
     pub fn state() -> anyhow::Result<PathBuf> {
@@ -399,13 +406,43 @@ pub mod switches {
     /// The stores of this user that there are; the one for new switches comes first. None is created: who only looks leaves no
     /// folder behind.
     pub fn stores() -> anyhow::Result<Vec<Store>> {
-        Ok(Store::existing(&state()?)?.into_iter().map(|store| store.asking(WAY_BACK)).collect())
+        let state = state()?;
+        let stores = with_earlier(&state, Store::existing(&state)?.into_iter().collect());
+        Ok(stores.into_iter().map(|store| store.asking(WAY_BACK)).collect())
     }
 
-    /// The store for a switch; a watcher may begin when its switch and the store are gone.
+    /// Adds root's stores of earlier versions. If XDG_STATE_HOME is set and usable, it has the only store.
+    fn with_earlier(state: &Path, mut stores: Vec<Store>) -> Vec<Store> {
+        if !rustix::process::geteuid().is_root() || named().as_deref() == Some(state) {
+            return stores;
+        }
+        let mut places: Vec<PathBuf> = named().into_iter().collect();
+        places.extend(home().map(|home| below(&home)));
+        places.push(below(Path::new(BEFORE)));
+        for place in places {
+            if let Some(store) = Store::earlier(&place)
+                && stores.iter().all(|other| other.path() != store.path())
+            {
+                stores.push(store);
+            }
+        }
+        stores
+    }
+
+    /// The store that contains a switch; the one for new switches if none does. A watcher may begin when its switch and the
+    /// store are gone.
     pub fn store_of(id: &str) -> anyhow::Result<Store> {
-        let unknown = || WrongUse(format!("no switch {id}; samehost switch list names them"));
-        Ok(stores()?.pop().ok_or_else(unknown)?)
+        let mut stores = stores()?;
+        if stores.is_empty() {
+            return Err(WrongUse(format!("no switch {id}; samehost switch list names them")).into());
+        }
+        for (at, store) in stores.iter().enumerate() {
+            let Ok(entries) = store.list() else { continue };
+            if entries.iter().any(|entry| entry.id == id) {
+                return Ok(stores.swap_remove(at));
+            }
+        }
+        Ok(stores.swap_remove(0))
     }
 
     /// All switches with their stores, oldest first.
@@ -414,6 +451,7 @@ pub mod switches {
         for store in stores()? {
             all.extend(listed(&store)?.into_iter().map(|entry| (store.clone(), entry)));
         }
+        all.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
         Ok(all)
     }
 }

@@ -142,7 +142,6 @@ fn use_between(
         span_ms: 1000.0 * span / per_second,
         throttled_ms: since(|r| r.throttled_us) / 1000.0,
         clock_change_percent,
-        ..MachineUse::default()
     }
 }
 

@@ -9,8 +9,8 @@ use std::process::Command;
 use crate::stays::in_one_line;
 use crate::support::{Ended, MALLORY, Machine, free_port, wait_for};
 
-/// Debian's www-data.
-const WEB: u32 = 33;
+/// Debian's `news`: pools of PHP-FPM run as www-data, and may be those of an application of PHP that is www-data's.
+const WEB: u32 = 9;
 
 /// A Laravel whose `.env` its own user alone may read, and a Redis at a port and a socket.
 struct Shop {
@@ -72,8 +72,7 @@ impl Shop {
 
     fn switch(&self) -> Ended {
         let app = self.machine.path("app").display().to_string();
-        let words =
-            ["switch", &app, "--user", "www-data", "--yes", "--confirm-within=0", "--observe", "300ms"];
+        let words = ["switch", &app, "--user", "news", "--yes", "--confirm-within=0", "--observe", "300ms"];
         let ended = self.machine.samehost(&words);
         assert_eq!(ended.status, 0, "{}", ended.both());
         ended
@@ -151,6 +150,21 @@ fn an_operators_client_program_contradicts_nothing() {
     shop.assert_in_use();
     let told = in_one_line(&shop.verify());
     assert!(told.contains("redis-cli") && told.contains("is not the application's own"), "{told}");
+}
+
+#[test]
+fn a_check_finds_that_nobody_answers_where_the_switch_leads() {
+    let shop = Shop::new();
+    shop.switch();
+    let checked = in_one_line(&shop.check());
+    assert!(!checked.contains("nobody answers"), "{checked}");
+    // A server answers its end with nothing.
+    let _ = Command::new("redis-cli").args(["-p", &shop.port.to_string(), "shutdown", "nosave"]).output();
+    wait_for("its end", || std::os::unix::net::UnixStream::connect(&shop.socket).is_err().then_some(()));
+    let checked = shop.check();
+    let told = in_one_line(&checked);
+    let expected = format!("nobody answers at unix:{}", shop.socket.display());
+    assert!(checked.status == 1 && told.contains(&expected), "{told}");
 }
 
 #[test]

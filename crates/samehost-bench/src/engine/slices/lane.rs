@@ -276,11 +276,8 @@ impl SliceCounter {
             leave_out(&mut trial, &interruptions.sums);
         }
         add_usage(&mut trial, client, 1, metered);
-        trial.slices = Some(Slices {
-            number: self.slices,
-            length_ms: seconds * 1e3 / f64::from(self.slices.max(1)),
-            ..Slices::default()
-        });
+        trial.slices =
+            Some(Slices { number: self.slices, length_ms: seconds * 1e3 / f64::from(self.slices.max(1)) });
         trial
     }
 }

@@ -22,6 +22,7 @@ use samehost_switch::{
     Confirm, Decider, Direction, Environment, PASSED, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
 use samehost_system::interrupt;
+use samehost_transport::{ConnectOptions, connect};
 
 use self::confirm::{Site, agrees, may_ask};
 use crate::cli::{ApplyOptions, Consent, FinishOptions, MoveOptions, StoredVerb, SwitchOptions, UnixOrTcp};
@@ -327,6 +328,15 @@ fn apply(
 
 fn stamps(options: &MoveOptions) -> Stamps {
     if options.exact { Stamps::SystemCalls } else { Stamps::Functions }
+}
+
+/// Longest wait for somebody to answer at a new place.
+const MAX_CONNECT_TIME: Duration = Duration::from_secs(5);
+
+/// Why connecting to an endpoint fails.
+fn unanswered(endpoint: &Endpoint) -> Option<String> {
+    let options = ConnectOptions { timeout: Some(MAX_CONNECT_TIME), ..ConnectOptions::default() };
+    connect(endpoint, &options).err().map(|error| format!("nobody answers at {endpoint}: {error}"))
 }
 
 fn look() -> anyhow::Result<Scan> {

@@ -11,7 +11,8 @@ use samehost_model::scan::{ApplicationSeen, Scan, Standing};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
 use samehost_report::own_times_in_words;
 use samehost_switch::{
-    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again, preview, reload, would_not_be_back,
+    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again, new_places, preview, reload,
+    would_not_be_back,
 };
 use samehost_system::interrupt::is_requested;
 use samehost_transaction::{
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::confirm::{Watched, agrees, may_ask, named, take_back_overdue, told_before};
 use super::ending::{Act, BELOW, Told, refusal, tell, worse};
-use super::{Doing, look};
+use super::{Doing, look, unanswered};
 use crate::cli::{CheckOptions, Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
 use crate::output::{self, add_line};
@@ -400,6 +401,18 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
             found.files.push(checked);
         }
     }
+    for (store, id) in &ids {
+        let silent = new_places(store, id).iter().filter_map(unanswered).collect();
+        found.silent.insert(id.clone(), silent);
+    }
+    for (_, entry) in switches::entries()?.into_iter().filter(|(_, entry)| entry.state == State::Unfinished) {
+        found.files.extend(entry.files.into_iter().map(|file| CheckedFile {
+            id: entry.id.clone(),
+            file,
+            holds: false,
+            found: "the switch was interrupted; to end it: samehost switch recover".to_owned(),
+        }));
+    }
     let period = options.wait.unwrap_or(MOMENT);
     found.used = followed(&stores, &look()?, period, &is_requested)?;
     let switches: Vec<(&Store, &str)> = ids.iter().map(|(store, id)| (*store, id.as_str())).collect();
@@ -414,8 +427,9 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
         found.in_words(&mut out);
     }
     output::print(&out)?;
-    let is_held =
-        found.files.iter().all(|checked| checked.holds) && !found.used.values().any(Seen::is_left_behind);
+    let is_held = found.files.iter().all(|checked| checked.holds)
+        && found.silent.values().all(Vec::is_empty)
+        && !found.used.values().any(Seen::is_left_behind);
     Ok(if is_held { Ending::Done } else { Ending::Finding })
 }
 
@@ -423,6 +437,8 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
 #[derive(Default)]
 struct Checked {
     files: Vec<CheckedFile>,
+    /// Where its connections lead now and nobody answers, in sentences.
+    silent: BTreeMap<String, Vec<String>>,
     used: BTreeMap<String, Seen>,
     times: BTreeMap<String, Vec<OwnTimesCompared>>,
 }
@@ -432,7 +448,9 @@ impl Checked {
         let mut values = Vec::new();
         for checked in &self.files {
             let times = self.times.get(&checked.id).map_or(&[][..], Vec::as_slice);
-            values.push(check_as_json(checked, self.used.get(&checked.id), times));
+            let mut value = check_as_json(checked, self.used.get(&checked.id), times);
+            value["unanswered"] = json!(self.silent.get(&checked.id));
+            values.push(value);
         }
         values
     }
@@ -445,6 +463,9 @@ impl Checked {
             add_line(out, &format!("{}  {sign}  ", checked.id), &text);
             if self.files.get(index + 1).is_some_and(|next| next.id == checked.id) {
                 continue;
+            }
+            for silent in self.silent.get(&checked.id).into_iter().flatten() {
+                add_line(out, BELOW, silent);
             }
             if let Some(seen) = self.used.get(&checked.id) {
                 add_line(out, BELOW, &seen.in_words());

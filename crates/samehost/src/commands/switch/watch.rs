@@ -15,11 +15,10 @@ use samehost_model::scan::Scan;
 use samehost_scan::services_at;
 use samehost_switch::{LOOK, Seen, Usage, refused_since, reload};
 use samehost_transaction::{Entry, State, Store, confirm, recover};
-use samehost_transport::{ConnectOptions, connect};
 
 use super::confirm::{Watched, forget_unit, put_back};
-use super::look;
 use super::stored::{compared, in_short};
+use super::{look, unanswered};
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
 use crate::storage::switches;
@@ -32,7 +31,6 @@ const IN_A_ROW: u32 = 3;
 /// Consecutive failed logins before a rollback, and checks between logins: servers count failed logins.
 const LOGINS_IN_A_ROW: u32 = 2;
 const LOOKS_TO_A_LOGIN: u32 = 12;
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked how long requests take, until they can be compared, and how long before the deadline at least, in seconds.
 const MOST_LOOKS_AT_TIMES: u32 = 5;
 const TIME_FOR_A_LOOK_S: f64 = 10.0;
@@ -170,7 +168,7 @@ struct Watch {
 impl Watch {
     fn look(&mut self, watched: &Watched, scan: Option<&Scan>) {
         self.looks += 1;
-        let mut found = watched.new.iter().find_map(|endpoint| unanswered(endpoint));
+        let mut found = watched.new.iter().find_map(|text| unanswered(&text.parse().ok()?));
         // One that fails already proves nothing.
         if let Some((url, before)) = watched.page.as_ref().filter(|(_, before)| !before.fails()) {
             self.page_asked = true;
@@ -262,13 +260,6 @@ impl Watch {
         let who: Vec<&str> = self.returned.iter().map(String::as_str).collect();
         format!("{what} (at the old address meanwhile, of other programs: {})", who.join(", "))
     }
-}
-
-/// Why connecting to an endpoint fails.
-fn unanswered(text: &str) -> Option<String> {
-    let endpoint: Endpoint = text.parse().ok()?;
-    let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
-    connect(&endpoint, &options).err().map(|error| format!("nobody answers at {text}: {error}"))
 }
 
 /// The processes that have a TCP connection to an address.
