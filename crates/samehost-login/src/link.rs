@@ -75,6 +75,11 @@ pub(crate) fn plain(endpoint: &Endpoint) -> Endpoint {
 }
 
 impl Link {
+    /// Closes it so that nothing is left of it at the server: an end that the server has not closed yet counts as a client's.
+    pub fn abort(self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+    }
+
     /// Connects without a login, and checks the transport with the kernel. `patience` limits the time to connect, and then
     /// the time of each reply.
     ///

@@ -122,6 +122,11 @@ impl Dialogue {
         Ok(dialogue)
     }
 
+    /// Ends it; see [`Link::abort`].
+    pub fn abort(self) {
+        self.link.abort();
+    }
+
     pub(crate) fn over(link: Link, account: &Account<'_>) -> Result<Self, LoginError> {
         let mut dialogue = Dialogue { link };
         if let Some(password) = account.password {

@@ -2,11 +2,13 @@
 //! the server itself says, else the usual files of distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and
 //! passes on: such a file may belong to root alone and still be the application's. Pure except for reading /proc.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use samehost_edit::formats::memcached::arguments;
@@ -56,9 +58,18 @@ pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
 /// How long a server may take to say what it was started with. It answers at once or is busy, and then its file is not known.
 const TO_TELL: Duration = Duration::from_millis(500);
 
+/// What each process said, which is asked once: a connection of ours in the middle of a look at who uses a port counted as somebody's.
+static TOLD: LazyLock<Mutex<HashMap<u32, Option<PathBuf>>>> = LazyLock::new(Mutex::default);
+
+fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    let pid = service.pid?;
+    let mut told = TOLD.lock().ok()?;
+    told.entry(pid).or_insert_with(|| ask(scan, service)).clone()
+}
+
 /// What a Redis says that it was started with: it writes a title over its command line. `None` where it asks for a login first, as
 /// nothing is known of a server yet that would get a password.
-fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
+fn ask(scan: &Scan, service: &Service) -> Option<PathBuf> {
     let is_here =
         scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);
     if service.kind?.family() != Kind::Redis || !is_here {
@@ -71,7 +82,9 @@ fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
         (None, path) => Endpoint::Unix(path?.to_owned()),
     };
     let mut dialogue = Dialogue::begin(&ServerAddress::open(endpoint), &Expected::default(), TO_TELL).ok()?;
-    let told = dialogue.identity().ok()?;
+    let told = dialogue.identity();
+    dialogue.abort();
+    let told = told.ok()?;
     if told.pid == service.pid { told.file } else { None }
 }
 
@@ -188,24 +201,28 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
         if main == config.file && service.pid.is_some() {
             return service.pid;
         }
-        if config.file.starts_with(folder(&main)) && !reads_others(scan, service, &config.file) {
+        if config.file.starts_with(folder(&main)) && !reads_others(scan, service, config) {
             below.push(*service);
         }
     }
     match (&below[..], &sound[..]) {
         ([service], _) if service.pid.is_some() => service.pid,
-        (_, [service]) if !reads_others(scan, service, &config.file) => service.pid,
+        (_, [service]) if !reads_others(scan, service, config) => service.pid,
         _ => None,
     }
 }
 
 /// Whether it is known what a service was started with, and a file is not among what it reads.
-pub(crate) fn reads_others(scan: &Scan, service: &Service, file: &Path) -> bool {
+pub(crate) fn reads_others(scan: &Scan, service: &Service, asked: &ConfigFile) -> bool {
     let Some(main) = named_by(scan, service) else { return false };
     let Ok(Some(config)) = ConfigFile::run_by(&main, service.kind) else { return false };
+    // A php.ini is read beside the file of a PHP-FPM.
+    if config.editor.name() != asked.editor.name() {
+        return false;
+    }
     let Ok(read) = config.read() else { return false };
     let mut paths = read.paths(&config.files()).into_iter();
-    paths.all(|path| real(&path) != real(file))
+    paths.all(|path| real(&path) != real(&asked.file))
 }
 
 /// What is in the directory where a program of some language begins.

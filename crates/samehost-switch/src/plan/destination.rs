@@ -17,6 +17,7 @@ use super::occupant::{Occupant, occupant};
 use super::server::Server;
 use crate::configuration::ParsedConfig;
 use crate::findings::bar;
+use crate::place::same_port;
 use crate::request::SwitchRequest;
 
 pub(crate) struct Place {
@@ -31,8 +32,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) scan: &'a Scan,
     /// The configurations that were read so far.
     pub(crate) configurations: &'a [ParsedConfig],
-    /// Sockets that other servers will have.
-    pub(crate) taken: &'a [&'a Path],
+    /// Where other servers will be.
+    pub(crate) taken: &'a [&'a Endpoint],
+}
+
+impl Surroundings<'_> {
+    fn is_taken(&self, path: &Path) -> bool {
+        self.taken.iter().any(|to| to.path() == Some(path))
+    }
 }
 
 /// The socket that replaces a port: the existing one, or the one that the server will have. With a note where another
@@ -88,7 +95,7 @@ fn present(
     setting: &Setting,
     port: Option<u16>,
 ) -> Result<Option<PathBuf>, SwitchObstacle> {
-    let Surroundings { request, scan, taken, .. } = around;
+    let Surroundings { request, scan, .. } = around;
     let Some(at) = server.service else { return Ok(None) };
     if server.has_several_sites() {
         return Ok(of_the_same_site(around, server, setting, at));
@@ -108,7 +115,7 @@ fn present(
     };
     match &request.socket {
         // It is to have the path on the command line, and not the one that it has.
-        Some(wanted) if !taken.contains(&wanted.as_path()) => Ok(None),
+        Some(wanted) if !around.is_taken(wanted) => Ok(None),
         // That path is for one server; another one of the same switch keeps the socket that it has.
         _ => Ok(present),
     }
@@ -122,7 +129,7 @@ fn of_the_same_site(
     setting: &Setting,
     service: usize,
 ) -> Option<PathBuf> {
-    let wanted = around.request.socket.as_deref().filter(|path| !around.taken.contains(path));
+    let wanted = around.request.socket.as_deref().filter(|path| !around.is_taken(path));
     let Ok(((config, line), _)) = server.line(around.scan, setting) else {
         let wanted = wanted?;
         return if listens(around.scan, service, wanted) { Some(wanted.to_owned()) } else { None };
@@ -148,6 +155,13 @@ pub(crate) fn tcp_place(
     setting: &Setting,
 ) -> Result<Place, SwitchObstacle> {
     let scan = around.scan;
+    if server.has_several_sites() {
+        // Its other ports are other sites', each with a user and files of its own.
+        return match port_of_the_same_site(around, server, setting) {
+            Some(endpoint) => Ok(Place { endpoint, listens: true }),
+            None => new_port(around, server, setting),
+        };
+    }
     let mut addresses: Vec<SocketAddr> = Vec::new();
     let mut usual: &[u16] = &[];
     if let Some(found) = server.service(scan) {
@@ -173,23 +187,41 @@ pub(crate) fn tcp_place(
     Ok(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
 }
 
-/// The port that the user named, or the usual one, for a service that listens on none. Its own configuration has to
-/// change then.
+/// The port at which the same site listens, of a server that has several.
+fn port_of_the_same_site(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Option<Endpoint> {
+    let ((config, line), _) = server.line(around.scan, setting).ok()?;
+    let all = config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default();
+    let mut ports = all.into_iter().filter(|one| matches!(one, Endpoint::Tcp { .. }));
+    ports.find(|one| server.service.is_some_and(|at| services_at(around.scan, one).contains(&at)))
+}
+
+/// How many ports from the usual one on are tried for a site of a server that has several.
+const MAX_PORTS_TRIED: usize = 20;
+
+/// The port that the user named, or the usual one or the next that is free, for a service that listens on none. Its own
+/// configuration has to change then.
 fn new_port(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Result<Place, SwitchObstacle> {
-    let Surroundings { request, scan, configurations, .. } = around;
-    let mut wanted = request.address.clone();
-    if let (None, Some(kind)) = (&wanted, server.kind)
-        && let Some(port) = kind.descriptor().ports.first()
+    let Surroundings { request, scan, configurations, taken } = around;
+    let mut wanted: Vec<Endpoint> = request.address.iter().cloned().collect();
+    if let (None, Some(kind)) = (&request.address, server.kind)
+        && let Some(usual) = kind.descriptor().ports.first()
     {
-        wanted = Some(Endpoint::Tcp { host: "127.0.0.1".into(), port: *port });
+        // Each site has its own.
+        let tried = if server.has_several_sites() { MAX_PORTS_TRIED } else { 1 };
+        let ports = (*usual..=u16::MAX).take(tried);
+        wanted.extend(ports.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port }));
     }
-    let found = match wanted {
-        Some(endpoint) => match occupant(scan, configurations, server, &endpoint) {
+    let mut found = "no usual port is known for it".to_owned();
+    for endpoint in wanted {
+        if taken.iter().any(|other| same_port(other, &endpoint)) {
+            found = format!("{endpoint} is another server's in this switch");
+            continue;
+        }
+        match occupant(scan, configurations, server, &endpoint) {
             None => return Ok(Place { endpoint, listens: false }),
-            Some(occupant) => format!("{endpoint} is not free: {occupant}"),
-        },
-        None => "no usual port is known for it".to_owned(),
-    };
+            Some(occupant) => found = format!("{endpoint} is not free: {occupant}"),
+        }
+    }
     Err(bar(
         ObstacleCode::Server,
         format!("what listens at {} has no TCP port, and {found}", setting.endpoint),
@@ -206,10 +238,10 @@ fn free(
     path: PathBuf,
     port: Option<u16>,
 ) -> Result<(PathBuf, Option<String>), SwitchObstacle> {
-    let Surroundings { request, scan, configurations, taken } = around;
+    let Surroundings { request, scan, configurations, .. } = around;
     let by_port =
         PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()));
-    if taken.contains(&path.as_path()) {
+    if around.is_taken(&path) {
         return match occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())) {
             None => Ok((by_port, None)),
             Some(occupant) => Err(not_free(&by_port, &occupant)),

@@ -1,8 +1,6 @@
 //! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where
 //! that listens or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
 
-use std::path::Path;
-
 use samehost_edit::{Library, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
@@ -202,10 +200,10 @@ fn hop(
 ) -> Result<Found, Vec<SwitchObstacle>> {
     let server =
         Server::find(request, scan, configurations, &config, &setting).map_err(|found| vec![found])?;
-    let mut taken: Vec<&Path> = Vec::new();
+    let mut taken: Vec<&Endpoint> = Vec::new();
     for other in hops {
         if !same_port(&other.setting.endpoint, &setting.endpoint) {
-            taken.extend(other.to.path());
+            taken.push(&other.to);
         }
     }
     let around = Surroundings { request, scan, configurations, taken: &taken };

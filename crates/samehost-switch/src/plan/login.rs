@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use samehost_edit::parameter;
 use samehost_login::postgres::{FoundPassword, OwnFiles, PasswordPlace};
-use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as, proved};
+use samehost_login::{As, Credentials, Encrypted, LoginError, LoginErrorKind, View, log_in_as, proved};
 use samehost_model::scan::Login;
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_system::User;
@@ -298,6 +298,29 @@ fn try_account(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
         login.get_or_insert(proof);
     }
     Ok(LoggedIn { shown: shown.join("; "), login, views })
+}
+
+/// Logs in over the present transport, for a move whose server does not listen at the new endpoint yet: what those connections are
+/// encrypted with.
+///
+/// # Errors
+/// Whose password the server refuses: after its restart it would refuse it as well.
+pub(crate) fn try_present(hop: &Hop, program: &Path) -> Result<Vec<Encrypted>, Box<Failed>> {
+    let over = &hop.setting.endpoint;
+    // Of several accounts one may have another database.
+    let is_of_one = hop.setting.by_account().count() == 1;
+    let mut encrypted = Vec::new();
+    for client in everyone(hop) {
+        match OwnLogin::of(hop, &client, over).attempt(program) {
+            Ok(view) => encrypted.extend(view.encrypted),
+            Err(error) if is_of_one && is_about_the_password(&error) => {
+                let (user, present) = (hop.setting.user.clone(), Present::Refused);
+                return Err(Box::new(Failed { client, user, over: over.clone(), error, present }));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(encrypted)
 }
 
 /// The passwords that clients find by themselves, which no message may repeat.

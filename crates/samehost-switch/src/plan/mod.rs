@@ -22,7 +22,7 @@ use samehost_services::Kind;
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
-use self::login::{LoggedIn, OwnLogin, everyone, passwords, try_hop};
+use self::login::{LoggedIn, passwords, try_hop, try_present};
 use self::obstacles::encryption::{in_code, is_seen_without_tls};
 use self::obstacles::host;
 use self::obstacles::login::{fewer_rights, refused};
@@ -199,14 +199,16 @@ impl Plan {
         }
         // Of those the present connections are looked at all the same.
         for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
-            let mut encrypted: Vec<Encrypted> = Vec::new();
-            for client in everyone(hop) {
-                if let Ok(view) = OwnLogin::of(hop, &client, &hop.setting.endpoint).attempt(program) {
-                    encrypted.extend(view.encrypted);
+            match try_present(hop, program) {
+                Ok(encrypted) => {
+                    without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
+                    self.findings.add(in_code(hop, &encrypted));
+                }
+                Err(failed) => {
+                    (all_in, without_tls) = (false, false);
+                    self.findings.add([refused(hop, &failed)]);
                 }
             }
-            without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
-            self.findings.add(in_code(hop, &encrypted));
         }
         if without_tls {
             self.findings.obstacles.retain(|obstacle| obstacle.bars || obstacle.code != ObstacleCode::Tls);

@@ -185,8 +185,7 @@ pub(crate) fn is_or_descends(pid: u32, from: &Known) -> bool {
 /// What is in the way where the server at an address runs by another file than one that says the same.
 fn runs_by_another(scan: &Scan, config: &ConfigFile, endpoint: &Endpoint) -> Option<SwitchObstacle> {
     let there = services_at(scan, endpoint).into_iter().filter_map(|at| scan.services.get(at));
-    let service =
-        there.into_iter().find(|service| server_files::reads_others(scan, service, &config.file))?;
+    let service = there.into_iter().find(|service| server_files::reads_others(scan, service, config))?;
     let own = shown(&server_files::named_by(scan, service)?);
     let (who, file) = (described(scan, service), shown(&config.file));
     Some(bar(

@@ -462,3 +462,36 @@ fn real_databases_let_an_ordinary_user_in_over_every_transport() {
         }
     }
 }
+
+/// A server that has no socket yet is asked over its port: what it refuses there it refuses after its restart.
+#[test]
+fn a_password_that_the_server_refuses_bars_before_the_server_is_touched() {
+    let mut machine = Machine::new();
+    let port = free_port();
+    let text = format!("bind 127.0.0.1\nport {port}\nsave \"\"\nrequirepass right\n");
+    let conf = machine.write("redis/redis.conf", text);
+    let mut redis = Command::new("redis-server");
+    redis.arg(&conf);
+    machine.start(redis);
+    wait_for("Redis", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    machine.write("app/artisan", "#!/usr/bin/env php\n");
+    machine.write("app/composer.json", "{\"require\":{\"laravel/framework\":\"^11\"}}\n");
+    let (app, conf) = (machine.path("app").display().to_string(), conf.display().to_string());
+    let socket = machine.path("redis/r.sock").display().to_string();
+    let dry = |password: &str| {
+        machine.write(
+            "app/.env",
+            format!(
+                "REDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={port}\nREDIS_PASSWORD={password}\n"
+            ),
+        );
+        let options = ["--socket", &socket, "--user", "root", "--reload", "redis=true", "--dry-run"];
+        machine.samehost(&[&["switch", &app, &conf][..], &options].concat())
+    };
+    let wrong = dry("wrong");
+    let told = wrong.both().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(wrong.status == 1 && told.contains("WRONGPASS"), "{told}");
+    assert!(told.contains("fails over the present transport already"), "{told}");
+    let right = dry("right");
+    assert_eq!(right.status, 0, "{}", right.both());
+}

@@ -581,3 +581,54 @@ fn a_site_moves_though_the_user_of_its_neighbours_pool_may_not_connect() {
     assert!(ended.status == 0 && said.contains(&format!("({ALICE})")), "{said}");
     assert!(!said.contains(&format!("({MALLORY})")), "{said}");
 }
+
+/// Each site of a PHP-FPM has a port of its own: another pool's, with its user and its files, is none of its.
+#[test]
+fn a_site_that_goes_to_tcp_goes_to_no_other_sites_port() {
+    let mut machine = Machine::new();
+    machine.write("run/keep", "");
+    let port = free_port();
+    let socket = |name: &str| machine.path(&format!("run/{name}.sock")).display().to_string();
+    let (one, two) = (socket("one"), socket("two"));
+    let pool = |name: &str, listen: &str| {
+        format!(
+            "[{name}]\nuser = www-data\nlisten = {listen}\nlisten.owner = www-data\npm = static\npm.max_children = 1\n"
+        )
+    };
+    let of_port = format!("127.0.0.1:{port}");
+    let pools = pool("one", &one) + &pool("two", &two) + &pool("three", &of_port);
+    let log = machine.path("fpm.log").display().to_string();
+    let fpm = machine.write("fpm/php-fpm.conf", format!("[global]\nerror_log = {log}\n{pools}"));
+    let site = |listen: u16, to: &str| {
+        format!(
+            "  server {{\n    listen 127.0.0.1:{listen};\n    location / {{\n      fastcgi_pass {to};\n    }}\n  }}\n"
+        )
+    };
+    let sites = [format!("unix:{one}"), format!("unix:{two}"), of_port.clone()];
+    let sites: String = sites.iter().map(|to| site(free_port(), to)).collect();
+    let (pid, errors) =
+        (machine.path("nginx.pid").display().to_string(), machine.path("nginx.log").display().to_string());
+    let text = format!(
+        "pid {pid};\nerror_log {errors};\ndaemon off;\nuser www-data;\nevents {{}}\nhttp {{\n  access_log off;\n{sites}}}\n"
+    );
+    let nginx = machine.write("nginx/nginx.conf", text);
+    let mut command = Command::new(php_fpm());
+    command.args(["-F", "-y"]).arg(&fpm);
+    machine.start(command);
+    let mut command = Command::new("nginx");
+    command.arg("-c").arg(&nginx);
+    machine.start(command);
+    listens_at(Path::new(&two));
+    wait_for("nginx", || Path::new(&pid).exists().then_some(()));
+    let ended = machine.samehost(&["switch", nginx.to_str().unwrap(), "--to", "tcp", "--dry-run", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let mut to: Vec<&str> = Vec::new();
+    for hop in report["hops"].as_array().unwrap() {
+        to.push(hop["to"].as_str().unwrap());
+    }
+    to.sort_unstable();
+    let number = to.len();
+    to.dedup();
+    assert!(number >= 2 && to.len() == 2, "each its own: {to:?} {}", ended.both());
+    assert!(!to.contains(&format!("tcp:{of_port}").as_str()), "{to:?}");
+}

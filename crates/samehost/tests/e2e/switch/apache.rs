@@ -183,7 +183,7 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     let (status, body) = page(front.site.web, "/").unwrap();
     assert!(status == 200 && body.contains("A blog"), "{body}");
     assert_verified(&format!("unix:{socket}"), "unix", "php-fpm");
-    let words = ["verify", &config, "--expect", "unix", "--wait", "5s"];
+    let words = ["verify", &config, "--expect", "unix", "--wait", "30s"];
     let verified = stack.while_requested(|| drop(page(front.site.web, "/")), &words);
     assert!(verified.status == 0 && verified.stdout.contains("mariadbd"), "{}", verified.both());
 
