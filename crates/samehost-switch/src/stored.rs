@@ -204,13 +204,8 @@ pub fn finishing(
         Some(later) if !later.stages.is_empty() => later,
         _ => return Err(FinishError::Nothing(id.to_owned())),
     };
-    // What a server was started with is asked before the looks at who is connected, for it is a connection as well.
-    for (from, _) in later.stages.iter().flat_map(|stage| &stage.leaves) {
-        let there = from.parse().map(|endpoint| services_at(scan, &endpoint)).unwrap_or_default();
-        for at in there {
-            server_files::named_by(scan, &scan.services[at]);
-        }
-    }
+    // Whoever connects to the old place now is looked for: none of that is to be ours.
+    server_files::ask_nobody();
     let mut plan = Plan::default();
     for hop in &later.hops {
         let Some(read) = read_again(hop) else { continue };

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -61,8 +62,15 @@ const TO_TELL: Duration = Duration::from_millis(500);
 /// What each process said, which is asked once: a connection of ours in the middle of a look at who uses a port counted as somebody's.
 static TOLD: LazyLock<Mutex<HashMap<u32, Option<PathBuf>>>> = LazyLock::new(Mutex::default);
 
+static ASKS_NOBODY: AtomicBool = AtomicBool::new(false);
+
+/// From now on no server is asked what it was started with.
+pub(crate) fn ask_nobody() {
+    ASKS_NOBODY.store(true, Ordering::Relaxed);
+}
+
 fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let pid = service.pid?;
+    let pid = service.pid.filter(|_| !ASKS_NOBODY.load(Ordering::Relaxed))?;
     let mut told = TOLD.lock().ok()?;
     told.entry(pid).or_insert_with(|| ask(scan, service)).clone()
 }
@@ -75,11 +83,13 @@ fn ask(scan: &Scan, service: &Service) -> Option<PathBuf> {
     if service.kind?.family() != Kind::Redis || !is_here {
         return None;
     }
-    let listener =
-        scan.listeners(service).find(|socket| socket.kind.is_tcp() || socket.local.path().is_some())?;
-    let endpoint = match (listener.local.inet(), listener.local.path()) {
-        (Some(at), _) => Endpoint::Tcp { host: at.ip().to_string(), port: at.port() },
-        (None, path) => Endpoint::Unix(path?.to_owned()),
+    // Its socket first: who looks for clients of its port, another samehost too, is to find none of ours.
+    let path = scan.listeners(service).find_map(|socket| socket.local.path());
+    let inet =
+        scan.listeners(service).find_map(|socket| socket.local.inet().filter(|_| socket.kind.is_tcp()));
+    let endpoint = match (path, inet) {
+        (Some(path), _) => Endpoint::Unix(path.to_owned()),
+        (None, at) => Endpoint::Tcp { host: at?.ip().to_string(), port: at?.port() },
     };
     let mut dialogue = Dialogue::begin(&ServerAddress::open(endpoint), &Expected::default(), TO_TELL).ok()?;
     let told = dialogue.identity();
