@@ -47,7 +47,11 @@ fn clings(word: &str, before: &str) -> bool {
 /// unit, and a word longer than a line is cut. Columns are those of a terminal: an ideograph takes two.
 #[must_use]
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let columns = columns.max(8);
+    filled(text, columns.max(8), cut)
+}
+
+/// Lines of at most `columns`, but for words that are longer: what becomes of those `longer` says.
+fn filled(text: &str, columns: usize, longer: fn(&str, usize) -> Vec<String>) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut before = "";
     for word in text.split_whitespace() {
@@ -67,7 +71,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
                 line.push(' ');
                 line.push_str(&piece);
             }
-            _ => lines.extend(cut(&piece, columns)),
+            _ => lines.extend(longer(&piece, columns)),
         }
     }
     lines
@@ -96,14 +100,7 @@ fn cut(word: &str, columns: usize) -> Vec<String> {
 pub fn hanging(label: &str, text: &str, indent: usize, columns: usize) -> String {
     // One word, whose blanks are put back afterwards: wrapping makes several into one.
     let joined = format!("{}{text}", label.replace(' ', "_"));
-    let available = columns.saturating_sub(indent);
-    let mut lines: Vec<String> = Vec::new();
-    for word in joined.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(word) <= available => *line += &format!(" {word}"),
-            _ => lines.push(word.to_owned()),
-        }
-    }
+    let lines = filled(&joined, columns.saturating_sub(indent), |word, _| vec![word.to_owned()]);
     let hung = lines.join(&format!("\n{}", " ".repeat(indent)));
     format!("{label}{}", hung.get(label.len()..).unwrap_or_default())
 }

@@ -321,6 +321,12 @@ impl Descriptor {
     }
 }
 
+/// The path for the socket of a server beside others of its kind, with its port in the name: `/run/redis/redis-server.6380.sock`.
+#[must_use]
+pub fn socket_by_port(usual: &Path, port: u16) -> PathBuf {
+    usual.with_extension(format!("{port}.sock"))
+}
+
 /// The version of PHP to which a file belongs: `8.2` of `/etc/php/8.2/fpm/pool.d/www.conf`, also below another root. Debian
 /// has one directory per version.
 #[must_use]

@@ -10,7 +10,7 @@ mod protocol;
 pub use client::{Client, Language, Localhost, languages};
 pub use descriptor::{
     Container, ContainerClient, Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket,
-    php_version, word_after,
+    php_version, socket_by_port, word_after,
 };
 pub use kind::Kind;
 pub use protocol::{Leads, Protocol, has_bare_password, scheme, takes_localhost_for_a_host};

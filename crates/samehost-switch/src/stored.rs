@@ -204,8 +204,6 @@ pub fn finishing(
         Some(later) if !later.stages.is_empty() => later,
         _ => return Err(FinishError::Nothing(id.to_owned())),
     };
-    // Whoever connects to the old place now is looked for: none of that is to be ours.
-    server_files::ask_nobody();
     let mut plan = Plan::default();
     for hop in &later.hops {
         let Some(read) = read_again(hop) else { continue };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Connection, Process, Scan, Service, Socket, SocketKind};
-use samehost_services::{Descriptor, Kind};
+use samehost_services::{Descriptor, Kind, socket_by_port};
 
 use super::endpoint;
 use super::walk::Root;
@@ -29,7 +29,7 @@ pub(crate) fn proposed_for(
     port: Option<u16>,
 ) -> String {
     let usual = proposed_socket(known, service.and_then(|service| scan.main_process(service)));
-    let (Some(port), Some(stem)) = (port, usual.strip_suffix(".sock")) else { return usual };
+    let Some(port) = port.filter(|_| usual.ends_with(".sock")) else { return usual };
     let (mut is_taken, mut ports) = (false, vec![port]);
     for other in &scan.services {
         let is_elsewhere = |own: &Service| own.network_namespace != other.network_namespace;
@@ -47,7 +47,10 @@ pub(crate) fn proposed_for(
     }
     let is_usual = |port: &&u16| known.ports.contains(port);
     let first = ports.iter().find(is_usual).or(ports.iter().min());
-    if is_taken || first != Some(&port) { format!("{stem}.{port}.sock") } else { usual }
+    if !is_taken && first == Some(&port) {
+        return usual;
+    }
+    socket_by_port(Path::new(&usual), port).display().to_string()
 }
 
 pub(crate) struct Pair<'a> {

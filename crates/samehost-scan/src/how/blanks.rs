@@ -149,8 +149,8 @@ fn with_part(text: &str, sign: char, value: Option<&str>) -> String {
     let mut filled = text.to_owned();
     while let Some(at) = filled.find(&format!("{{{sign}")) {
         let mut depth = 0;
-        let end = filled[at..].find(|sign| {
-            depth += i32::from(sign == '{') - i32::from(sign == '}');
+        let end = filled[at..].find(|letter| {
+            depth += i32::from(letter == '{') - i32::from(letter == '}');
             depth == 0
         });
         let Some(length) = end else { break };

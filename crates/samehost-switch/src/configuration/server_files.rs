@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -62,15 +61,8 @@ const TO_TELL: Duration = Duration::from_millis(500);
 /// What each process said, which is asked once: a connection of ours in the middle of a look at who uses a port counted as somebody's.
 static TOLD: LazyLock<Mutex<HashMap<u32, Option<PathBuf>>>> = LazyLock::new(Mutex::default);
 
-static ASKS_NOBODY: AtomicBool = AtomicBool::new(false);
-
-/// From now on no server is asked what it was started with.
-pub(crate) fn ask_nobody() {
-    ASKS_NOBODY.store(true, Ordering::Relaxed);
-}
-
 fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let pid = service.pid.filter(|_| !ASKS_NOBODY.load(Ordering::Relaxed))?;
+    let pid = service.pid?;
     let mut told = TOLD.lock().ok()?;
     told.entry(pid).or_insert_with(|| ask(scan, service)).clone()
 }

@@ -9,7 +9,7 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, UNIX_PATH_MAX};
 use samehost_scan::{accounts_of, services_at, socket_of};
-use samehost_services::UnixSocket;
+use samehost_services::{UnixSocket, socket_by_port};
 use samehost_system::mounts;
 use samehost_system::ownership::View;
 
@@ -130,11 +130,11 @@ fn of_the_same_site(
     service: usize,
 ) -> Option<PathBuf> {
     let wanted = around.request.socket.as_deref().filter(|path| !around.is_taken(path));
-    let Ok(((config, line), _)) = server.line(around.scan, setting) else {
+    let Some(places) = places_of_the_site(around.scan, server, setting) else {
         let wanted = wanted?;
         return if listens(around.scan, service, wanted) { Some(wanted.to_owned()) } else { None };
     };
-    for endpoint in config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default() {
+    for endpoint in places {
         let Some(path) = endpoint.path() else { continue };
         let is_wanted = wanted.is_none() || wanted == Some(path);
         if is_wanted && listens(around.scan, service, path) {
@@ -142,6 +142,12 @@ fn of_the_same_site(
         }
     }
     None
+}
+
+/// Where the server's own configuration has its site listen, loaded or not; `None` where no editor reads it.
+fn places_of_the_site(scan: &Scan, server: &Server, setting: &Setting) -> Option<Vec<Endpoint>> {
+    let ((config, line), _) = server.line(scan, setting).ok()?;
+    Some(config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default())
 }
 
 fn listens(scan: &Scan, service: usize, path: &Path) -> bool {
@@ -189,10 +195,9 @@ pub(crate) fn tcp_place(
 
 /// The port at which the same site listens, of a server that has several.
 fn port_of_the_same_site(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Option<Endpoint> {
-    let ((config, line), _) = server.line(around.scan, setting).ok()?;
-    let all = config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default();
-    let mut ports = all.into_iter().filter(|one| matches!(one, Endpoint::Tcp { .. }));
-    ports.find(|one| server.service.is_some_and(|at| services_at(around.scan, one).contains(&at)))
+    let service = server.service?;
+    let mut ports = places_of_the_site(around.scan, server, setting)?.into_iter();
+    ports.find(|one| matches!(one, Endpoint::Tcp { .. }) && services_at(around.scan, one).contains(&service))
 }
 
 /// How many ports from the usual one on are tried for a site of a server that has several.
@@ -239,8 +244,7 @@ fn free(
     port: Option<u16>,
 ) -> Result<(PathBuf, Option<String>), SwitchObstacle> {
     let Surroundings { request, scan, configurations, .. } = around;
-    let by_port =
-        PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()));
+    let by_port = socket_by_port(&path, port.unwrap_or_default());
     if around.is_taken(&path) {
         return match occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())) {
             None => Ok((by_port, None)),
@@ -272,9 +276,8 @@ fn names_its_socket(scan: &Scan, server: &Server, setting: &Setting) -> bool {
 
 /// Whether the server's own configuration has its site listen at a path, loaded or not.
 fn is_of_its_site(scan: &Scan, server: &Server, setting: &Setting, path: &Path) -> bool {
-    let Ok(((config, line), _)) = server.line(scan, setting) else { return false };
-    let all = config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default();
-    all.iter().any(|endpoint| endpoint.path() == Some(path))
+    let places = places_of_the_site(scan, server, setting).unwrap_or_default();
+    places.iter().any(|endpoint| endpoint.path() == Some(path))
 }
 
 fn not_free(path: &Path, occupant: &Occupant) -> SwitchObstacle {

@@ -6,7 +6,6 @@ use samehost_transaction::{RolledBack, Settled, State, Store, TransactionError, 
 use serde_json::{Value, json};
 
 use super::look;
-
 use crate::exit::Ending;
 use crate::output;
 use crate::wrong_use::{Refused, WrongUse};
