@@ -211,6 +211,7 @@ fn columns(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
 }
 
 /// Adds a line of prose behind its label, as wide as standard output is.
+#[cfg(feature = "switch")]
 pub fn add_line(out: &mut Vec<u8>, label: &str, text: &str) {
     let columns = columns(&io::stdout()).unwrap_or(usize::MAX);
     let indent = label.len() - label.trim_start().len() + 4;
