@@ -81,11 +81,6 @@ pub trait Editor: Sync {
         Ok(Vec::new())
     }
 
-    /// Socket of a setting's server, from a path for all of them, if the servers number their sockets.
-    fn socket(&self, _setting: &Setting, path: &Path) -> PathBuf {
-        path.to_owned()
-    }
-
     /// For a server that listens at one place only: edits that start a copy of it at the goal for a while. `None` if
     /// that is impossible.
     ///

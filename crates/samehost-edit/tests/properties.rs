@@ -18,6 +18,7 @@ use case::Case;
 use proptest::prelude::*;
 use samehost_edit::{EDITORS, Editor, Files, Goal, Move, Overlay, Proposal, ProposalError, Setting, propose};
 use samehost_model::Endpoint;
+use samehost_services::Kind;
 use tear::{drawn, tear, tears};
 
 /// Files in memory.
@@ -49,12 +50,13 @@ fn proposal(editor: &dyn Editor, file: &Path, files: &dyn Files, moves: &[Move])
 /// the planner moves them. None where the row has no place there.
 fn moves(editor: &dyn Editor, row: &[Setting], setting: &Setting, to: &Endpoint) -> Option<Vec<Move>> {
     let client = |setting: &Setting, to: Endpoint| Move { setting: setting.clone(), goal: Goal::client(to) };
-    let path = Path::new("/run/samehost/row.sock");
-    if editor.socket(setting, path) == path {
+    if own_name(editor, setting).is_none() {
         return Some(vec![client(setting, to.clone())]);
     }
     let place = |number: usize, one: &Setting| match to {
-        Endpoint::Unix(path) => Some(client(one, Endpoint::Unix(editor.socket(one, path)))),
+        Endpoint::Unix(path) => {
+            Some(client(one, Endpoint::Unix(path.with_file_name(own_name(editor, one)?))))
+        }
         Endpoint::Tcp { host, port } => {
             let port = port.checked_add(u16::try_from(number).ok()?)?;
             Some(client(one, Endpoint::Tcp { host: host.clone(), port }))
@@ -62,6 +64,16 @@ fn moves(editor: &dyn Editor, row: &[Setting], setting: &Setting, to: &Endpoint)
         _ => None,
     };
     row.iter().enumerate().map(|(number, one)| place(number, one)).collect()
+}
+
+/// What a PostgreSQL calls its socket at the port of a setting.
+fn own_name(editor: &dyn Editor, setting: &Setting) -> Option<String> {
+    match setting.endpoint {
+        Endpoint::Tcp { port, .. } if editor.name() == "postgresql" => {
+            Kind::Postgres.descriptor().name_by_port(port)
+        }
+        _ => None,
+    }
 }
 
 /// Holds an editor to its promises on some files.

@@ -13,13 +13,14 @@ mod how;
 mod inventory;
 mod listing;
 mod target;
+mod told_file;
 mod traffic;
 mod verify;
 
 pub use advice::findings::findings;
 pub use advice::{
     BLOCKERS, Blocker, DecidedBy, UnsafeSocket, Unserved, address_lost, advise, decided_by, obstacles,
-    rule_of_socket, service_at, services_at, socket_of,
+    proposed_for, rule_of_socket, service_at, services_at, socket_of,
 };
 pub use clients::clients_of;
 pub use expectation::{Expectation, ExpectationError, Held};
@@ -35,6 +36,7 @@ pub use listing::trust::{
 };
 pub use samehost_system::diag::Counters;
 pub use target::{Target, TargetError, endpoint_of, endpoints_of, services_called};
+pub use told_file::told_file;
 pub use traffic::catch::talkers;
 pub use traffic::exchanges::{Timed, are_too_many_lost, no_time, parts, refusal_of_bpf};
 pub use traffic::held_back::{HeldBack, Sender, held_back};

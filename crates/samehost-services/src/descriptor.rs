@@ -319,6 +319,14 @@ impl Descriptor {
     pub fn socket_name(&self) -> &str {
         self.socket.rsplit('/').next().unwrap_or_default()
     }
+
+    /// What a server at this port calls its socket, where it makes the name from its port itself: `.s.PGSQL.5433`.
+    #[must_use]
+    pub fn name_by_port(&self, port: u16) -> Option<String> {
+        let usual = self.ports.first()?.to_string();
+        let name = self.socket_name();
+        if name.contains(&usual) { Some(name.replace(&usual, &port.to_string())) } else { None }
+    }
 }
 
 /// The path for the socket of a server beside others of its kind, with its port in the name: `/run/redis/redis-server.6380.sock`.

@@ -107,7 +107,7 @@ pub struct Traffic {
     /// Connections that carried data.
     pub busy_connections: u32,
     /// Short connections to the service that came and went: counted as they ended, or else estimated by those that the
-    /// kernel keeps in TIME_WAIT for 60 s. Of a service's pairs the one with the most connections has them.
+    /// kernel keeps in TIME_WAIT for 60 s. They are those that came to this address.
     pub short_connections_per_s: f64,
     /// What they did; none where the kernel does not tell (it tells root).
     pub short: Option<ShortTraffic>,

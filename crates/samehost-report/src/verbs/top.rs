@@ -131,7 +131,7 @@ fn table(scan: &Scan, rows: &[Row]) -> Grid {
         let mut cells = vec![
             Span::plain(row.service),
             Span::plain(row.client),
-            Span::plain(row.transport),
+            Span::plain(&*row.over),
             Span::plain(row.connections.to_string()),
             Span::plain(shown(row.requests_per_s(), "per_s")),
         ];
@@ -166,8 +166,8 @@ fn shown(value: Option<f64>, unit: &str) -> String {
 struct Row<'a> {
     service: &'a str,
     client: &'a str,
-    /// `tcp`, `tcp6`, `unix`, `unix dgram`, `unix seqpacket`.
-    transport: &'static str,
+    /// `tcp 3306`, `tcp6 3306`, `unix`, `unix dgram`, `unix seqpacket`.
+    over: String,
     connections: u32,
     /// Traffic since the look before; the kernel counts it only for TCP.
     traffic: Option<Traffic>,
@@ -197,7 +197,7 @@ fn rows(scan: &Scan) -> Vec<Row<'_>> {
         rows.push(Row {
             service: name_of_service(scan, advice.service),
             client: &advice.client,
-            transport: if advice.now.starts_with("tcp6") { "tcp6" } else { "tcp" },
+            over: over_tcp(&advice.now),
             connections: advice.connections,
             traffic: advice.traffic,
             exchanges: exchanges(scan, advice.service, &advice.client, &advice.now),
@@ -210,6 +210,14 @@ fn rows(scan: &Scan) -> Vec<Row<'_>> {
         busy(b).total_cmp(&busy(a)).then_with(|| (a.service, a.client).cmp(&(b.service, b.client)))
     });
     rows
+}
+
+/// The port is said as well: two pools of one PHP-FPM, of one client, were two lines that looked alike.
+fn over_tcp(now: &str) -> String {
+    match (now.split_once(':'), now.rsplit_once(':')) {
+        (Some((transport, _)), Some((_, port))) => format!("{transport} {port}"),
+        _ => now.to_owned(),
+    }
 }
 
 /// What was seen of a pair's exchanges.
@@ -231,7 +239,7 @@ fn over_unix(scan: &Scan) -> impl Iterator<Item = Row<'_>> {
         let new = || Row {
             service: name_of_service(scan, service),
             client,
-            transport: connection.kind.label(),
+            over: connection.kind.label().to_owned(),
             connections: 0,
             traffic: None,
             exchanges: exchanges(scan, service, client, &address),

@@ -21,7 +21,7 @@ use samehost_system::interrupt;
 pub use access::rule_of_socket;
 pub use ahead::{UnsafeSocket, Unserved, obstacles, service_at, services_at, socket_of};
 pub use client::address_lost;
-pub(crate) use pair::proposed_for;
+pub use pair::proposed_for;
 use pair::{Pair, Program, programs};
 
 pub struct Blocker {
@@ -118,36 +118,28 @@ pub fn advise(scan: &mut Scan) {
 /// Where some are left, they are those of short-lived clients: never of a program that happens to stay connected to the same
 /// service. Connections that the scan saw without their holder are filled in.
 ///
-/// Beside each of the `senders` is the address that its connections came to, where it is known: a service may have several.
-/// `left` is `None` where too few connections are left to speak of, else the address that most of them came to.
+/// They came to one address of the service, which may have several. `is_left` is false where too few connections are left to speak of.
 pub(crate) fn add_short_lived(
     scan: &mut Scan,
-    service: usize,
-    senders: &[(&Process, Option<SocketAddr>)],
-    left: Option<Option<SocketAddr>>,
+    (service, address): (usize, SocketAddr),
+    senders: &[Process],
+    is_left: bool,
 ) {
-    for (sender, came_to) in senders {
-        if scan.advice.iter().any(|advice| is_of(scan, advice, service, sender)) {
+    let now = endpoint(address);
+    let is_there = |advice: &Advice| advice.service == service && advice.now == now;
+    for sender in senders {
+        if scan.advice.iter().any(|advice| is_there(advice) && is_of(scan, advice, sender)) {
             continue;
         }
-        let unheld = scan.advice.iter().position(|one| one.service == service && one.client_pids.is_empty());
-        let (now, members) = match unheld {
-            Some(at) => {
-                let advice = scan.advice.remove(at);
-                (Some(advice.now), advice.members)
-            }
-            None => (came_to.map(endpoint), Vec::new()),
-        };
+        let unheld = scan.advice.iter().position(|one| is_there(one) && one.client_pids.is_empty());
+        let members = unheld.map(|at| scan.advice.remove(at).members).unwrap_or_default();
         if let Err(at) = scan.processes.binary_search_by_key(&sender.pid, |process| process.pid) {
-            scan.processes.insert(at, (*sender).clone());
+            scan.processes.insert(at, sender.clone());
         }
-        add(scan, service, now, sender.name.clone(), members, &[sender.pid]);
+        add(scan, service, &now, sender.name.clone(), members, &[sender.pid]);
     }
-    let mut of_service = scan.advice.iter().filter(|advice| advice.service == service);
-    if let Some(came_to) = left
-        && !of_service.any(|advice| advice.client_pids.is_empty())
-    {
-        add(scan, service, came_to.map(endpoint), "short-lived clients".to_owned(), Vec::new(), &[]);
+    if is_left && !scan.advice.iter().any(|advice| is_there(advice) && advice.client_pids.is_empty()) {
+        add(scan, service, &now, "short-lived clients".to_owned(), Vec::new(), &[]);
     }
 }
 
@@ -161,22 +153,13 @@ pub(crate) fn are_of_one_program(one: &Process, other: &Process) -> bool {
     (&one.name, one.uid, &one.unit) == (&other.name, other.uid, &other.unit)
 }
 
-pub(crate) fn is_of(scan: &Scan, advice: &Advice, service: usize, sender: &Process) -> bool {
+pub(crate) fn is_of(scan: &Scan, advice: &Advice, sender: &Process) -> bool {
     let mut processes = advice.client_pids.iter().filter_map(|pid| scan.process(*pid));
-    advice.service == service && processes.any(|process| are_of_one_program(sender, process))
+    processes.any(|process| are_of_one_program(sender, process))
 }
 
-fn add(
-    scan: &mut Scan,
-    service: usize,
-    now: Option<String>,
-    name: String,
-    members: Vec<usize>,
-    clients: &[u32],
-) {
-    let Some(found) = scan.services.get(service) else { return };
-    let Some(port) = scan.listeners(found).find(|socket| socket.kind.is_tcp()) else { return };
-    let now = now.unwrap_or(format!("tcp:{}", port.local));
+fn add(scan: &mut Scan, service: usize, now: &str, name: String, members: Vec<usize>, clients: &[u32]) {
+    let now = now.to_owned();
     let program = Program { service, now, name, uid: None, mount_namespace: None, network_namespace: 0 };
     let advice = advise_pair(scan, program, members, Some(clients));
     scan.advice.extend(advice);

@@ -11,24 +11,30 @@ use super::endpoint;
 use super::walk::Root;
 use crate::proc::status::{self, Status};
 
-/// The path to propose for the socket of a service that has none, as a switch does: by the configuration that the command
-/// line of its process names.
-pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
-    match server.and_then(|server| known.file_named(&server.command_line)) {
-        Some((file, _)) => known.socket_for(&file),
-        None => known.socket.clone(),
-    }
+/// The path to propose for the socket of a service that has none: by the configuration that the command line of its process names.
+fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
+    let named = server.and_then(|server| known.file_named(&server.command_line));
+    named.map_or_else(|| known.socket.clone(), |(file, _)| known.socket_for(&file))
 }
 
 /// The path to propose to a service at this port, or to one that would be there: the usual one where it is free and the port is the
-/// first of those whose servers it would be proposed to, which is the usual port or else the lowest. Others have the port in its name.
-pub(crate) fn proposed_for(
+/// first of those whose servers it would be proposed to, which is the usual port or else the lowest. Others have the port in its
+/// name. `file` is its configuration, where more is known of it than its command line says.
+#[must_use]
+pub fn proposed_for(
     scan: &Scan,
     known: &Descriptor,
     service: Option<&Service>,
     port: Option<u16>,
+    file: Option<&Path>,
 ) -> String {
-    let usual = proposed_socket(known, service.and_then(|service| scan.main_process(service)));
+    let usual = match file {
+        Some(file) => known.socket_for(file),
+        None => proposed_socket(known, service.and_then(|service| scan.main_process(service))),
+    };
+    if let Some(name) = port.and_then(|port| known.name_by_port(port)) {
+        return Path::new(&usual).with_file_name(name).display().to_string();
+    }
     let Some(port) = port.filter(|_| usual.ends_with(".sock")) else { return usual };
     let (mut is_taken, mut ports) = (false, vec![port]);
     for other in &scan.services {
@@ -103,7 +109,7 @@ impl<'a> Pair<'a> {
 
     /// The path that a switch would propose for a socket of a service of a known kind.
     pub(crate) fn proposed_socket(&self) -> Option<String> {
-        Some(proposed_for(self.scan, self.known?, Some(self.service), self.port))
+        Some(proposed_for(self.scan, self.known?, Some(self.service), self.port, None))
     }
 
     /// One client process, which represents all of them: they have one name, one user and one mount namespace.
@@ -341,12 +347,19 @@ mod tests {
         scan.sockets.push(Socket { local: at(9001), ..scan.sockets[2].clone() });
         scan.services[2].listeners.push(3);
         let proposed = |scan: &Scan, at: Option<usize>, kind: Kind, port: u16| {
-            proposed_for(scan, kind.descriptor(), at.map(|at| &scan.services[at]), Some(port))
+            proposed_for(scan, kind.descriptor(), at.map(|at| &scan.services[at]), Some(port), None)
         };
         let redis = |scan: &Scan, at, port| proposed(scan, at, Kind::Redis, port);
         assert_eq!(redis(&scan, Some(1), 6379), "/run/redis/redis-server.sock");
         assert_eq!(redis(&scan, Some(0), 6380), "/run/redis/redis-server.6380.sock");
         assert_eq!(redis(&scan, None, 6390), "/run/redis/redis-server.6390.sock");
+        for (kind, port, path) in [
+            (Kind::Postgres, 5433, "/run/postgresql/.s.PGSQL.5433"),
+            (Kind::Pgbouncer, 6433, "/run/postgresql/.s.PGSQL.6433"),
+            (Kind::Mongodb, 27018, "/tmp/mongodb-27018.sock"),
+        ] {
+            assert_eq!(proposed(&scan, None, kind, port), path);
+        }
         assert_eq!(proposed(&scan, Some(2), Kind::PhpFpm, 9001), "/run/php/php-fpm.sock");
         assert_eq!(proposed(&scan, Some(2), Kind::PhpFpm, 9002), "/run/php/php-fpm.9002.sock");
         let path = Address::Path("/run/redis/redis-server.sock".into());

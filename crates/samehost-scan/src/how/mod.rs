@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
-use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
+use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Service, SocketKind};
 use samehost_services::{Client, Kind, Localhost, Protocol, UnixSocket, languages};
 use samehost_system::namespaces::network_setting;
 
 use crate::advice::{proposed_for, services_at, socket_of};
 use crate::listing::datagrams::takes_datagrams;
 use crate::target::Target;
+use crate::told_file::told_file;
 use blanks::Words;
 
 mod blanks;
@@ -182,7 +183,8 @@ struct Place {
     listens: bool,
     host: String,
     port: u16,
-    /// The configuration that the command line of the server names; `None` where each site has its own.
+    /// The configuration that it was started with, as the server or its command line says, empty if with none; `None` where
+    /// each site has its own.
     file: Option<PathBuf>,
 }
 
@@ -202,12 +204,9 @@ impl Place {
             Some(path) => (path, "found here", true),
             None => (usual_path(scan, &services, kind, port), "usual", false),
         };
-        let known = kind.descriptor();
-        let server = services.first().and_then(|at| scan.main_process(&scan.services[*at]));
-        let named =
-            server.filter(|_| !known.several_sites).and_then(|one| known.file_named(&one.command_line));
-        let file = named.map(|(file, _)| file).filter(|file| file.is_absolute());
-        let mut place = Place { path, from, listens, host: "127.0.0.1".to_owned(), port, file };
+        let service = services.first().map(|at| &scan.services[*at]);
+        let (host, file) = ("127.0.0.1".to_owned(), service.and_then(|service| file_of(scan, service)));
+        let mut place = Place { path, from, listens, host, port, file };
         match address {
             Some(Endpoint::Tcp { host, .. }) => place.host.clone_from(host),
             Some(Endpoint::Unix(path)) => {
@@ -240,6 +239,16 @@ impl Place {
             .replace("{host}", &self.host)
             .replace("{port}", &self.port.to_string())
     }
+}
+
+/// The configuration that a service was started with, if it is one for all that it serves.
+fn file_of(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    let known = service.kind?.descriptor();
+    if known.several_sites {
+        return None;
+    }
+    let named = || Some(known.file_named(&scan.main_process(service)?.command_line)?.0);
+    told_file(scan, service).or_else(named).filter(|file| !file.is_relative() || file.as_os_str().is_empty())
 }
 
 /// The services of this network namespace that are of a kind. MariaDB and MySQL are separate kinds with the same addresses.
@@ -289,15 +298,10 @@ fn socket_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> Option
     None
 }
 
-/// The path that a switch would propose for the first of these services, or the usual one of its kind. PostgreSQL's has the
-/// port in its name.
+/// The path that a switch would propose for the first of these services, or the usual one of its kind.
 fn usual_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> String {
     let service = services.first().map(|at| &scan.services[*at]);
-    let usual = proposed_for(scan, kind.descriptor(), service, Some(port));
-    match usual.rsplit_once(".s.PGSQL.") {
-        Some((folder, _)) => format!("{folder}.s.PGSQL.{port}"),
-        None => usual,
-    }
+    proposed_for(scan, kind.descriptor(), service, Some(port), None)
 }
 
 /// The clients that are asked for, each with its language.
@@ -363,8 +367,11 @@ fn steps(kind: Kind, setting: &str, place: &Place) -> Vec<String> {
     let files = known.edited_files();
     let found = files.iter().find(|file| Path::new(file).exists());
     let file = match (&place.file, found, files.first()) {
+        (Some(file), ..) if file.as_os_str().is_empty() => {
+            "on its command line: it was started without a file".to_owned()
+        }
         (Some(file), ..) => format!("in {}, which it was started with", file.display()),
-        (None, Some(file), _) => format!("in {file} (found here)"),
+        (None, Some(file), _) => format!("in {file} (found here), unless it is started with another"),
         (None, None, Some(usual)) => format!("in {usual} or where this system has it"),
         (None, None, None) => "in its settings or on its command line".to_owned(),
     };

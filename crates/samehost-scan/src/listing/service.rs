@@ -164,11 +164,6 @@ impl Acceptors {
         self.service_of.get(&listener).copied()
     }
 
-    /// Services that listen, each once for each of its sockets.
-    pub(crate) fn services(&self) -> impl Iterator<Item = usize> {
-        self.service_of.values().copied()
-    }
-
     /// The position of the service; `None` for a client's socket, and where no listener here has its address.
     pub(crate) fn service(&self, socket: &Socket) -> Option<usize> {
         match socket.kind {

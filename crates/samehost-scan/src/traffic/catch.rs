@@ -23,11 +23,11 @@ use crate::listing::service::Acceptors;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
 use crate::proc::{pids, status};
-use crate::traffic::short_connections::{Closed, Opener, Seen};
+use crate::traffic::short_connections::{Closed, Door, Opener, Seen};
 
-/// Looks at the processes for one service until it is given up.
+/// Looks at the processes for one door until it is given up.
 const MOST_TRIES: u32 = 2000;
-/// Connections that were seen of a service, after which the shares of its clients are known well enough.
+/// Connections that were seen of a door, after which the shares of its clients are known well enough.
 const ENOUGH: u32 = 1000;
 /// A look at the sockets may take one such part of a CPU at most, so that it does not disturb what is
 /// observed. Looks are what is left where the kernel takes no program that notes who connects. Of
@@ -45,7 +45,7 @@ const SHORTEST_LOOK: Duration = Duration::from_micros(250);
 /// takes as long as three looks, and another program of the same user would be found later.
 const SELDOM: u32 = 4;
 
-pub(crate) type Caught = HashMap<usize, Seen>;
+pub(crate) type Caught = HashMap<Door, Seen>;
 
 /// Addresses of a connection: the client's end, and the server's.
 type Addresses = (SocketAddr, SocketAddr);
@@ -62,8 +62,8 @@ pub(crate) struct Catcher<'a> {
     acceptors: &'a Acceptors,
     namespace: u64,
     diag: Diag,
-    /// The tries that are left for each service.
-    wanted: BTreeMap<usize, u32>,
+    /// How often the holders of connections to each door were looked for.
+    tries: HashMap<Door, u32>,
     known: HashSet<u64>,
     /// Processes with clients that are visible, or that were seen: the next connection is likely theirs or that of a
     /// process with the same parent, and to ask them takes a hundredth of asking all.
@@ -91,7 +91,7 @@ impl<'a> Catcher<'a> {
             acceptors,
             namespace,
             diag: Diag::open().ok()?,
-            wanted: acceptors.services().map(|service| (service, MOST_TRIES)).collect(),
+            tries: HashMap::new(),
             known: with_holders.map(|socket| socket.inode).collect(),
             likely,
             next: Instant::now(),
@@ -105,7 +105,7 @@ impl<'a> Catcher<'a> {
     /// Looks again and again for this long, unless the kernel does.
     pub(crate) fn watch(&mut self, period: Duration) {
         let until = Instant::now() + period;
-        while self.connects.is_none() && Instant::now() < until && !self.wanted.is_empty() {
+        while self.connects.is_none() && Instant::now() < until {
             self.look();
             std::thread::sleep(self.next.min(until).saturating_duration_since(Instant::now()));
         }
@@ -123,48 +123,55 @@ impl<'a> Catcher<'a> {
         let users = &self.users;
         let noted = self.noted.entry(opened.pid);
         let process = noted.or_insert_with(|| process_of(&opened, users)).clone();
-        let seen = self.caught.entry(service).or_default();
+        let seen = self.caught.entry((service, closed.server)).or_default();
         let opener = Opener { uid: Some(opened.uid), sender: Some(seen.sender(process)) };
         *seen.openers.entry(opener).or_default() += 1;
         Some(opener)
     }
 
     fn look(&mut self) {
-        if Instant::now() < self.next || self.wanted.is_empty() {
+        if Instant::now() < self.next {
             return;
         }
         let begun = cpu_time();
-        for (service, ends) in self.new_ends() {
-            self.book(service, ends);
+        for (door, ends) in self.new_ends() {
+            self.book(door, ends);
         }
         let used = cpu_time().saturating_sub(begun).max(SHORTEST_LOOK);
         self.next = Instant::now() + used * (PART_OF_A_CPU - 1);
     }
 
-    /// The clients' ends of connections that were not there at the last look, by the service that is wanted.
-    fn new_ends(&mut self) -> HashMap<usize, Vec<ClientEnd>> {
-        let mut ends: HashMap<usize, Vec<ClientEnd>> = HashMap::new();
+    /// The clients' ends of connections that were not there at the last look, by the door that they came to.
+    fn new_ends(&mut self) -> HashMap<Door, Vec<ClientEnd>> {
+        let mut ends: HashMap<Door, Vec<ClientEnd>> = HashMap::new();
         for socket in self.diag.connected(self.namespace).unwrap_or_default() {
             let (Some(client), Some(server)) = (socket.local.inet(), socket.peer.inet()) else { continue };
             let Some(service) = self.acceptors.at(self.namespace, server) else { continue };
-            if !self.wanted.contains_key(&service) || socket.inode == 0 || !self.known.insert(socket.inode) {
+            let door = (service, server);
+            if self.is_known_well(door) || socket.inode == 0 || !self.known.insert(socket.inode) {
                 continue;
             }
             let addresses = (client, server);
             let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
-            ends.entry(service).or_default().push(end);
+            ends.entry(door).or_default().push(end);
         }
         ends
     }
 
-    /// Books new connections to a service on whoever holds them. Where nobody does any more, on the only program of the socket's
+    /// Whether enough connections to a door were seen, or they were looked for often enough.
+    fn is_known_well(&self, door: Door) -> bool {
+        let tries = self.tries.get(&door).copied().unwrap_or_default();
+        tries >= MOST_TRIES || self.caught.get(&door).is_some_and(|seen| seen.count() >= ENOUGH)
+    }
+
+    /// Books new connections to a door on whoever holds them. Where nobody does any more, on the only program of the socket's
     /// user, if he runs one; else only the user is noted.
-    fn book(&mut self, service: usize, ends: Vec<ClientEnd>) {
-        let seen = self.caught.entry(service).or_default();
+    fn book(&mut self, door: Door, ends: Vec<ClientEnd>) {
+        let seen = self.caught.entry(door).or_default();
         let knows_all = ends.iter().all(|end| seen.program_of_user(end.uid).is_some());
         let asks_all = seen.count().is_multiple_of(SELDOM) || !knows_all;
         let holders = self.holders_of(&ends, asks_all);
-        let mut seen = self.caught.remove(&service).unwrap_or_default();
+        let mut seen = self.caught.remove(&door).unwrap_or_default();
         for end in ends {
             let process = match holders.iter().find(|(_, inodes)| inodes.contains(&end.inode)) {
                 Some((process, _)) => Some(process.clone()),
@@ -176,13 +183,8 @@ impl<'a> Catcher<'a> {
             *seen.openers.entry(opener).or_default() += 1;
             self.open.insert(end.addresses, opener);
         }
-        if let Some(tries) = self.wanted.get_mut(&service) {
-            *tries = tries.saturating_sub(1);
-            if *tries == 0 || seen.count() >= ENOUGH {
-                self.wanted.remove(&service);
-            }
-        }
-        self.caught.insert(service, seen);
+        *self.tries.entry(door).or_default() += 1;
+        self.caught.insert(door, seen);
         self.likely.extend(holders.iter().map(|(process, _)| process.pid));
     }
 

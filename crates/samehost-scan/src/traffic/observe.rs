@@ -18,7 +18,7 @@ use crate::proc::status::read_stat;
 use crate::traffic::catch::{Catcher, Caught, UnixCatcher};
 use crate::traffic::exchanges::{Timed, Watched};
 use crate::traffic::held_back::HeldBack;
-use crate::traffic::short_connections::{Ended, Heard, Part, Seen, Shares, Short, Sums};
+use crate::traffic::short_connections::{Door, Ended, Heard, Part, Seen, Shares, Short, Sums};
 use crate::{advice, namespaces};
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -231,26 +231,22 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     let (short, uncounted) = short_connections(scan, [before, after], ended, acceptors, seconds);
     let nobody = Seen::default();
-    let mut booked: HashMap<usize, (&Seen, Shares)> = HashMap::new();
-    for (service, short) in short.iter().collect::<BTreeMap<_, _>>() {
-        let seen = caught.get(service).unwrap_or(&nobody);
+    let mut booked: HashMap<(usize, String), (&Seen, Shares, bool)> = HashMap::new();
+    for (door, short) in short.iter().collect::<BTreeMap<_, _>>() {
+        let seen = caught.get(door).unwrap_or(&nobody);
         let shares = short.shares(seen, seconds);
         let is_left = shares.nobodys.connections > WORTH_A_LINE * short.per_s * seconds;
-        let mut senders = Vec::new();
-        for (place, sender) in seen.senders.iter().enumerate() {
-            senders.push((sender, short.came_to(Some(place))));
-        }
-        let left = if is_left { Some(short.came_to(None)) } else { None };
-        advice::add_short_lived(scan, *service, &senders, left);
-        booked.insert(*service, (seen, shares));
+        advice::add_short_lived(scan, *door, &seen.senders, is_left);
+        let has_ends = !short.tallies.is_empty();
+        booked.insert((door.0, advice::endpoint(door.1)), (seen, shares, has_ends));
     }
     let mut all = scan.advice.clone();
     for advice in &mut all {
         let mut traffic = traffic(scan, advice, before, after, seconds);
-        if let Some((seen, shares)) = booked.get(&advice.service) {
+        if let Some((seen, shares, has_ends)) = booked.get(&(advice.service, advice.now.clone())) {
             let part = part(scan, advice, seen, shares);
             traffic.short_connections_per_s = part.connections / seconds;
-            if part.connections > 0.0 && !short[&advice.service].tallies.is_empty() {
+            if part.connections > 0.0 && *has_ends {
                 traffic.short = Some(ShortTraffic {
                     round_trips_per_s: part.round_trips / seconds,
                     bytes_per_s: part.bytes / seconds,
@@ -270,13 +266,13 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
 fn part(scan: &Scan, advice: &Advice, seen: &Seen, shares: &Shares) -> Part {
     let mut part = Part::default();
     if advice.client_pids.is_empty() {
-        let nobodys =
-            scan.advice.iter().filter(|one| one.service == advice.service && one.client_pids.is_empty());
+        let is_alike = |one: &&Advice| (one.service, &one.now) == (advice.service, &advice.now);
+        let nobodys = scan.advice.iter().filter(is_alike).filter(|one| one.client_pids.is_empty());
         part.add_part(shares.nobodys, 1.0 / nobodys.count().max(1) as f64);
         return part;
     }
     for (sender, its) in seen.senders.iter().zip(&shares.of_senders) {
-        if advice::is_of(scan, advice, advice.service, sender) {
+        if advice::is_of(scan, advice, sender) {
             part.add_part(*its, 1.0);
         }
     }
@@ -433,7 +429,7 @@ fn wrapped(was: u32, is: u32) -> f64 {
     f64::from(is.wrapping_sub(was))
 }
 
-/// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
+/// Short connections to each door of a service: from close events, else from sockets that entered TIME_WAIT meanwhile.
 ///
 /// Looks at the open connections miss nearly all of them, so the kernel is asked for each TCP socket that it destroys (Linux 4.2, as
 /// root). Where it does not say, or its buffer was too small, those count that are in TIME_WAIT with more than
@@ -444,9 +440,9 @@ fn short_connections(
     Heard { sums: counted, is_all, begun }: Heard,
     acceptors: &Acceptors,
     seconds: f64,
-) -> (HashMap<usize, Short>, HashMap<u64, u64>) {
+) -> (HashMap<Door, Short>, HashMap<u64, u64>) {
     let mut kept: HashMap<u64, u64> = HashMap::new();
-    let mut found: HashMap<usize, Short> = HashMap::new();
+    let mut found: HashMap<Door, Short> = HashMap::new();
     let mut count = |(namespace, local, peer): Key, left_ms: u32| {
         if f64::from(left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
             return;
@@ -455,9 +451,7 @@ fn short_connections(
         // Only the end that closed first is in TIME_WAIT; that may be either the service or the client.
         for end in [local, peer] {
             let Some(service) = acceptors.at(namespace, end) else { continue };
-            let short = found.entry(service).or_default();
-            short.per_s += 1.0 / seconds;
-            *short.kept.entry(end).or_default() += 1;
+            found.entry((service, end)).or_default().per_s += 1.0 / seconds;
             return;
         }
     };
@@ -467,8 +461,7 @@ fn short_connections(
     }
     for ((namespace, server), tallies) in counted {
         let Some(service) = acceptors.at(namespace, server) else { continue };
-        let short = found.entry(service).or_default();
-        short.tallies.extend(tallies.into_values().map(|tally| (server, tally)));
+        found.entry((service, server)).or_default().tallies.extend(tallies.into_values());
     }
     for short in found.values_mut() {
         short.per_s = short.per_s.max(short.counted() as f64 / seconds);

@@ -93,6 +93,10 @@ pub(crate) struct Ended {
     missed: bool,
 }
 
+/// A service, and the address of its own that connections came to: two pools of one PHP-FPM are two doors, and what came to one
+/// was booked on the rows of both.
+pub(crate) type Door = (usize, SocketAddr);
+
 /// Connections by namespace and server address, those that look alike together.
 pub(crate) type Sums = HashMap<(u64, SocketAddr), HashMap<Likeness, Tally>>;
 
@@ -378,39 +382,19 @@ fn only_program(seen: &Seen) -> Option<usize> {
 #[derive(Default)]
 pub(crate) struct Short {
     pub(crate) per_s: f64,
-    /// What the kernel announced of them, by the address that they came to; empty where it announces nothing.
-    pub(crate) tallies: Vec<(SocketAddr, Tally)>,
-    /// How many of those that came to each address are in TIME_WAIT, where the kernel announces nothing.
-    pub(crate) kept: BTreeMap<SocketAddr, u64>,
+    /// What the kernel announced of them; empty where it announces nothing.
+    pub(crate) tallies: Vec<Tally>,
 }
 
 impl Short {
     pub(crate) fn counted(&self) -> u64 {
-        self.tallies.iter().map(|(_, tally)| tally.all.connections).sum()
-    }
-
-    /// The address that most of a program's connections came to, or most of all; `None` where that is not known.
-    pub(crate) fn came_to(&self, sender: Option<usize>) -> Option<SocketAddr> {
-        let mut numbers = if sender.is_none() { self.kept.clone() } else { BTreeMap::new() };
-        for (address, tally) in &self.tallies {
-            let number = numbers.entry(*address).or_default();
-            if sender.is_none() {
-                *number += tally.all.connections;
-            }
-            for (opener, sum) in &tally.seen {
-                if sender.is_some() && opener.sender == sender {
-                    *number += sum.connections;
-                }
-            }
-        }
-        let (address, number) = numbers.into_iter().max_by_key(|(_, number)| *number)?;
-        if number > 0 { Some(address) } else { None }
+        self.tallies.iter().map(|tally| tally.all.connections).sum()
     }
 
     /// Whose they are. What the kernel did not announce is taken to be like the rest; where it announces none, all are the only
     /// program's that was seen, or nobody's.
     pub(crate) fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
-        let mut shares = shares(seen, self.tallies.iter().map(|(_, tally)| tally));
+        let mut shares = shares(seen, self.tallies.iter());
         let counted = self.counted();
         let number = self.per_s * seconds;
         if counted == 0 {
@@ -521,29 +505,5 @@ mod tests {
             None,
             "two have that user"
         );
-    }
-
-    #[test]
-    fn short_connections_are_named_by_the_port_that_most_of_them_came_to() {
-        fn sum(connections: u64) -> Sum {
-            Sum { connections, ..Sum::default() }
-        }
-        fn opener(sender: usize) -> Opener {
-            Opener { uid: None, sender: Some(sender) }
-        }
-        fn tally(all: u64, seen: [(Opener, Sum); 2]) -> Tally {
-            Tally { all: sum(all), seen: seen.into() }
-        }
-        let [first, second] = [18_180, 18_181].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let mut short = Short::default();
-        short.tallies.push((first, tally(100, [(opener(0), sum(90)), (opener(1), sum(2))])));
-        short.tallies.push((second, tally(50, [(opener(0), sum(10)), (opener(1), sum(40))])));
-        assert_eq!(
-            [Some(0), Some(1), None].map(|one| short.came_to(one)),
-            [Some(first), Some(second), Some(first)]
-        );
-        assert_eq!(short.came_to(Some(2)), None, "nobody saw it");
-        let kept = Short { kept: BTreeMap::from([(first, 1), (second, 3)]), ..Short::default() };
-        assert_eq!((kept.came_to(None), kept.came_to(Some(0))), (Some(second), None));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use samehost_edit::{Files, Lead, LeadForm, Overlay, Refusal, Setting, leads};
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Protocol};
-use samehost_scan::{described, services_at, socket_of};
+use samehost_scan::{described, proposed_for, services_at, socket_of};
 use samehost_services::{Kind, Localhost};
 use samehost_system::{User, lookup};
 
@@ -372,7 +372,11 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
             words = words.replace(&format!("={usual}"), &format!("={own}"));
         }
     }
-    let Some(path) = socket(scan, left) else { return words };
+    let Endpoint::Tcp { port, .. } = left.endpoint else { return words };
+    let own = socket(scan, left);
+    let listens = own.is_some();
+    let service = scan.services.get(left.service);
+    let path = own.unwrap_or_else(|| proposed_for(scan, kind.descriptor(), service, Some(port), None));
     for relative in kind.relatives().chain([kind.family()]) {
         let usual = relative.descriptor().socket.as_str();
         if usual.is_empty() || usual == path {
@@ -383,6 +387,9 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
             // Clients of PostgreSQL name the directory of the socket.
             words = words.replace(&directory_of(usual), &directory_of(&path));
         }
+    }
+    if !listens && words.contains(&path) {
+        words += ". Nobody listens there yet: have the server do so first";
     }
     words
 }

@@ -2,24 +2,19 @@
 //! the server itself says, else the usual files of distributions. An application also has those in `EnvironmentFile=` of its unit, which systemd reads as root and
 //! passes on: such a file may belong to root alone and still be the application's. Pure except for reading /proc.
 
-use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
-use std::time::Duration;
 
 use samehost_edit::formats::memcached::arguments;
 use samehost_edit::formats::redis::works_in;
 use samehost_edit::formats::systemd::{environment_files, places};
 use samehost_edit::{Files, glob};
-use samehost_login::redis::Dialogue;
-use samehost_login::{Expected, ServerAddress};
+use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service, Socket};
-use samehost_model::{Endpoint, Protocol};
-use samehost_scan::{Trusted, plausible};
+use samehost_scan::{Trusted, plausible, told_file};
 use samehost_services::Kind;
 use samehost_system::{decider, open, ownership};
 
@@ -51,43 +46,8 @@ pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
 /// The file that a service was started with, as the server or its command line says; an empty path where it was started with
 /// none.
 pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let told = told_by(scan, service);
+    let told = told_file(scan, service);
     if told.is_some() { told } else { named(service.kind?, scan.main_process(service)?) }
-}
-
-/// How long a server may take to say what it was started with. It answers at once or is busy, and then its file is not known.
-const TO_TELL: Duration = Duration::from_millis(500);
-
-/// What each process said, which is asked once: a connection of ours in the middle of a look at who uses a port counted as somebody's.
-static TOLD: LazyLock<Mutex<HashMap<u32, Option<PathBuf>>>> = LazyLock::new(Mutex::default);
-
-fn told_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let pid = service.pid?;
-    let mut told = TOLD.lock().ok()?;
-    told.entry(pid).or_insert_with(|| ask(scan, service)).clone()
-}
-
-/// What a Redis says that it was started with: it writes a title over its command line. `None` where it asks for a login first, as
-/// nothing is known of a server yet that would get a password.
-fn ask(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let is_here =
-        scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);
-    if service.kind?.family() != Kind::Redis || !is_here {
-        return None;
-    }
-    // Its socket first: who looks for clients of its port, another samehost too, is to find none of ours.
-    let path = scan.listeners(service).find_map(|socket| socket.local.path());
-    let inet =
-        scan.listeners(service).find_map(|socket| socket.local.inet().filter(|_| socket.kind.is_tcp()));
-    let endpoint = match (path, inet) {
-        (Some(path), _) => Endpoint::Unix(path.to_owned()),
-        (None, at) => Endpoint::Tcp { host: at?.ip().to_string(), port: at?.port() },
-    };
-    let mut dialogue = Dialogue::begin(&ServerAddress::open(endpoint), &Expected::default(), TO_TELL).ok()?;
-    let told = dialogue.identity();
-    dialogue.abort();
-    let told = told.ok()?;
-    if told.pid == service.pid { told.file } else { None }
 }
 
 /// Whether a process shows that it was not started with a file: it works elsewhere than that says, or lacks an argument of it.

@@ -8,8 +8,8 @@ use samehost_edit::Setting;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, UNIX_PATH_MAX};
-use samehost_scan::{accounts_of, services_at, socket_of};
-use samehost_services::{UnixSocket, socket_by_port};
+use samehost_scan::{accounts_of, proposed_for, services_at, socket_of};
+use samehost_services::{Kind, UnixSocket, socket_by_port};
 use samehost_system::mounts;
 use samehost_system::ownership::View;
 
@@ -57,26 +57,18 @@ pub(crate) fn unix_place(
     if let Some(path) = present(around, server, setting, port)? {
         return Ok((Place { endpoint: Endpoint::Unix(path), listens: true }, None));
     }
-    let mut wanted = request.socket.clone();
-    if let Some(kind) = server.kind {
-        let known = kind.descriptor();
-        if let UnixSocket::Never(why) = known.unix() {
-            return Err(bar(ObstacleCode::Server, format!("it cannot listen on a Unix socket: {why}"), ""));
-        }
-        if wanted.is_none() && Path::new(&known.socket).is_absolute() {
-            wanted = Some(PathBuf::from(&known.socket));
-        }
+    if let Some(kind) = server.kind
+        && let UnixSocket::Never(why) = kind.descriptor().unix()
+    {
+        return Err(bar(ObstacleCode::Server, format!("it cannot listen on a Unix socket: {why}"), ""));
     }
-    let Some(mut path) = wanted else {
+    let Some(path) = proposed(request, scan, server, setting, port) else {
         return Err(bar(
             ObstacleCode::Server,
             format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
             "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
         ));
     };
-    if let Ok(((config, line), _)) = server.line(scan, setting) {
-        path = config.editor.socket(&line, &path);
-    }
     let (path, note) = free(around, server, setting, path, port)?;
     let (users, groups) = match server.service(scan) {
         Some(service) => samehost_scan::users(scan, service),
@@ -86,6 +78,25 @@ pub(crate) fn unix_place(
         return Err(bar(ObstacleCode::SocketPath, found, remedy));
     }
     Ok((Place { endpoint: Endpoint::Unix(path), listens: false }, note))
+}
+
+/// The path that the user asks for, else the one that every verb proposes to this server at this port. A server that makes the
+/// name from its port has the folder asked for.
+fn proposed(
+    request: &SwitchRequest,
+    scan: &Scan,
+    server: &Server,
+    setting: &Setting,
+    port: Option<u16>,
+) -> Option<PathBuf> {
+    let known = server.kind.map(Kind::descriptor);
+    if let Some(asked) = &request.socket {
+        let name = known.zip(port).and_then(|(known, port)| known.name_by_port(port));
+        return Some(name.map_or_else(|| asked.clone(), |name| asked.with_file_name(name)));
+    }
+    let known = known.filter(|known| Path::new(&known.socket).is_absolute())?;
+    let file = server.line(scan, setting).ok().map(|((_, line), _)| line.file);
+    Some(proposed_for(scan, known, server.service(scan), port, file.as_deref()).into())
 }
 
 /// The socket at which the server listens already, and that leads to what its port leads to.
@@ -244,8 +255,14 @@ fn free(
     port: Option<u16>,
 ) -> Result<(PathBuf, Option<String>), SwitchObstacle> {
     let Surroundings { request, scan, configurations, .. } = around;
-    let by_port = socket_by_port(&path, port.unwrap_or_default());
+    let by_port = by_port(server, &path, port);
     if around.is_taken(&path) {
+        if around.is_taken(&by_port) {
+            let found = format!("{} is another server's in this switch", by_port.display());
+            let remedy =
+                "Switch one first, and the other one to a path of its own: --socket /run/NAME/NAME.sock";
+            return Err(bar(ObstacleCode::SocketPath, found, remedy));
+        }
         return match occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())) {
             None => Ok((by_port, None)),
             Some(occupant) => Err(not_free(&by_port, &occupant)),
@@ -259,7 +276,7 @@ fn free(
     };
     let is_asked_for = request.socket.is_some();
     if is_asked_for
-        || names_its_socket(scan, server, setting)
+        || by_port == path
         || occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())).is_some()
     {
         return Err(not_free(&path, &found));
@@ -268,10 +285,12 @@ fn free(
     Ok((by_port, Some(note)))
 }
 
-/// Whether the server decides what its socket is called: PostgreSQL names it by its port.
-fn names_its_socket(scan: &Scan, server: &Server, setting: &Setting) -> bool {
-    let path = Path::new("/x/y");
-    server.line(scan, setting).is_ok_and(|((config, line), _)| config.editor.socket(&line, path) != path)
+/// The path with the server's port in its name: the same where it has that already, or where the server makes the name itself.
+fn by_port(server: &Server, path: &Path, port: Option<u16>) -> PathBuf {
+    let port = port.unwrap_or_default();
+    let is_own_name = server.kind.is_some_and(|kind| kind.descriptor().name_by_port(port).is_some());
+    let has_port = path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(&format!(".{port}")));
+    if is_own_name || has_port { path.to_owned() } else { socket_by_port(path, port) }
 }
 
 /// Whether the server's own configuration has its site listen at a path, loaded or not.

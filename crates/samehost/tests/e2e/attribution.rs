@@ -258,6 +258,44 @@ fn short_connections_are_booked_on_who_opened_them() {
     part(By::Looks, (scans() / 10).max(1));
 }
 
+/// One service with two ports: three of four connections come to the first, and each row has its own.
+#[test]
+fn what_came_to_one_port_is_not_in_the_row_of_another_as_root() {
+    let home = Home::new();
+    let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
+    samehost_testing::must("chmod", &["755", &directory.path().display().to_string()]);
+    let ports = [free_port(), free_port()];
+    let listen = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+    let mut memcached = Command::new("memcached");
+    memcached.args(["-u", "nobody", "-l", &listen]);
+    let _memcached = Held::run(memcached);
+    for port in ports {
+        wait_for("memcached", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    }
+    let asks: Vec<String> = [0, 0, 0, 1]
+        .map(|at: usize| {
+            let port = ports[at];
+            format!("    s = ask({port}, b''); requests(s, b'get a\\r\\n', 1); s.close(); count('p{port}')\n")
+        })
+        .into();
+    let script = format!(
+        "{PYTHON}threading.Thread(target=keep, daemon=True).start()\nwhile True:\n{}    time.sleep(0.005)\n",
+        asks.concat()
+    );
+    let program = Program { name: "both", user: "nobody", interpreter: "/usr/bin/python3", script };
+    let _at_work = AtWork::start(&program, directory.path());
+    let ended = home.run(&["scan", "--json", "--quiet", "--observe", "3s"]);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let rates = ports.map(|port| {
+        let rows = found["advice"].as_array().unwrap();
+        let its = rows.iter().filter(|row| row["now"] == format!("tcp:127.0.0.1:{port}"));
+        its.filter_map(|row| row["traffic"]["short_connections_per_s"].as_f64()).sum::<f64>()
+    });
+    assert!(rates[1] > 0.0, "{rates:?}");
+    let times = rates[0] / rates[1];
+    assert!((2.0..4.5).contains(&times), "{rates:?}: {}", found["advice"]);
+}
+
 /// Short connections, and services of a scan in which a program has more than it opened.
 #[derive(Default)]
 struct Found {

@@ -190,7 +190,7 @@ fn a_redis_beside_another_at_the_usual_socket_gets_one_of_its_own() {
     for needed in ["status 0", "usual: B", "again 0", "nothing to do", "undo 0", "usual afterwards: B"] {
         assert!(said.contains(needed), "{needed}: {}\n{}", ended.both(), machine.log());
     }
-    assert!(said.contains(&format!("/run/redis/redis-server.{port}.sock is proposed instead")), "{said}");
+    assert!(said.contains(&format!("→ unix:/run/redis/redis-server.{port}.sock")), "{said}");
     let _ = &mut machine;
 }
 
@@ -226,6 +226,7 @@ fn the_file_that_a_running_redis_was_started_with_is_edited_and_not_the_usual_on
         "$0" switch /etc/redis/redis.conf --reload true --dry-run </dev/null; echo "usual $?"
         redis-cli -p $2 config set requirepass x; "$0" $moves --dry-run </dev/null; echo "closed $?"
         redis-cli -p $2 -a x config set requirepass ''
+        "$0" how --url redis://127.0.0.1:$2 --client redis-py </dev/null
         "$0" $moves --accept other-files --accept boot --yes </dev/null; echo "status $?"
         cmp "$1/usual.conf" /etc/redis/redis.conf && echo "usual file as it was"; grep unixsocket "$1/a.conf"
         for name in a b; do kill $(cat $1/$name.pid); done"#;
@@ -244,10 +245,17 @@ fn the_file_that_a_running_redis_was_started_with_is_edited_and_not_the_usual_on
         "closed 1",
         "status 0",
         "usual file as it was",
-        "unixsocket /run/redis/redis-server.sock",
+        "unixsocket /run/redis/redis-server.",
+        "a.conf, which it was started with",
     ] {
         assert!(said.contains(needed), "{needed}: {}", ended.both());
     }
+    // One place for a server, whichever verb says it: the usual one is the other server's where that has the lower port.
+    let place = |after: &str| {
+        let (_, rest) = said.split_once(after).unwrap_or_else(|| panic!("{after}: {}", ended.both()));
+        rest.split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(place("Redis over a Unix socket: "), place("→ unix:"), "{}", ended.both());
 }
 
 /// nginx by a configuration in a folder of its own, in the foreground.

@@ -1,7 +1,7 @@
 //! PHP-FPM: where its pools listen, who may connect, and where they keep sessions. Reads what FPM reads: `[pool]` sections with all includes; the
 //! last line of a key wins.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
 use samehost_services::{Kind, php_version};
@@ -92,15 +92,6 @@ impl Editor for PhpFpm {
         }
         edits.extend(access(&pools, pool, placed, goal)?);
         Ok(edits)
-    }
-
-    fn socket(&self, setting: &Setting, path: &Path) -> PathBuf {
-        let known = Kind::PhpFpm.descriptor();
-        if path == Path::new(&known.socket) {
-            known.socket_for(&setting.file).into()
-        } else {
-            path.to_owned()
-        }
     }
 
     /// The copy of a pool that an earlier switch made, which stays as long as somebody uses the port: a second site took another

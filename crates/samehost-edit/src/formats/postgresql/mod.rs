@@ -78,13 +78,6 @@ impl Editor for Postgresql {
     }
 
     /// Each cluster of a machine has its port in the name.
-    fn socket(&self, setting: &Setting, path: &Path) -> PathBuf {
-        match setting.endpoint {
-            Endpoint::Tcp { port, .. } => path.with_file_name(format!(".s.PGSQL.{port}")),
-            _ => path.to_owned(),
-        }
-    }
-
     fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Postgres)
     }
