@@ -30,6 +30,8 @@ pub struct Setting {
     /// The file that contains it, which may be an included one.
     pub file: PathBuf,
     pub line: u32,
+    /// Other lines that name the same server, and can only move together with it: Apache has one worker for one URL.
+    pub also: Vec<(PathBuf, u32)>,
     pub user: Option<String>,
     pub password: Option<Secret>,
     /// Accounts that it connects as beside that one, with their passwords: those of a pooler's clients.
@@ -63,6 +65,7 @@ impl Setting {
             written,
             file: PathBuf::new(),
             line: 0,
+            also: Vec::new(),
             user: None,
             password: None,
             others: Arc::default(),
@@ -88,6 +91,12 @@ impl Setting {
         file.clone_into(&mut self.file);
         self.line = line;
         self
+    }
+
+    /// All lines that it is written in, its own first.
+    pub fn places(&self) -> impl Iterator<Item = (&Path, u32)> {
+        let also = self.also.iter().map(|(file, line)| (&**file, *line));
+        std::iter::once((&*self.file, self.line)).chain(also)
     }
 
     /// It once for each account that it connects as.

@@ -38,6 +38,9 @@ pub struct SwitchHop {
     pub name: String,
     /// Position in its file, `file:line`.
     pub place: String,
+    /// Positions of other lines that name the same server, and move with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// Name of the protocol.
     pub protocol: &'static str,
     /// Endpoint before the switch.

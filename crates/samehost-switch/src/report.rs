@@ -68,6 +68,7 @@ pub(crate) fn redacted(mut report: SwitchReport, redactor: &Redactor) -> SwitchR
     let mut messages: Vec<&mut String> = Vec::new();
     for hop in &mut report.hops {
         messages.extend([&mut hop.name, &mut hop.place, &mut hop.from, &mut hop.to]);
+        messages.extend(&mut hop.also);
         messages.extend(hop.service.iter_mut().chain(&mut hop.clients).chain(&mut hop.login));
     }
     for step in report.steps.iter_mut().chain(&mut report.later) {
@@ -90,6 +91,7 @@ fn hop(hop: &Hop) -> SwitchHop {
     SwitchHop {
         name: hop.setting.name.clone(),
         place: place(&hop.setting.file, hop.setting.line),
+        also: hop.setting.also.iter().map(|(file, line)| place(file, *line)).collect(),
         protocol: hop.setting.protocol.name(),
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),

@@ -191,7 +191,8 @@ fn looks(report: &SwitchReport) -> String {
 
 fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
     let name = Span::new(Tone::Bold, format!("  {}  ", hop.name));
-    let way = [Span::plain(format!("{} → {}", hop.from, hop.to)), Span::dim(&hop.place)];
+    let mut way = vec![Span::plain(format!("{} → {}", hop.from, hop.to))];
+    way.extend([&hop.place].into_iter().chain(&hop.also).map(Span::dim));
     let mut lines = labelled(&name, 4, &way, columns);
     let clients = hop.clients.join(", ");
     let who = match (&hop.service, clients.is_empty()) {

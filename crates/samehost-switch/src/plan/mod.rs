@@ -11,6 +11,7 @@ pub(crate) mod occupant;
 pub(crate) mod server;
 pub(crate) mod stages;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use samehost_login::{Encrypted, LoginErrorKind};
@@ -326,6 +327,7 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
         let followed = stages::follow::follow(request, scan, &hops, &mut plan.stages);
         plan.findings.merge(followed);
         plan.unnamed = unnamed(&plan.stages, &named_files);
+        plan.unnamed.extend(moved_along(&hops, &configurations, &named_files));
     }
     let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
     plan.findings.merge(found);
@@ -352,6 +354,20 @@ fn unnamed(stages: &[PlannedStage], named: &[PathBuf]) -> Vec<PathBuf> {
         }
     }
     unnamed
+}
+
+/// The files that change with a line of a named configuration, and are no part of it: another site of the same Apache.
+fn moved_along(hops: &[Hop], configurations: &[ParsedConfig], named: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut along: BTreeSet<PathBuf> =
+        hops.iter().flat_map(|hop| &hop.setting.also).map(|(file, _)| file.clone()).collect();
+    if along.is_empty() {
+        return along;
+    }
+    for parsed in configurations.iter().filter(|parsed| named.contains(&parsed.config.file)) {
+        let own = parsed.paths(&parsed.config.files());
+        along.retain(|file| !own.contains(file));
+    }
+    along
 }
 
 /// Whether a file is made by one of these stages and removed by a later one: a copy of a pool.

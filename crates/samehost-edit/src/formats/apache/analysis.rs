@@ -91,7 +91,13 @@ impl Analysis {
             let server = (one.target.endpoint.clone(), one.target.scheme.clone());
             let place = *places.entry(server).or_insert(self.groups.len());
             match self.groups.get_mut(place) {
-                Some(group) => group.uses.push(one),
+                Some(group) => {
+                    let (file, line) = (self.tree.path(one.node), self.tree.nodes[one.node].line);
+                    if group.setting.places().all(|place| place != (file, line)) {
+                        group.setting.also.push((file.to_owned(), line));
+                    }
+                    group.uses.push(one);
+                }
                 None => {
                     let setting = self.setting(&one);
                     self.groups.push(Group { setting, uses: vec![one] });

@@ -6,6 +6,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::lines::{Entry, Lines};
 use crate::files::Edit;
+use crate::languages::php::MYSQL_SOCKET;
 use crate::languages::url::{is_local, is_plain_path, postgres_directory, postgres_path, tcp, usual_port};
 use crate::refusal::{Reason, Refusal, Result};
 
@@ -102,8 +103,8 @@ impl Group {
         if host.is_empty() {
             return Err(entry.refusal("is empty: the library takes a place of its own"));
         }
-        if matches!(self.form, Form::SocketVariable(_)) && host == "localhost" {
-            return Err(entry.refusal("`localhost` is PHP's default socket already, whatever the port"));
+        if self.is_phps() && host == "localhost" {
+            return Ok(Endpoint::Unix(MYSQL_SOCKET.into()));
         }
         if let Some(refusal) = carries_more(self, entry) {
             return Err(refusal);
@@ -126,12 +127,20 @@ impl Group {
         endpoint.ok_or_else(|| entry.refusal(UNUSUAL))
     }
 
+    /// Whether PHP's library of MySQL reads the host.
+    fn is_phps(&self) -> bool {
+        matches!(self.form, Form::SocketVariable(_) | Form::HostWithPath)
+    }
+
     /// The variables with the values that lead to an endpoint; an empty value takes a variable back.
     pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, Reason> {
         let path = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
                 path.ok_or("a path with such characters would be read differently by different programs")?
+            }
+            Endpoint::Tcp { host, .. } if host == "localhost" && self.is_phps() => {
+                return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
             }
             Endpoint::Tcp { host, port } if tcp(host, *port).is_some() => {
                 return Ok(self.tcp_values(host, *port));
@@ -259,7 +268,7 @@ fn combined(entry: &Entry) -> Result<Endpoint> {
         };
     }
     if text == "localhost" || text.is_empty() || text.starts_with("localhost:") {
-        return Err(entry.refusal("`localhost` is PHP's default socket already"));
+        return Ok(Endpoint::Unix(MYSQL_SOCKET.into()));
     }
     let usual = 3306;
     let (host, port) = match text.rsplit_once(':') {

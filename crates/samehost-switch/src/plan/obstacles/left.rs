@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use samehost_edit::{Files, LeadForm, Reading, leads};
+use samehost_edit::{Files, LeadForm, Reading, Setting, leads};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
@@ -96,7 +96,7 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
         set.extend(parsed.reading.settings.iter().map(|setting| setting.name.clone()));
     }
     let (settings, refused) = (
-        lines(read, |reading| reading.settings.iter().map(|one| (&*one.file, one.line)).collect()),
+        lines(read, |reading| reading.settings.iter().flat_map(Setting::places).collect()),
         lines(read, |reading| reading.refused.iter().map(|one| (&*one.file, one.line)).collect()),
     );
     for parsed in read {
