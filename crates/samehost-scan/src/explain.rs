@@ -69,6 +69,9 @@ pub fn explained(text: &str) -> Option<(&'static Explanation, Option<Endpoint>)>
             }
         }
     }
+    // A name that is not found was asked of a name server, which is no place of it.
+    let place =
+        place.filter(|place| found.is_some_and(|one| one.2.code != "host-name") || place.path().is_some());
     Some((found?.2, place))
 }
 
@@ -118,7 +121,9 @@ fn place(text: &str, plain: &str) -> Option<Endpoint> {
         }
         let before = at.checked_sub(1).map_or("", |before| words[before].trim_end_matches(':'));
         let is_port = before == "port" || host_of(before).is_some_and(|own| !own.is_empty());
-        if let (Some(host), true, Ok(port)) = (&host, is_port, word.parse()) {
+        // `'127.0.0.1' (111)` is an error's number.
+        let is_number = text.contains(&format!("({word})"));
+        if let (Some(host), true, false, Ok(port)) = (&host, is_port, is_number, word.parse()) {
             return Some(Endpoint::Tcp { host: host.clone(), port });
         }
     }

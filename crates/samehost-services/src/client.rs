@@ -29,6 +29,9 @@ pub struct Client {
     /// What people call it besides: the name of its package, or of what is built on it.
     #[serde(default)]
     pub aliases: Vec<String>,
+    /// Where its words can be read, with the day on which somebody did: of what is neither run by a test nor by the evidence.
+    #[serde(default)]
+    pub source: String,
     /// Whether the tests run it with a real server.
     #[serde(default)]
     pub tested: bool,
@@ -38,12 +41,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Whether people mean it by this text: a part of its name (`prisma` is Prisma MySQL here and Prisma PostgreSQL there),
-    /// or an alias. Case, blanks and hyphens do not count.
+    /// Whether people mean it by this text: words of its name that follow each other (`prisma` is Prisma MySQL here and Prisma
+    /// PostgreSQL there), or an alias. Case, blanks, hyphens and slashes do not count. A part of a word is none: `gin` is not nginx,
+    /// and `ecto` is no Connector/J.
     #[must_use]
     pub fn is_called(&self, wanted: &str) -> bool {
         let wanted = plain(wanted);
-        plain(&self.name).contains(&wanted) || self.aliases.iter().any(|alias| plain(alias) == wanted)
+        let words: Vec<String> = self.name.split([' ', '-', '_', '/']).map(plain).collect();
+        let begins_with = |from: usize| (from..words.len()).any(|to| words[from..=to].concat() == wanted);
+        (0..words.len()).any(begins_with) || is_among(&wanted, &self.aliases)
     }
 
     /// A word that calls it and may stand on a command line: its name without that of the service (`typeorm`,
@@ -59,7 +65,11 @@ impl Client {
 }
 
 fn plain(name: &str) -> String {
-    name.to_lowercase().chars().filter(|character| !matches!(character, ' ' | '-' | '_')).collect()
+    name.to_lowercase().chars().filter(|character| !matches!(character, ' ' | '-' | '_' | '/')).collect()
+}
+
+fn is_among(wanted: &str, aliases: &[String]) -> bool {
+    aliases.iter().any(|alias| plain(alias) == wanted)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -92,8 +102,23 @@ pub struct Language {
     pub name: &'static str,
     /// Its place among the others.
     place: u32,
+    /// What people call it besides.
+    #[serde(default)]
+    aliases: Vec<String>,
+    /// Whether its clients are shown to those only who ask for one by its name: applications, with settings of their own.
+    #[serde(default)]
+    pub by_name_only: bool,
     #[serde(rename = "client")]
     pub clients: Vec<Client>,
+}
+
+impl Language {
+    /// Whether people mean it by this text.
+    #[must_use]
+    pub fn is_called(&self, wanted: &str) -> bool {
+        let wanted = plain(wanted);
+        self.name == wanted || is_among(&wanted, &self.aliases)
+    }
 }
 
 static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
@@ -151,6 +176,33 @@ mod tests {
             }
         }
         assert!(names.len() >= 30, "{}", names.len());
+    }
+
+    #[test]
+    fn an_application_has_a_source_and_is_not_called_tested() {
+        for language in languages().iter().filter(|language| language.by_name_only) {
+            for client in &language.clients {
+                assert!(!client.source.is_empty() && !client.tested, "{}: source", client.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_word_calls_nobody() {
+        for wanted in ["gin", "ent", "r", "ef", "connect", "my", "spri", ""] {
+            let mut all = languages().iter().flat_map(|language| &language.clients);
+            let found = all.find(|client| client.is_called(wanted)).map(|client| client.name.as_str());
+            assert_eq!(found, None, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_language_is_called_by_what_runs_it() {
+        for (wanted, name) in [("TypeScript", "node"), ("bun", "node"), ("C#", "csharp"), ("kotlin", "java")]
+        {
+            let found = languages().iter().find(|language| language.is_called(wanted));
+            assert_eq!(found.map(|language| language.name), Some(name), "{wanted}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::{Kind, Leads, Protocol};
 
 /// What is a service's own, whatever it is like.
-const OWN: &[&str] =
-    &["label", "like", "place", "programs", "classes", "executables", "package", "says", "container"];
+const OWN: &[&str] = &[
+    "label", "like", "place", "programs", "classes", "executables", "package", "aliases", "says", "container",
+];
 
 /// What is known of a service, from one file in TOML; a service may be `like` another and say only what
 /// differs. It was written in a dozen tables of strings before: programs, ports, sockets, configuration
@@ -42,6 +43,8 @@ pub struct Descriptor {
     /// Programs of its package that are its clients.
     pub tools: Vec<String>,
     pub package: Option<String>,
+    /// What people call it besides, or what is built on it and is told its socket so.
+    pub aliases: Vec<String>,
     /// A word in its answer to a question of its protocol that tells it from the others that speak it; in any case.
     pub says: Option<String>,
     /// Its usual ports.

@@ -95,6 +95,7 @@ impl Kind {
         for kind in Kind::all() {
             let known = kind.descriptor();
             if is_among(name, &known.units)
+                || is_among(name, &known.aliases)
                 || is_among(name, &known.programs)
                 || known.package.as_deref() == Some(name)
                 || known.unit_prefix.as_deref() == Some(name)

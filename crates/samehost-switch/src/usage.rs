@@ -465,8 +465,11 @@ fn lines_of(
         let reading = config.read().map_err(|refusal| without_secrets(config, refusal))?.reading;
         // The file's secrets are looked for once, and not for each of a thousand lines that are refused.
         if first_refused.is_none() {
-            first_refused =
-                reading.refused.into_iter().next().map(|refusal| without_secrets(config, refusal));
+            first_refused = reading.refused.into_iter().next().map(|mut refusal| {
+                // The paths of this machine, as a switch says them.
+                refusal.by_hand = leads::Leading::of(scan, config, &[refusal.clone()]).by_hand(&refusal);
+                without_secrets(config, refusal)
+            });
         }
         for setting in reading.settings.into_iter().filter(|setting| setting.role == Role::Connects) {
             let service = services_at(scan, &setting.endpoint).first().copied();

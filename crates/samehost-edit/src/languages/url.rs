@@ -204,6 +204,18 @@ pub(crate) fn protocol(scheme: &str) -> Option<Protocol> {
     })
 }
 
+/// The number of a database in a URL of Redis, where it is not the first: in its path, or in one of the parameters that libraries have
+/// for it.
+pub(crate) fn redis_number(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = place.split('#').next()?.split_once('/').map(|(_, path)| path);
+    let of_query = query.split('&').filter_map(|pair| pair.split_once('='));
+    let named = of_query.filter(|(name, _)| matches!(*name, "db" | "database" | "dbindex" | "virtual_host"));
+    let mut all = path.into_iter().chain(named.map(|(_, value)| value));
+    all.find(|text| !text.is_empty() && *text != "0" && text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 pub(crate) fn usual_port(protocol: Protocol) -> u16 {
     match protocol {
         Protocol::Mysql => 3306,

@@ -108,6 +108,8 @@ struct Reader {
     is_in_tag: bool,
     /// What is between the last value and the end of its line.
     rest: String,
+    /// The key of the list in which the last value stands.
+    named: String,
     last: Last,
 }
 
@@ -139,7 +141,20 @@ impl Reader {
             at = span.end;
             let behind = spans.get(index + 1).map_or(code.len(), |next| next.start);
             let is_closed = code[at..behind].trim_start().starts_with([',', ')', ']']);
-            let before = Before::of(&code[..span.start]);
+            let mut before = Before::of(&code[..span.start]);
+            // A value of the same list is no key: the name of a host was the password in the one before it.
+            let is_of_list = index > 0
+                && gap.trim() == ","
+                && spans[index - 1].is_quoted
+                && !is_name(&spans[index - 1].text);
+            if !is_of_list {
+                self.named = before.key();
+            }
+            let named = self.named.clone();
+            let may_lead = span.text.contains([':', '/']) && !span.text.starts_with(':');
+            if is_of_list && (may_lead || address::host(&span.text).is_some()) {
+                before = Before { name: &named, is_assigned: false, is_option: false, is_first: false };
+            }
             let is_sole = span.is_quoted && (is_command(&span.text) || holds_values(&span.text));
             if is_sole {
                 self.read_command(&span.text.replace("\\\"", "\""), span.start as u32);
@@ -255,7 +270,7 @@ impl Reader {
     /// The `name` to which a `value` belongs.
     fn named_by(&self) -> &str {
         let Last { line, key, text, .. } = &self.last;
-        if *line == self.line && key == "name" { text } else { &self.above }
+        if *line == self.line && matches!(key.as_str(), "name" | "key") { text } else { &self.above }
     }
 
     fn scope(&self) -> usize {
@@ -508,7 +523,9 @@ fn is_opening(letter: char) -> bool {
 
 /// Ends of keys whose values are where a server is.
 pub(super) const PLACES: &[&str] =
-    &["hostname", "hosts", "host", "server", "address", "addr", "ip", "socket", "sock", "path"];
+    &["hostname", "hosts", "host", "servername", "server", "address", "addr", "ip", "socket", "sock", "path"];
+/// Ends of keys whose values are ports: JDBC's data sources have `portNumber`, Envoy `port_value`, ThinkPHP `hostport`.
+pub(super) const PORTS: &[&str] = &["portnumber", "port_value", "hostport", "port"];
 
 /// Whether a key says that its value is where a server is, of which another value is the port.
 pub(super) fn is_of_host(item: &Item) -> bool {
@@ -518,7 +535,22 @@ pub(super) fn is_of_host(item: &Item) -> bool {
 
 /// Whether a key says that its value is a port.
 pub(super) fn is_of_port(key: &str) -> bool {
-    key.to_ascii_lowercase().ends_with("port")
+    let key = key.to_ascii_lowercase();
+    PORTS.iter().any(|end| key.ends_with(end))
+}
+
+/// Words of names whose values are addresses, where nothing but a comma is between both: `define('DB_HOST', …)`.
+const NAMING: &[&str] =
+    &["host", "server", "addr", "url", "uri", "dsn", "port", "path", "sock", "connection", "broker", "cache"];
+
+/// Whether a text before a comma is the name of what follows: a variable, or a word of an address.
+fn is_name(text: &str) -> bool {
+    let is_plain = !text.is_empty() && text.chars().all(is_of_a_name);
+    let is_variable = text.contains('_') && !text.contains(|one: char| one.is_ascii_lowercase());
+    let lower = text.to_ascii_lowercase();
+    is_plain
+        && (is_variable || NAMING.iter().any(|word| lower.contains(word)))
+        && address::host(text).is_none()
 }
 
 /// The last name in the text before a value, with how it stands there.

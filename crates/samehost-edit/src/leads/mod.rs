@@ -60,6 +60,9 @@ pub enum LeadForm {
 const MOST: usize = 2000;
 /// How many lines above an argument may name its service.
 const NEAR: u32 = 12;
+/// Calls that take a host, and behind user, password and database its port.
+const PORT_IS_LAST: &[&str] =
+    &["mysqli", "mysqli_connect", "real_connect", "mysqli_real_connect", "mysql_real_connect"];
 /// The least port that is looked for among the arguments of a call: less is how often, or how long.
 const LEAST_ARGUMENT: u16 = 1024;
 /// Words of calls whose numbers are times.
@@ -243,10 +246,13 @@ impl<'a> Places<'a> {
         let items = self.items;
         let next = items.get(at + 1).filter(|next| next.follows);
         let before = at.checked_sub(1).and_then(|before| items.get(before)).filter(|_| items[at].follows);
-        [next, before]
+        let own = [next, before]
             .into_iter()
             .flatten()
-            .find(|one| address::port(one.text.trim()).is_some() && !is_keyed_port(one))
+            .find(|one| address::port(one.text.trim()).is_some() && !is_keyed_port(one));
+        let is_mysqls = PORT_IS_LAST.contains(&items[at].key.to_ascii_lowercase().as_str());
+        let last = items.get(at + 1).filter(|one| is_mysqls && one.line == items[at].line && one.is_argument);
+        own.or(last.filter(|one| address::port(&one.text).is_some()))
     }
 
     /// The port of a host by their keys; `Some(None)` where it is one of several, and `None` where no port is said.
@@ -328,7 +334,7 @@ fn start_of(item: &Item) -> String {
         return String::new();
     }
     let key = item.key.to_ascii_lowercase();
-    let ends = items::PLACES.iter().chain(&["port"]);
+    let ends = items::PLACES.iter().chain(items::PORTS);
     let end = ends.into_iter().find_map(|end| key.strip_suffix(end));
     end.unwrap_or(&key).trim_matches(['_', '-', '.']).to_owned()
 }

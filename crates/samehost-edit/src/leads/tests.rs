@@ -68,6 +68,43 @@ const SPELLINGS: &[&str] = &[
     "fmt.Sprintf(\"%s:%d\", \"127.0.0.1\", @PORT)",
     "new Redis(@PORT, \"127.0.0.1\");",
     "replicaof 127.0.0.1 @PORT",
+    // calls with their port behind user and database
+    "new mysqli(\"127.0.0.1\", \"u\", \"p\", \"d\", @PORT);",
+    "$db = mysqli_connect('127.0.0.1', 'u', 'p', 'd', @PORT);",
+    "new Jedis(\"127.0.0.1\", @PORT)",
+    "RedisURI.create(\"127.0.0.1\", @PORT)",
+    "redis.createClient(@PORT, '127.0.0.1')",
+    "r = Redis.new(:host => \"127.0.0.1\", :port => @PORT)",
+    "&redis.Options{Addr: \"127.0.0.1:@PORT\", DB: 3}",
+    "$config['redis_hosts'] = ['127.0.0.1:@PORT:3:secret'];",
+    // other names of both
+    "dataSource.serverName=127.0.0.1\ndataSource.portNumber=@PORT\n",
+    "dataSource.portNumber=@PORT\ndataSource.serverName=127.0.0.1\n",
+    "socket_address: { address: 127.0.0.1, port_value: @PORT }",
+    "SocketAddress:\n  address: 127.0.0.1\n  port_value: @PORT\n",
+    "CACHE_HOST=127.0.0.1\nSMTP_HOST=mail.example.com\nSMTP_PORT=587\nCACHE_PORT=@PORT\n",
+    "DB_HOST=127.0.0.1\nREDIS_HOST=10.0.0.1\nREDIS_PORT=1\nDB_PORT=@PORT\n",
+    "export DB_HOST=127.0.0.1 DB_PORT=@PORT",
+    "ENV DB_HOST=127.0.0.1 DB_PORT=@PORT",
+    "set $redis_host 127.0.0.1;\nset $redis_port @PORT;",
+    "$db['hostname'] = '127.0.0.1';\n$db['port'] = @PORT;",
+    "$cfg['Servers'][$i]['host'] = '127.0.0.1';\n$cfg['Servers'][$i]['port'] = '@PORT';",
+    "'hostname' => '127.0.0.1',\n'hostport' => '@PORT',",
+    "host     : '127.0.0.1',\nport     : @PORT,",
+    "Host: \"127.0.0.1\", Port: @PORT,",
+    "--db_host 127.0.0.1 --db_port @PORT",
+    "db-url-host=127.0.0.1\ndb-url-port=@PORT",
+    "tcp://127.0.0.1:@PORT?database=3&weight=1",
+    "save_path = \"tcp://127.0.0.1:@PORT?auth=a\"",
+    "connstr = addr=127.0.0.1:@PORT,pool_size=100,db=3,ssl=false",
+    "connect = host=127.0.0.1 port=@PORT dbname=a user=b",
+    "memcache = inet:127.0.0.1:@PORT",
+    "dsn: mysql:host=127.0.0.1;dbname=a;port=@PORT",
+    "url: ecto://u:p@127.0.0.1:@PORT/a",
+    "r2dbc:postgresql://127.0.0.1:@PORT/a",
+    "conn = \"user=a host=127.0.0.1 port=@PORT sslmode=disable\"",
+    "{ \"Address\": \"127.0.0.1\", \"Port\": @PORT }",
+    "server: { addr: '127.0.0.1', weight: 1, port: @PORT }",
     // maps
     "{\"redis\":{\"host\":\"127.0.0.1\",\"port\":@PORT,\"db\":3}}",
     "{\"redis\":{\"port\":@PORT,\"path\":\"/x\",\"host\":\"127.0.0.1\"}}",
@@ -123,6 +160,9 @@ const SPELLINGS: &[&str] = &[
 /// The same in XML: a file is one document.
 const OF_XML: &[&str] = &[
     "<add connectionString=\"Server=127.0.0.1; Port = @PORT; Database=a\"/>",
+    "<add key=\"RedisHost\" value=\"127.0.0.1\"/>\n<add key=\"RedisPort\" value=\"@PORT\"/>",
+    "<Resource url=\"jdbc:mysql://127.0.0.1:@PORT/a?autoReconnect=true\" username=\"u\"/>",
+    "<entry key=\"host\">127.0.0.1</entry>\n<entry key=\"port\">@PORT</entry>",
     "<redis host=\"127.0.0.1\" port=\"@PORT\"/>",
     "<redis>\n  <host>127.0.0.1</host>\n  <port>@PORT</port>\n</redis>",
     "<bean>\n<property name=\"port\" value=\"@PORT\"/>\n<property name=\"host\" value=\"127.0.0.1\"/>\n</bean>",
@@ -255,6 +295,19 @@ fn a_host_with_its_port_is_found_in_every_form() {
         ),
     ] {
         assert_eq!(reported(text, false), [expected], "{text}");
+    }
+}
+
+#[test]
+fn the_name_of_a_value_is_never_a_value() {
+    for (text, name) in [
+        ("$c['redis_hosts'] = ['127.0.0.1:6390:3:hunter2', 'localhost:6391'];", "redis_hosts"),
+        ("a = connect(\"u\", \"hunter2\", \"127.0.0.1:6391\")", "connect"),
+        ("ini_set('session.save_path', 'tcp://127.0.0.1:6391')", "session.save_path"),
+        ("define('DB_HOST', '127.0.0.1:6391');", "DB_HOST"),
+    ] {
+        let names: Vec<String> = found(text).into_iter().map(|lead| lead.name).collect();
+        assert!(names.iter().all(|one| one == name), "{text}: {names:?}");
     }
 }
 

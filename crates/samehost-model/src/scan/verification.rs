@@ -216,8 +216,10 @@ pub struct HowTo {
     pub label: String,
     /// The path of its socket.
     pub path: String,
-    /// Where that path is from: `found here`, `given` or `usual`.
+    /// Where that path is from: `found here`, `given`, `localhost`, `elsewhere` (the URL's host is not this machine) or `usual`.
     pub path_from: &'static str,
+    /// Where other services of the kind listen that run here, where the question names none of them.
+    pub others: Vec<String>,
     /// What to set on the server's side, one step each; empty when it listens there already.
     pub server: Vec<String>,
     /// What the clients use in place of the socket: `tcp` or `udp`.

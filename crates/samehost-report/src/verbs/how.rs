@@ -26,9 +26,19 @@ impl Terminal {
             "found here" => "It listens there now.",
             "given" => "The path is the one of the URL.",
             "localhost" => "`localhost` is this path to the client.",
+            "elsewhere" => {
+                "The host of the URL is not this machine, by its address and by /etc/hosts. A Unix socket leads to a server of this machine only: to another one, with other data."
+            }
             _ => "The path to give it. The service is not listening on it now (stopped, or not configured).",
         };
         lines.extend(wrap_spans(&[Span::dim(from)], columns));
+        if !answer.others.is_empty() {
+            let text = format!(
+                "Others of its kind run here, with other data: {}. The one that is meant is said by --url.",
+                answer.others.join(", ")
+            );
+            lines.extend(wrap_spans(&[Span::plain(text)], columns));
+        }
         page.section(lines);
         let mut steps = Vec::new();
         for (index, step) in answer.server.iter().enumerate() {

@@ -3,9 +3,9 @@
 
 use samehost_login::Destination;
 use samehost_login::postgres::{OwnFiles, with_service};
-use samehost_login::url::{ServerUrl, escape};
+use samehost_login::url::{ServerUrl, escape, unescape};
 use samehost_model::Endpoint;
-use samehost_services::Protocol;
+use samehost_services::{Leads, Protocol};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlParts {
@@ -13,8 +13,18 @@ pub struct UrlParts {
     database: Option<String>,
     has_password: bool,
     options: Vec<(String, String)>,
+    dialect: Dialect,
     /// Where it leads to clients that take `localhost` for a host like any other, where others take it for their socket.
     pub(super) or_tcp: Option<Endpoint>,
+}
+
+/// Whose options those of a URL are. Go's driver takes `serverTimezone` for a variable of the server, and PyMySQL ends at `parseTime`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Dialect {
+    #[default]
+    Usual,
+    Jdbc,
+    Go,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +36,8 @@ pub(super) enum Words {
 /// Options that say where the server is, and who logs in: they have a place of their own in each row.
 const OF_PLACE: &[&str] = &[
     "host", "hostaddr", "port", "user", "password", "dbname", "socket", "unix_socket", "unixSocket",
-    "socketPath", "localSocket", "db", "service", "socketFactory", "socketFactoryArg", "junixsocket.file",
+    "socketPath", "localSocket", "db", "database", "virtual_host", "service", "socketFactory",
+    "socketFactoryArg", "junixsocket.file",
 ];
 /// Options of encryption, which a row for a socket does not have: there is none, and some clients fail that ask for it.
 const OF_ENCRYPTION: &[&str] = &[
@@ -44,13 +55,21 @@ impl UrlParts {
             Some((Protocol::Postgres, _)) => with_service(&url, &OwnFiles::here()).unwrap_or(url),
             _ => url,
         };
-        // The path of `redis+unix://` is that of the socket.
+        // The path of `redis+unix://` and of `redis+socket://` is that of the socket.
+        let is_socket = matches!(samehost_services::scheme(&url.scheme), Some((_, Leads::Socket)));
         let path = match url.place.split_once('/') {
-            Some((_, path)) if !path.is_empty() && !url.scheme.ends_with("unix") => Some(path),
+            Some((_, path)) if !path.is_empty() && !is_socket && url.scheme != "unix" => Some(path),
             _ => None,
         };
+        let path = path.and_then(unescape);
         let user = url.user.as_deref().or(url.option("user"));
-        let database = path.or(url.option("dbname")).or(url.option("db"));
+        let named = ["dbname", "db", "database", "virtual_host"].iter().find_map(|name| url.option(name));
+        let database = path.as_deref().or(named);
+        let dialect = match text {
+            _ if text.starts_with("jdbc:") => Dialect::Jdbc,
+            _ if ["@tcp(", "@unix(", "@("].iter().any(|words| text.contains(words)) => Dialect::Go,
+            _ => Dialect::Usual,
+        };
         let or_tcp = Destination::of(&url).ok().and_then(|found| found.or_tcp);
         let mut parts = UrlParts {
             or_tcp,
@@ -58,6 +77,7 @@ impl UrlParts {
             database: database.filter(|text| is_plain(text)).map(str::to_owned),
             has_password: url.password.is_some(),
             options: url.options,
+            dialect,
         };
         parts.options.retain(|(name, value)| is_plain(name) && is_plain(value));
         parts
@@ -72,7 +92,9 @@ impl UrlParts {
         let user = self.user.as_deref();
         let any = self.number().or(user).or(password);
         let mut filled = text.to_owned();
-        for (sign, value) in [('+', any), ('#', self.number()), ('*', password), ('~', user)] {
+        let database = self.database.as_deref();
+        for (sign, value) in [('+', any), ('#', self.number()), ('*', password), ('~', user), ('%', database)]
+        {
             filled = with_part(&filled, sign, value);
         }
         for (blank, value) in self.blanks(words) {
@@ -106,11 +128,12 @@ impl UrlParts {
             (user, true) => Some(format!("{}:password@", escape(user.unwrap_or_default()))),
             (Some(user), false) => Some(format!("{}@", escape(user))),
         };
-        let options = self.options(words);
+        let options = self.options(words, Dialect::Usual);
+        let go = if options.is_empty() { self.options(words, Dialect::Go) } else { options.clone() };
         // JDBC takes the user as an option like the others.
         let mut jdbc: Vec<String> = Vec::new();
         jdbc.extend(user.map(|user| format!("user={user}")));
-        jdbc.extend_from_slice(&options);
+        jdbc.extend(self.options(words, Dialect::Jdbc));
         vec![
             ("login", login),
             ("user", user.map(str::to_owned)),
@@ -124,17 +147,21 @@ impl UrlParts {
             ("js-database", database.map(|name| format!("database: '{name}'"))),
             ("?options", joined('?', &options, "&")),
             ("&options", joined('&', &options, "&")),
+            ("?go", joined('?', &go, "&")),
             ("?jdbc", joined('?', &jdbc, "&")),
             ("&jdbc", joined('&', &jdbc, "&")),
             (" options", joined(' ', &options, " ")),
         ]
     }
 
-    fn options(&self, words: Words) -> Vec<String> {
+    /// The options for a client of a dialect. Those of encryption are spelled alike by several, the others are each one's own.
+    fn options(&self, words: Words, dialect: Dialect) -> Vec<String> {
         let mut kept = Vec::new();
         for (name, value) in &self.options {
+            let is_of_encryption = OF_ENCRYPTION.contains(&name.as_str());
             let is_left = OF_PLACE.contains(&name.as_str())
-                || words == Words::Socket && OF_ENCRYPTION.contains(&name.as_str());
+                || words == Words::Socket && is_of_encryption
+                || self.dialect != dialect && !(is_of_encryption && name == "sslmode");
             if !is_left {
                 kept.push(format!("{name}={value}"));
             }
@@ -200,6 +227,18 @@ mod tests {
     }
 
     #[test]
+    fn options_of_one_driver_are_given_to_no_other() {
+        let row = "{?go:} {?options:} {?jdbc:}";
+        for (url, words) in [
+            ("jdbc:mysql://127.0.0.1/shop?serverTimezone=UTC", "  ?serverTimezone=UTC"),
+            ("bob@tcp(127.0.0.1:3306)/shop?parseTime=true", "?parseTime=true  ?user=bob"),
+            ("mysql://127.0.0.1/shop?charset=utf8mb4", "?charset=utf8mb4 ?charset=utf8mb4 "),
+        ] {
+            assert_eq!(UrlParts::of(url).fill(row, Words::Tcp), words, "{url}");
+        }
+    }
+
+    #[test]
     fn without_a_url_a_row_is_as_it_was() {
         let none = UrlParts::default();
         assert_eq!(none.fill("{login:user:password@}h/{db:db}{?options:}", Words::Tcp), "user:password@h/db");
@@ -222,6 +261,9 @@ mod tests {
             let found = (parts.user.as_deref(), parts.database.as_deref());
             assert_eq!(found, (Some("ledger"), Some("books")), "{text}");
         }
+        let celerys = UrlParts::of("redis+socket:///run/r.sock?virtual_host=3");
+        assert_eq!(celerys.fill("x{# -n #}", Words::Socket), "x -n 3");
+        assert_eq!(UrlParts::of("mysql://127.0.0.1/led%2Dger").fill("x{% %}", Words::Socket), "x led-ger");
         assert_eq!(UrlParts::of("redis+unix:///run/r.sock?db=3").fill("x{# -n #}", Words::Socket), "x -n 3");
         assert_eq!(UrlParts::of("redis://127.0.0.1/3").fill("x{# {{#}}}.", Words::Socket), "x {{3}}.");
         assert_eq!(UrlParts::of("redis://127.0.0.1/0").fill("x{#/#}", Words::Socket), "x");

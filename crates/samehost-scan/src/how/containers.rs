@@ -40,7 +40,7 @@ struct Shared {
 /// # Errors
 /// When the service or the client is not known or has no socket, or nothing is known of the service in a container.
 pub fn containers(question: &Question, scan: &Scan, form: ContainersFor) -> Result<String, HowError> {
-    let kind = kind_of(question)?;
+    let kind = kind_of(question, scan)?;
     if let UnixSocket::Never(why) = kind.descriptor().unix() {
         return Err(HowError::Never(kind.label(), why));
     }
@@ -143,7 +143,7 @@ fn named(wanted: &str, kind: Kind) -> Result<(&'static str, &'static Client), Ho
     };
     let same = all.iter().find(|(_, client)| client.name.eq_ignore_ascii_case(wanted));
     if let Some(found) = same.or(all.iter().find(|(_, client)| client.is_called(wanted))) {
-        return Ok(*found);
+        return Ok((found.0.name, found.1));
     }
     let names: Vec<&str> = all.iter().map(|(_, client)| client.name.as_str()).collect();
     Err(HowError::Client(wanted.to_owned(), kind.label(), names.join(", ")))

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Service, SocketKind};
-use samehost_services::{Client, Kind, Localhost, Protocol, UnixSocket, languages};
+use samehost_services::{Client, Kind, Language, Localhost, Protocol, UnixSocket, languages};
+use samehost_system::lookup;
 use samehost_system::namespaces::network_setting;
 
 use crate::advice::{proposed_for, services_at, socket_of};
 use crate::listing::datagrams::takes_datagrams;
-use crate::target::Target;
+use crate::target::{Target, endpoint_of};
 use crate::told_file::told_file;
 use blanks::Words;
 
@@ -69,15 +70,23 @@ pub fn services() -> Vec<&'static str> {
 /// A question that names a client in place of a service (`how prisma`) asks for that client with each service that it uses:
 /// of several kinds that speak the same, for the one that runs here.
 #[must_use]
-pub fn questions(question: Question, scan: &Scan) -> Vec<Question> {
-    let Some(name) = question.service.clone() else { return vec![question] };
+pub fn questions(mut question: Question, scan: &Scan) -> Vec<Question> {
+    let Some(name) = question.service.as_mut() else { return vec![question] };
+    name.make_ascii_lowercase();
+    let name = name.clone();
     if Kind::called(&name).is_some() || question.client.is_some() {
         return vec![question];
     }
+    let is_language = languages().iter().any(|language| language.is_called(&name));
     let mut protocols = Vec::new();
     for language in languages() {
         for client in &language.clients {
-            if client.is_called(&name) && !protocols.contains(&client.protocol) {
+            let is_meant = if is_language {
+                language.is_called(&name) && client.protocol.has_login()
+            } else {
+                client.is_called(&name)
+            };
+            if is_meant && !protocols.contains(&client.protocol) {
                 protocols.push(client.protocol);
             }
         }
@@ -89,13 +98,16 @@ pub fn questions(question: Question, scan: &Scan) -> Vec<Question> {
     if about_client.url.is_some() {
         return vec![about_client];
     }
-    let mut asked = Vec::new();
-    for protocol in protocols {
-        if let Some(kind) = kind_that_speaks(protocol, scan) {
-            asked.push(Question { service: Some(kind.name().to_owned()), ..about_client.clone() });
-        }
+    let mut kinds: Vec<Kind> =
+        protocols.into_iter().filter_map(|protocol| kind_that_speaks(protocol, scan)).collect();
+    // What runs here comes first; of a language's many it is all that is asked for.
+    let runs = |kind: &Kind| !of_kind(scan, *kind).is_empty();
+    if is_language && kinds.iter().any(runs) {
+        kinds.retain(runs);
     }
-    asked
+    kinds.sort_by_key(|kind| !runs(kind));
+    let about = |kind: Kind| Question { service: Some(kind.name().to_owned()), ..about_client.clone() };
+    kinds.into_iter().map(about).collect()
 }
 
 /// Of the kinds of service whose clients speak a protocol the one that runs here, or else the usual one.
@@ -118,12 +130,13 @@ fn speaks(kind: Kind) -> Option<Protocol> {
 /// When neither the question's service nor its URL says which service is meant, when the service cannot listen on a Unix socket,
 /// or when no client is called as the question says.
 pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
-    let kind = kind_of(question)?;
+    let kind = kind_of(question, scan)?;
     let setting = match kind.descriptor().unix() {
         UnixSocket::Setting(setting) => setting,
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
-    let protocol = speaks(kind).ok_or_else(|| unknown(kind.name()))?;
+    // Of some only the setting is known, and no client.
+    let protocol = speaks(kind).unwrap_or(Protocol::Plain);
     let wanted = wanted(question, kind, protocol)?;
     let mut as_socket = Place::of(question.address(), scan, kind);
     // `localhost` is asked of each client: the one's socket is the other's port.
@@ -142,22 +155,33 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     let place = or_tcp.as_ref().filter(|_| is_of_some).unwrap_or(&as_socket);
     let place_of = |client: &Client| or_tcp.as_ref().filter(|_| is_tcp(client)).unwrap_or(&as_socket);
     let server = if place.listens { Vec::new() } else { steps(kind, setting, place) };
+    // A socket of this machine in place of another machine's server has other data.
+    let is_elsewhere = matches!(question.address(), Some(Endpoint::Tcp { host, .. }) if !is_here(host));
     Ok(HowTo {
         schema: HOW_SCHEMA,
         service: kind.name().to_owned(),
         label: kind.label().to_owned(),
         path: place.path.clone(),
-        path_from: place.from,
+        path_from: if is_elsewhere && !place.listens { "elsewhere" } else { place.from },
+        others: others(question, scan, kind),
         server,
         beside: if protocol.is_datagram() { "udp" } else { "tcp" },
         clients: wanted.iter().map(|one| words(question, *one, place_of(one.1))).collect(),
     })
 }
 
-fn kind_of(question: &Question) -> Result<Kind, HowError> {
+/// Whether a host is this machine, as far as can be said without asking a name server.
+fn is_here(host: &str) -> bool {
+    match host.parse::<std::net::IpAddr>() {
+        Ok(ip) => ip.to_canonical().is_loopback() || ip.is_unspecified(),
+        Err(_) => host.eq_ignore_ascii_case("localhost") || lookup::is_listed(host),
+    }
+}
+
+fn kind_of(question: &Question, scan: &Scan) -> Result<Kind, HowError> {
     let name = match (&question.service, &question.url) {
         (Some(name), _) => name.as_str(),
-        (None, Some(target)) => service_of(target)?,
+        (None, Some(target)) => service_of(target, scan)?,
         (None, None) => return Err(HowError::Unspoken),
     };
     Kind::called(name).ok_or_else(|| unknown(name))
@@ -167,13 +191,11 @@ fn unknown(name: &str) -> HowError {
     HowError::Service(name.to_owned(), services().join(", "))
 }
 
-fn service_of(target: &Target) -> Result<&'static str, HowError> {
-    match target {
-        Target::Address { protocol, .. } => {
-            Kind::of_protocol(*protocol).map(Kind::name).ok_or(HowError::Unspoken)
-        }
-        Target::Process(_) => Err(HowError::Unspoken),
-    }
+/// The kind of server that a target is of: its scheme says so, else who listens there.
+fn service_of(target: &Target, scan: &Scan) -> Result<&'static str, HowError> {
+    let Target::Address { protocol, endpoint, .. } = target else { return Err(HowError::Unspoken) };
+    let there = || services_at(scan, endpoint).into_iter().find_map(|at| scan.services[at].kind);
+    Kind::of_protocol(*protocol).or_else(there).map(Kind::name).ok_or(HowError::Unspoken)
 }
 
 /// Socket and address of the service, or where they would be by default.
@@ -194,7 +216,7 @@ impl Place {
     fn of(address: Option<&Endpoint>, scan: &Scan, kind: Kind) -> Self {
         let services = match address {
             Some(endpoint) => services_at(scan, endpoint),
-            None => of_kind(scan, kind),
+            None => chosen(scan, kind).into_iter().collect(),
         };
         let port = match address {
             Some(Endpoint::Tcp { port, .. }) => *port,
@@ -257,13 +279,32 @@ fn of_kind(scan: &Scan, kind: Kind) -> Vec<usize> {
     let mut found = Vec::new();
     for (at, service) in scan.services.iter().enumerate() {
         let Some(known) = service.kind else { continue };
-        let is_spoken = known.protocol().is_some() && known.protocol() == kind.protocol();
-        let is_alike = known == kind || (is_spoken && known.protocol() != Some(Protocol::Http));
-        if is_alike && (own.is_none() || own == Some(service.network_namespace)) {
+        if known.family() == kind.family() && (own.is_none() || own == Some(service.network_namespace)) {
             found.push(at);
         }
     }
     found
+}
+
+/// Of the services of a kind that run here the one that the words are about: the first with a socket, and its own port. The port of one
+/// beside the socket of another leads to two servers.
+fn chosen(scan: &Scan, kind: Kind) -> Option<usize> {
+    let all = of_kind(scan, kind);
+    let has_socket = |at: &usize| socket_path(scan, &[*at], kind, port_of(scan, &[*at], kind)).is_some();
+    all.iter().copied().find(has_socket).or(all.first().copied())
+}
+
+/// Where the others of a kind listen, where nobody said which one is meant.
+fn others(question: &Question, scan: &Scan, kind: Kind) -> Vec<String> {
+    let is_asked_about = question.address().is_some() || !kind.protocol().is_some_and(Protocol::has_login);
+    let mut places = Vec::new();
+    for at in of_kind(scan, kind) {
+        if !is_asked_about && Some(at) != chosen(scan, kind) {
+            places
+                .extend(scan.listeners(&scan.services[at]).find_map(endpoint_of).map(|one| one.to_string()));
+        }
+    }
+    places
 }
 
 /// The port at which the first of these services listens, or the usual one of its kind.
@@ -309,38 +350,39 @@ fn wanted(
     question: &Question,
     kind: Kind,
     protocol: Protocol,
-) -> Result<Vec<(&'static str, &'static Client)>, HowError> {
-    let all = clients_that_speak(protocol);
-    let mut wanted = all.clone();
-    if let Some(asked) = &question.client {
-        let name = asked.to_lowercase();
-        let is_language = all.iter().any(|(language, _)| *language == name);
-        wanted.retain(
-            |(language, client)| {
-                if is_language { *language == name } else { client.is_called(&name) }
-            },
-        );
-        if wanted.is_empty() {
-            let mut names = Vec::new();
-            for (language, client) in all {
-                names.extend([language, &client.name]);
-            }
-            names.sort_unstable();
-            names.dedup();
-            return Err(HowError::Client(asked.clone(), kind.label(), names.join(", ")));
-        }
+) -> Result<Vec<(&'static Language, &'static Client)>, HowError> {
+    let mut wanted = clients_that_speak(protocol);
+    let Some(asked) = &question.client else {
+        wanted.retain(|(language, _)| !language.by_name_only);
+        return Ok(wanted);
+    };
+    let all = wanted.clone();
+    let is_language = all.iter().any(|(language, _)| language.is_called(asked));
+    wanted.retain(
+        |(language, client)| {
+            if is_language { language.is_called(asked) } else { client.is_called(asked) }
+        },
+    );
+    if !wanted.is_empty() {
+        return Ok(wanted);
     }
-    Ok(wanted)
+    let mut names = Vec::new();
+    for (language, client) in all.iter().filter(|(language, _)| !language.by_name_only) {
+        names.extend([language.name, &client.name]);
+    }
+    names.sort_unstable();
+    names.dedup();
+    Err(HowError::Client(asked.clone(), kind.label(), names.join(", ")))
 }
 
 fn words(
     question: &Question,
-    (language, client): (&'static str, &'static Client),
+    (language, client): (&'static Language, &'static Client),
     place: &Place,
 ) -> ClientWords {
     let socket = client.socket.as_ref();
     ClientWords {
-        language,
+        language: language.name,
         client: &client.name,
         localhost: client.localhost.name(),
         socket: socket.map(|words| place.fill(&question.parts.fill(words, Words::Socket))),
@@ -350,12 +392,12 @@ fn words(
     }
 }
 
-fn clients_that_speak(protocol: Protocol) -> Vec<(&'static str, &'static Client)> {
+fn clients_that_speak(protocol: Protocol) -> Vec<(&'static Language, &'static Client)> {
     let mut all = Vec::new();
     for language in languages() {
         for client in &language.clients {
             if client.protocol == protocol {
-                all.push((language.name, client));
+                all.push((language, client));
             }
         }
     }

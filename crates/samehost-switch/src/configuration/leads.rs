@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use samehost_edit::{Files, Lead, LeadForm, Overlay, Refusal, Setting, leads};
+use samehost_edit::{Files, Lead, LeadForm, Overlay, Reading, Refusal, Setting, leads};
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{described, proposed_for, services_at, socket_of};
@@ -95,6 +95,24 @@ impl<'a> Readers<'a> {
     /// memory, and the file is read again; what reads differently has it. `None` where the address stands in another line, and of
     /// a text with very many.
     pub(crate) fn parts(&mut self, lead: &Lead) -> Option<Vec<&'a Setting>> {
+        let mut found = Vec::new();
+        for (now, before) in self.without(lead)? {
+            let key = |one: &Setting| (one.name.clone(), one.role, one.endpoint.clone());
+            let now: HashSet<_> = now.settings.iter().map(key).collect();
+            found.extend(before.settings.iter().filter(|one| !now.contains(&key(one))));
+        }
+        Some(found)
+    }
+
+    /// Whether a value is a part of what was refused, by the same question. Twelve lines around a refused one counted for a part of
+    /// it, and a second server beside it was passed over.
+    pub(crate) fn is_of_refused(&mut self, lead: &Lead) -> bool {
+        let read = self.without(lead);
+        read.is_none_or(|all| all.iter().any(|(now, before)| now.refused != before.refused))
+    }
+
+    /// What each reads without a value, beside what it read.
+    fn without(&mut self, lead: &Lead) -> Option<Vec<(Reading, &'a Reading)>> {
         if self.asked >= MAX_ASKED {
             return None;
         }
@@ -104,10 +122,9 @@ impl<'a> Readers<'a> {
         for ParsedConfig { config, reading, .. } in &self.all {
             let disk = config.files();
             let texts = BTreeMap::from([(self.path.to_owned(), replaced.as_bytes().to_owned())]);
-            let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) else { continue };
-            let key = |one: &Setting| (one.name.clone(), one.role, one.endpoint.clone());
-            let now: HashSet<_> = now.settings.iter().map(key).collect();
-            found.extend(reading.settings.iter().filter(|one| !now.contains(&key(one))));
+            if let Ok(now) = config.editor.read(&config.file, &Overlay::new(&disk, texts)) {
+                found.push((now, reading));
+            }
         }
         Some(found)
     }

@@ -286,6 +286,68 @@ fn how_names_the_path_found_here_and_translates_urls() {
     }
 }
 
+#[test]
+fn how_says_which_of_several_servers_it_is_about() {
+    let home = Home::new();
+    let (one, other) = (home.path("one.sock"), home.path("other.sock"));
+    let ports = [free_port(), free_port()];
+    let _one = Held::redis(&home, ports[0], &one, &[]);
+    let _other = Held::redis(&home, ports[1], &other, &[]);
+    let asked = |arguments: &[&str]| -> Value {
+        let ended = home.run(&[arguments, &["--json"]].concat());
+        assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.stderr);
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    // Without an address the port is that of the server with the socket, and the others are named: each has other data.
+    let any = asked(&["how", "redis", "--client", "redis-cli"]);
+    let (path, tcp) = (any["path"].as_str().unwrap(), any["clients"][0]["tcp"].as_str().unwrap());
+    for (socket, port) in [(&one, ports[0]), (&other, ports[1])] {
+        let is_chosen = path == socket.to_str().unwrap();
+        assert_eq!(is_chosen, tcp == format!("redis-cli -h 127.0.0.1 -p {port}"), "{any}");
+        let is_named = any["others"].to_string().contains(&format!("tcp:127.0.0.1:{port}"));
+        assert_eq!(is_named, !is_chosen, "{any}");
+    }
+    // An address says which, without a word for its service; what it names besides is kept.
+    let place = format!("unix://{}?db=3", other.display());
+    for (url, number) in [(format!("127.0.0.1:{}", ports[1]), ""), (place, " -n 3")] {
+        let found = asked(&["how", "--url", &url, "--client", "redis-cli"]);
+        let words = format!("redis-cli -s {}{number}", other.display());
+        assert_eq!(found["clients"][0]["socket"], words, "{url}");
+        assert_eq!(found["others"].as_array().unwrap().len(), 0, "{url}");
+    }
+    let celerys = format!("redis+socket://{}?virtual_host=5", other.display());
+    let found = asked(&["how", "--url", &celerys, "--client", "ioredis"]);
+    assert_eq!(found["clients"][0]["socket"], format!("new Redis({{ path: '{}', db: 5 }})", other.display()));
+    // Another machine's server has other data than any socket here.
+    for host in ["192.0.2.4", "cache.example"] {
+        let found = asked(&["how", "--url", &format!("redis://{host}:6379/3"), "--client", "ioredis"]);
+        assert_eq!(found["path_from"], "elsewhere", "{host}");
+    }
+}
+
+#[test]
+fn how_knows_languages_and_applications_by_what_people_type() {
+    let home = Home::new();
+    for (name, words) in [
+        ("TypeScript", ", node"),
+        ("nextcloud", "'dbindex'"),
+        ("Gitea", "HOST = /"),
+        ("immich", "REDIS_SOCKET=/"),
+        ("perl", "DBI->connect("),
+        ("PostgreSQL", "PostgreSQL over a Unix socket"),
+        ("vllm", "--uds /"),
+        ("envoy", "pipe"),
+        ("keycloak", "samehost run"),
+    ] {
+        let url = if name == "nextcloud" { &["--url", "redis://127.0.0.1:1/4"][..] } else { &[] };
+        let ended = home.run(&[&["how", name][..], url].concat());
+        assert!(ended.status == 0 && ended.stdout.contains(words), "{name}: {}", ended.both());
+    }
+    for name in ["gin", "ent", "prometheus", "ollama"] {
+        assert_eq!(home.run(&["how", name]).status, 2, "{name}");
+    }
+}
+
 /// Files of PHP applications, shortened, as their installers write them; the corpus `php-application` has where they come from. The port is
 /// `PORT`, the account `by_native`.
 const APPLICATIONS: &[(&str, &str)] = &[

@@ -49,6 +49,27 @@ fn every_form_of_an_address_around_the_file_that_moves_keeps_the_port_open() {
     }
 }
 
+/// The words of a refused line named no number, and whoever took them read another database; a second value within twelve lines of
+/// it was passed over.
+#[test]
+fn a_line_that_is_refused_keeps_its_number_and_hides_none_beside_it() {
+    let server = Server::redis();
+    let file = server.write(
+        "app/.env",
+        "QUEUE_URL=redis://127.0.0.1:@PORT/3\nSMTP_PORT=587\nSHOP_HOST=127.0.0.1\nSHOP_PORT=@PORT\n",
+    );
+    let told = in_one_line(&server.switch(&file, &["--dry-run"]));
+    for words in [
+        "?db=3 (redis-py, ioredis)",
+        "/3 (Symfony)",
+        "?virtual_host=3 (Celery)",
+        "db: 3 (redis-rb)",
+        &format!("app/.env:3: SHOP_HOST leads to tcp:127.0.0.1:{}", server.port),
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
 #[test]
 fn what_leads_elsewhere_or_counts_for_nobody_keeps_no_port_open() {
     let server = Server::redis();

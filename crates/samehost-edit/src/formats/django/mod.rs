@@ -14,7 +14,7 @@ use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::budget::Metered;
 use crate::editor::Editor;
 use crate::files::{Edit, minimal};
-use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path};
+use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path, redis_number};
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
@@ -75,7 +75,7 @@ impl Editor for Django {
         }
         settings.write(&found, &goal.endpoint).map_err(|why| {
             let reason = format!("{}: {why}", found.setting.name);
-            let by_hand = by_hand(found.setting.protocol, &goal.endpoint);
+            let by_hand = by_hand(&found.setting, &goal.endpoint);
             Refusal::new(file, found.setting.line, reason, by_hand)
         })
     }
@@ -273,7 +273,9 @@ impl<'a> Settings<'a> {
         if host.is_empty() || (protocol == Protocol::Mysql && host == "localhost") {
             let reason =
                 "without a host (or with `localhost` for MySQL) it is the library's own socket already";
-            return Err(database_refused(name, at, reason));
+            let own = if protocol == Protocol::Mysql { "/run/mysqld/mysqld.sock" } else { "/run/postgresql" };
+            let by_hand = format!("'HOST': '{own}'");
+            return Err(Refusal::at(line(at), format!("{name}: {reason}")).by_hand(by_hand));
         }
         let usual = url::usual_port(protocol);
         let (port, port_range) = match value_of(pairs, "PORT") {
@@ -431,9 +433,12 @@ impl<'a> Settings<'a> {
         at: Node<'_>,
     ) -> Result<Option<Found>> {
         let refused = |why: &str| {
+            let number = redis_number(text).unwrap_or("0");
             let by_hand = match spelling {
-                Spelling::Celery => "'redis+socket:///run/redis/redis-server.sock?virtual_host=0'",
-                _ => "'unix:///run/redis/redis-server.sock?db=0'",
+                Spelling::Celery => {
+                    format!("'redis+socket:///run/redis/redis-server.sock?virtual_host={number}'")
+                }
+                _ => format!("'unix:///run/redis/redis-server.sock?db={number}'"),
             };
             Err(Refusal::at(line(at), format!("{name}: {why}")).by_hand(by_hand))
         };
@@ -483,13 +488,16 @@ fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
     }
 }
 
-fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
-    match (protocol, to) {
+fn by_hand(setting: &Setting, to: &Endpoint) -> String {
+    match (setting.protocol, to) {
         (Protocol::Postgres, Endpoint::Unix(path)) => {
             format!("'HOST': '{}'", path.parent().unwrap_or(path).display())
         }
         (Protocol::Mysql, Endpoint::Unix(path)) => format!("'HOST': '{}'", path.display()),
-        (Protocol::Redis, Endpoint::Unix(path)) => format!("'LOCATION': 'unix://{}?db=0'", path.display()),
+        (Protocol::Redis, Endpoint::Unix(path)) => {
+            let number = setting.database.as_deref().unwrap_or("0");
+            format!("'LOCATION': 'unix://{}?db={number}'", path.display())
+        }
         (Protocol::Memcached, Endpoint::Unix(path)) => format!("'LOCATION': 'unix:{}'", path.display()),
         (_, Endpoint::Tcp { host, port }) => {
             format!("'HOST': '{host}', 'PORT': '{port}', and no unix_socket")

@@ -6,7 +6,7 @@ use super::framework::{Framework, Laravel};
 use super::lines::Entry;
 use super::{Found, How, Reader};
 use crate::files::{Edit, Files, minimal};
-use crate::languages::url::{self, Url};
+use crate::languages::url::{self, Url, redis_number};
 use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
@@ -15,7 +15,20 @@ use crate::spelling::Spelling;
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
 const POSTGRES: &str = "?host=/run/postgresql (Doctrine, Django without a host, Prisma, pg of Node) or %2Frun%2Fpostgresql for the host (Rails)";
 
-const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:///run/redis/redis-server.sock (redis-rb), redis:///run/redis/redis-server.sock (Symfony) or redis+socket:///run/redis/redis-server.sock (Celery)";
+/// What a socket's URL is to each library of Redis, with the number of the database: a URL without it leads to other data. redis-rb
+/// has no place for it there.
+fn redis_words(number: Option<&str>) -> String {
+    let Some(number) = number else {
+        return format!(
+            "unix://{REDIS} (redis-py, ioredis, redis-rb), redis://{REDIS} (Symfony) or redis+socket://{REDIS} (Celery)"
+        );
+    };
+    format!(
+        "unix://{REDIS}?db={number} (redis-py, ioredis), redis://{REDIS}/{number} (Symfony), redis+socket://{REDIS}?virtual_host={number} (Celery) or unix://{REDIS} and, in the program, db: {number} (redis-rb)"
+    )
+}
+
+const REDIS: &str = "/run/redis/redis-server.sock";
 
 fn refuse(entry: &Entry, reason: impl Into<String>, by_hand: String) -> Refusal {
     Refusal::at(entry.line, reason).by_hand(by_hand)
@@ -29,10 +42,17 @@ impl Reader<'_> {
             return Ok(Spelling::Celery);
         }
         match url.protocol() {
+            _ if url.path.contains("://") => {
+                let by_hand = format!("{name}= with one server, or each of them in its own words");
+                Err(refuse(entry, "it names several servers", by_hand))
+            }
             _ if url.scheme == "rediss" => Err(refuse(
                 entry,
                 "it asks for TLS, which a socket has not",
-                format!("{name}= in one of {REDIS}, where TLS is not wanted"),
+                format!(
+                    "{name}= in one of {}, where TLS is not wanted",
+                    redis_words(redis_number(&entry.text))
+                ),
             )),
             Some(Protocol::Mysql) => self.database(entry, true),
             Some(Protocol::Postgres) => self.database(entry, false),
@@ -86,7 +106,7 @@ impl Reader<'_> {
         }
         let known = matches!(name, "REDIS_URL" | "REDIS_DSN" | "REDIS_URI" | "LOCK_DSN")
             || name.ends_with("_REDIS_URL");
-        let number = number(&entry.text);
+        let number = redis_number(&entry.text);
         let db = number.map(|number| format!("?db={number}")).unwrap_or_default();
         let (reason, by_hand) = match self.framework {
             Framework::Symfony if known => return Ok(Spelling::RedisPath),
@@ -106,7 +126,7 @@ impl Reader<'_> {
                     number.map(|number| format!(", database: {number}")).unwrap_or_default()
                 ),
             ),
-            _ => return Err(self.unknown(entry, REDIS)),
+            _ => return Err(self.unknown(entry, &redis_words(number))),
         };
         Err(refuse(entry, reason, by_hand))
     }
@@ -116,7 +136,7 @@ impl Reader<'_> {
         let name = &entry.name;
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
             let reason = format!("Celery may read {name} as well, and has other words for a socket");
-            let number = number(&entry.text).unwrap_or("0");
+            let number = redis_number(&entry.text).unwrap_or("0");
             let by_hand = format!(
                 "{name}=unix:///run/redis/redis-server.sock?db={number} and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock?virtual_host={number}"
             );
@@ -126,7 +146,7 @@ impl Reader<'_> {
             ["cache(\"", "cache('", "cache_url(\"", "cache_url('"].map(|call| format!("{call}{name}"));
         if self.settings().iter().any(|text| calls.iter().any(|call| text.contains(call))) {
             let reason = format!("django-environ reads {name} as the URL of a cache, which has other words");
-            let by_hand = match number(&entry.text) {
+            let by_hand = match redis_number(&entry.text) {
                 // django-environ drops it from such a URL.
                 Some(number) => format!(
                     "in the settings, in place of {name}: 'LOCATION': 'unix:///run/redis/redis-server.sock?db={number}'"
@@ -274,12 +294,4 @@ fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, &'static st
 
 fn may_be_local(text: &str) -> bool {
     ["localhost", "127.", "[::1]", "@/", ":///", "%2F", "%2f", "$"].iter().any(|word| text.contains(word))
-}
-
-/// The number of a database in a URL of Redis, where it is not the first.
-fn number(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let path = rest.split(['?', '#']).next()?.split_once('/')?.1;
-    let is_number = !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_digit()) && path != "0";
-    is_number.then_some(path)
 }

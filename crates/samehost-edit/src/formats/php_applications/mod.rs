@@ -363,9 +363,12 @@ fn redis(host: &str, port_text: Option<&str>) -> Result<Endpoint, Reason> {
     if host.starts_with('/') {
         return Ok(Endpoint::Unix(host.into()));
     }
-    if host.is_empty() || host.contains(['/', ':', ',', ' ']) {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let is_address = bare.parse::<std::net::Ipv6Addr>().is_ok();
+    if !is_address && (host.is_empty() || host.contains(['/', ':', ',', ' '])) {
         return Err("its host is not understood".into());
     }
+    let host = if is_address { bare } else { host };
     Ok(Endpoint::Tcp { host: host.to_owned(), port: port(port_text, 6379)? })
 }
 

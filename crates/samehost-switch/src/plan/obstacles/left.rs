@@ -120,9 +120,11 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
                 // A variable beside one that outweighs it (DB_HOST beside DB_SOCKET) is read, and changes nothing.
                 let is_set = own.contains(&*lead.name) || lead.unless.iter().any(|name| set.contains(name));
                 // Of a host in lines of its own its block is refused.
-                let near = if lead.form == LeadForm::Host { NEAR } else { 0 };
-                let around = lead.line.saturating_sub(near)..=lead.line.saturating_add(near);
-                if is_set || refused.range(around).next().is_some() {
+                let around = lead.line.saturating_sub(NEAR)..=lead.line.saturating_add(NEAR);
+                let is_host = lead.form == LeadForm::Host;
+                let is_refused = refused.contains(&lead.line)
+                    || is_host && refused.range(around).next().is_some() && readers.is_of_refused(lead);
+                if is_set || is_refused {
                     continue;
                 }
                 let is_line = settings.contains(&lead.line);
