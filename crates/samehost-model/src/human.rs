@@ -97,7 +97,8 @@ pub fn significant(value: f64) -> String {
 }
 
 /// The text without the sign of a number that is rounded to none: `-0` is no figure.
-fn unsigned_zero(text: String) -> String {
+#[must_use]
+pub fn unsigned_zero(text: String) -> String {
     let is_zero = !text.contains(|c: char| ('1'..='9').contains(&c));
     if is_zero { text.trim_start_matches(['-', '+']).to_owned() } else { text }
 }

@@ -111,7 +111,6 @@ fn style(ends: Option<Instant>) -> ProgressStyle {
     let template = "{msg:34!} {bar:16} {percent:>3} %{left}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     style.with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // What cannot be drawn is drawn with the next tick.
         let _ = match ends {
             Some(ends) => write!(out, " · {}", left(ends)),
             None => write!(out, " · {} s", state.elapsed().as_secs()),
@@ -145,7 +144,6 @@ impl Observer for Watcher {
 
     fn trial(&mut self, trial: &Trial) {
         self.trials += u64::from(!trial.set_aside);
-        // One of its own ends with the last trial or with the budget, whichever is first.
         let by_trials = if self.is_a_part { 0 } else { self.trials * STEPS / self.most_trials };
         self.bar.set_position(part_of(self.whole.as_ref()).unwrap_or_default().max(by_trials).min(STEPS));
         if trial.arm != FLOOR {

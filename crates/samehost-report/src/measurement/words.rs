@@ -200,7 +200,6 @@ pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> Stri
 }
 
 pub(crate) const CANNOT_TELL: &str = "cannot tell";
-/// In a cell; a sentence says why ([`samehost_model::human::TOO_WIDE`]).
 pub(crate) const NOT_MEASURED: &str = "not measured";
 
 /// How sure a direction is, of a comparison without a verdict. The interval decides, as it stands beside the word: one that includes no

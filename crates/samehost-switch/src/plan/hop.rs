@@ -99,14 +99,13 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
 /// Names of `--only` that no setting has: a typing error is no switch of nothing.
 fn not_there(request: &SwitchRequest, configurations: &[ParsedConfig]) -> Option<SwitchObstacle> {
     let settings = configurations.iter().flat_map(|read| &read.reading.settings);
-    let names: BTreeSet<&str> = settings.map(|setting| setting.name.as_str()).collect();
-    let is_there = |name: &str| names.iter().any(|other| other.split(',').next() == Some(name));
-    let missing = request.only.iter().find(|name| !is_there(name))?;
+    let names: BTreeSet<&str> = settings.filter_map(|setting| setting.name.split(',').next()).collect();
+    let missing = request.only.iter().find(|name| !names.contains(name.as_str()))?;
     let names: Vec<&str> = names.into_iter().collect();
     Some(bar(
         ObstacleCode::NotUnderstood,
         format!("no setting is called {missing}"),
-        format!("There are {}", names.join("; ")),
+        format!("There are {}", names.join(", ")),
     ))
 }
 
