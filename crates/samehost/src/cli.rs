@@ -493,7 +493,7 @@ mod tests {
     /// Verbs that help lists, and distinct long options of all verbs: each is paid for by everybody who reads on. One more needs
     /// a commit that says why it is worth that.
     const MAX_VERBS: usize = 12;
-    const MAX_OPTIONS: usize = 100;
+    const MAX_OPTIONS: usize = 101;
 
     fn collect<'a>(command: &'a Command, options: &mut BTreeSet<&'a str>) {
         for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
