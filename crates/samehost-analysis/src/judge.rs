@@ -16,7 +16,7 @@ const REASONABLE_BLOCKS: f64 = 10_000.0;
 /// has to lie on one side of none besides, so that no word stands beside an interval that contradicts it
 /// (docs/method.md §6).
 const PROBABLY: f64 = 0.05;
-/// One-sided error probability of "maybe": 4 to 1.
+/// One-sided error probability of a leaning: 4 to 1.
 const LEANING: f64 = 0.20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,7 +87,7 @@ pub(crate) fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, term
 
 fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdict, Grade) {
     let alpha = terms.alpha();
-    if comparison.p_margin_adjusted.is_some_and(|p| p < alpha) && !contains_one(comparison) {
+    if comparison.p_margin_adjusted.is_some_and(|p| p < alpha) && !comparison.spans_none() {
         let better = (comparison.ratio > 1.0) == (metric.better == Better::Higher);
         return (if better { Verdict::Faster } else { Verdict::Slower }, Grade::Decided);
     }
@@ -95,8 +95,9 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
         return (Verdict::Equivalent, Grade::Decided);
     }
     // The grade is a word beside the interval: "less, size open" and "probably less" would be contradicted by one that reaches
-    // from less to more. "Maybe" says of itself that it may be either.
-    let is_one_sided = !contains_one(comparison);
+    // from less to more. A test that may be looked at several times keeps the strongest evidence that it ever had; what blocks
+    // after that say is in the interval, and a verdict or a grade needs both.
+    let is_one_sided = !comparison.spans_none();
     if is_one_sided && comparison.p_adjusted.is_some_and(|p| p < alpha) {
         return (Verdict::Inconclusive, Grade::SizeOpen);
     }
@@ -106,15 +107,6 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
         _ => Grade::Open,
     };
     (Verdict::Inconclusive, grade)
-}
-
-/// Whether the interval spans no difference. A test that may be looked at several times keeps the strongest evidence
-/// that it ever had; what blocks after that say is in the interval, and a verdict or a grade needs both.
-fn contains_one(comparison: &Comparison) -> bool {
-    match (comparison.ci_low, comparison.ci_high) {
-        (Some(low), Some(high)) => low <= 1.0 && high >= 1.0,
-        _ => false,
-    }
 }
 
 /// Half the width of the interval as a logarithm; `None` without an interval.

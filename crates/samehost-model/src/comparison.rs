@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Point;
+use crate::human;
 use crate::reason::Reason;
 use crate::warning::Warning;
 
@@ -133,6 +134,24 @@ impl Comparison {
     #[must_use]
     pub fn seconds_to_decide(&self) -> Option<f64> {
         self.reason.as_ref()?.more?.seconds
+    }
+
+    /// Whether its interval says nothing ([`human::is_too_wide`]).
+    #[must_use]
+    pub fn is_too_wide(&self) -> bool {
+        self.ends().is_some_and(|(low, high)| human::is_too_wide(low, high))
+    }
+
+    /// Whether its interval spans no difference; `false` without one.
+    #[must_use]
+    pub fn spans_none(&self) -> bool {
+        self.ends().is_some_and(|(low, high)| low <= 1.0 && high >= 1.0)
+    }
+
+    /// Both ends of its interval; `None` with fewer than two blocks.
+    #[must_use]
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        self.ci_low.zip(self.ci_high)
     }
 
     /// Strength of the evidence. For reports without grades it is derived from the verdict.

@@ -93,7 +93,14 @@ pub fn significant(value: f64) -> String {
         return format!("{sign}{}", count(value.abs().round() as u64));
     }
     let decimals = if size == 0.0 { 0.0 } else { (2.0 - size.log10().floor()).clamp(0.0, 9.0) };
-    format!("{rounded:.*}", decimals as usize)
+    unsigned_zero(format!("{rounded:.*}", decimals as usize))
+}
+
+/// The text without the sign of a number that is rounded to none: `-0` is no figure.
+#[must_use]
+pub fn unsigned_zero(text: String) -> String {
+    let is_zero = !text.contains(|c: char| ('1'..='9').contains(&c));
+    if is_zero { text.trim_start_matches(['-', '+']).to_owned() } else { text }
 }
 
 /// Formats a ratio to three significant digits: `1.04`, `0.714`, `12.3`.
@@ -133,13 +140,16 @@ pub fn format_percent(part: f64) -> String {
 pub fn percent_number(part: f64) -> String {
     let percent = 100.0 * part;
     let size = percent.abs();
+    if size > MAX_PERCENT {
+        return format!("over {MAX_PERCENT:.0}");
+    }
     let decimals = match size {
         s if s < 0.095 && s > 0.0 => 2,
         s if s < 9.95 => 1,
         s if s > 99.05 && s < 99.95 => 1,
         _ => 0,
     };
-    let text = format!("{percent:.decimals$}");
+    let text = unsigned_zero(format!("{percent:.decimals$}"));
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
@@ -155,16 +165,32 @@ pub fn change(ratio: f64) -> String {
         p if p < 9.95 => 1,
         _ => 0,
     };
-    format!("{percent:+.decimals$} %")
+    unsigned_zero(format!("{percent:+.decimals$} %"))
 }
 
-/// Formats the ends of a ratio's interval as what they mean: `1 to 20 % less`, `6 to 150 % more`, or
-/// `63 % less to 130 % more`.
+/// The largest difference that is told in per cent; beyond it is a factor.
+pub const MAX_PERCENT: f64 = 300.0;
+/// What stands in place of a figure whose interval says nothing.
+pub const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
+/// Both ends of an interval within this factor of each other are a measurement.
+const MAX_WIDTH: f64 = 3.0;
+
+/// Whether an interval says nothing: beside a compiler "98 % less to 997 % more" was printed as a figure.
+#[must_use]
+pub fn is_too_wide(low: f64, high: f64) -> bool {
+    let is_measured = low > 0.0 && high / low <= MAX_WIDTH;
+    !is_measured
+}
+
+/// Formats the ends of a ratio's interval as what they mean: `1 to 20 % less`, `6 to 150 % more`, `2.5 to 6.0 times`,
+/// `63 % less to 80 % more`, or that it is [`TOO_WIDE`].
 #[must_use]
 pub fn change_range(low: f64, high: f64) -> String {
     match (low < 1.0, high > 1.0) {
+        _ if is_too_wide(low, high) => TOO_WIDE.to_owned(),
         (true, true) => format!("{} % less to {} % more", amount(low), amount(high)),
         (true, false) => format!("{} to {} % less", amount(high), amount(low)),
+        (false, _) if 100.0 * (high - 1.0) > MAX_PERCENT => format!("{low:.1} to {high:.1} times"),
         (false, _) => format!("{} to {} % more", amount(low), amount(high)),
     }
 }
@@ -315,7 +341,20 @@ mod tests {
         {
             assert_eq!(format_ratio_aligned(ratio), text);
         }
-        assert_eq!([1.0341, 0.5, 2.0, 12.14].map(change), ["+3.4 %", "-50 %", "×2.0", "×12"]);
+        assert_eq!(
+            [1.0341, 0.5, 2.0, 12.14, 0.999_999].map(change),
+            ["+3.4 %", "-50 %", "×2.0", "×12", "0.00 %"]
+        );
+        assert_eq!([format_percent(26.36), significant(-0.0)], ["over 300 %", "0"]);
+        for (low, high, text) in [
+            (0.8, 0.99, "1 to 20 % less"),
+            (0.8, 1.3, "20 % less to 30 % more"),
+            (2.5, 6.0, "2.5 to 6.0 times"),
+            (0.02, 10.97, TOO_WIDE),
+            (-1.0, 2.0, TOO_WIDE),
+        ] {
+            assert_eq!(change_range(low, high), text);
+        }
         for (part, text) in [
             (0.31, "31 %"),
             (0.0204, "2 %"),

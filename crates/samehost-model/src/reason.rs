@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::human::{change_range, count, format_percent, rough_time};
+use crate::human::{TOO_WIDE, change_range, count, format_percent, rough_time};
 use crate::warning::{Code, Warning};
 
 /// Why a comparison is inconclusive.
@@ -74,6 +74,7 @@ impl Why {
     fn message(self, interval: Option<(f64, f64)>) -> String {
         let interval = interval.map_or_else(String::new, |(low, high)| change_range(low, high));
         match self {
+            _ if interval == TOO_WIDE => interval,
             Why::OneBlock => {
                 "one block gives no interval: at least two are needed, and ten for a verdict worth having"
                     .into()

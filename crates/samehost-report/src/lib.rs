@@ -23,7 +23,7 @@ pub use formats::metrics::{
 };
 pub use formats::terminal::Terminal;
 pub use layout::{hanging, wrap};
-pub use verbs::checkup::{Around, Finding, FindingKind, Running, TOO_WIDE, is_too_wide};
+pub use verbs::checkup::{Around, Finding, FindingKind, Running};
 pub use verbs::exchanges::reason_of_no_time;
 pub use verbs::history::{Change, Run};
 pub use verbs::how::Clients;

@@ -49,11 +49,20 @@ pub struct SwitchRequest {
     pub keep_tcp: bool,
     /// How long to observe who else uses what would be closed.
     pub observe: Duration,
+    /// Names of the settings that move; all where it is empty.
+    pub only: Vec<String>,
     /// Whether a page is requested afterwards, through the application's own processes.
     pub has_page: bool,
 }
 
 impl SwitchRequest {
+    /// Whether a setting is among those that move. That of a web server's line has its place behind its name.
+    #[must_use]
+    pub fn is_meant(&self, name: &str) -> bool {
+        let name = name.split(',').next().unwrap_or(name);
+        self.only.is_empty() || self.only.iter().any(|meant| meant == name)
+    }
+
     /// A request that says where, and nothing of how.
     #[must_use]
     pub fn new(targets: Vec<String>, to: Direction) -> Self {
@@ -68,6 +77,7 @@ impl SwitchRequest {
             reloads: Vec::new(),
             keep_tcp: false,
             observe: Duration::ZERO,
+            only: Vec::new(),
             has_page: false,
         }
     }

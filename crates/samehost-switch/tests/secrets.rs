@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -292,19 +291,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn request(file: &Path, to: Direction, root: &Path) -> SwitchRequest {
-    SwitchRequest {
-        targets: vec![file.display().to_string()],
-        to,
-        socket: Some(root.join("s.sock")),
-        address: None,
-        close_tcp: false,
-        user: None,
-        server_user: None,
-        reloads: Vec::new(),
-        keep_tcp: false,
-        observe: Duration::ZERO,
-        has_page: false,
-    }
+    let socket = Some(root.join("s.sock"));
+    SwitchRequest { socket, ..SwitchRequest::new(vec![file.display().to_string()], to) }
 }
 
 /// A machine on which something listens wherever the configuration leads, on a port and on a socket.

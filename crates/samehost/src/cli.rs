@@ -4,8 +4,6 @@
 
 mod gone;
 #[cfg(feature = "switch")]
-mod old_words;
-#[cfg(feature = "switch")]
 mod switch;
 mod verbs;
 
@@ -442,14 +440,6 @@ const ELSEWHERE: [(&str, &str); 7] = [
 /// # Errors
 /// Those of clap: wrong use, and help.
 pub fn parse(words: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
-    #[cfg(feature = "switch")]
-    let words = {
-        let (words, instead) = old_words::in_new_words(words);
-        if let Some(instead) = instead {
-            crate::output::complain(&format!("`switch` has subcommands now, and this is: {instead}"));
-        }
-        words
-    };
     let words = gone::with_new_words(words);
     let verb = words.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     Cli::try_parse_from(words).map_err(|error| understood(error, &verb))
@@ -503,7 +493,7 @@ mod tests {
     /// Verbs that help lists, and distinct long options of all verbs: each is paid for by everybody who reads on. One more needs
     /// a commit that says why it is worth that.
     const MAX_VERBS: usize = 12;
-    const MAX_OPTIONS: usize = 100;
+    const MAX_OPTIONS: usize = 101;
 
     fn collect<'a>(command: &'a Command, options: &mut BTreeSet<&'a str>) {
         for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -31,21 +32,27 @@ pub struct Watcher {
     store: Option<SamplesFile>,
     trials: u64,
     most_trials: u64,
-    budget_s: Option<f64>,
-    /// When all that was asked for ends, of which this measurement may be a part.
-    ends: Option<Instant>,
+    /// When all that was asked for began, of which this measurement may be a part, and when it ends.
+    whole: Option<Range<Instant>>,
+    is_a_part: bool,
     consent: Consent,
 }
 
 impl Watcher {
     /// Shows a bar if standard error is a terminal, else lines; nothing if `quiet`.
-    pub fn new(quiet: bool, store: Option<SamplesFile>, ends: Option<Instant>, consent: Consent) -> Self {
+    pub fn new(
+        quiet: bool,
+        store: Option<SamplesFile>,
+        whole: Option<Range<Instant>>,
+        consent: Consent,
+    ) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let bar = if quiet || !is_terminal {
             ProgressBar::hidden()
         } else {
             let bar = ProgressBar::new(STEPS);
-            bar.set_style(style(None));
+            bar.set_style(style(whole.as_ref().map(|whole| whole.end)));
+            bar.set_position(part_of(whole.as_ref()).unwrap_or_default());
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         };
@@ -59,8 +66,8 @@ impl Watcher {
             store,
             trials: 0,
             most_trials: 1,
-            budget_s: None,
-            ends,
+            is_a_part: whole.is_some(),
+            whole,
             consent,
         }
     }
@@ -76,8 +83,8 @@ impl Watcher {
             return;
         }
         *last = Some(Instant::now());
-        match self.ends {
-            Some(ends) => output::complain(&format!("{doing} · {}", left(ends))),
+        match &self.whole {
+            Some(whole) => output::complain(&format!("{doing} · {}", left(whole.end))),
             None => output::complain(doing),
         }
     }
@@ -89,15 +96,33 @@ impl Watcher {
     }
 }
 
+/// Says on a terminal what is being looked at, while that takes more than a moment; goes when it is dropped.
+#[cfg(feature = "switch")]
+pub fn waiting(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
+    let bar = ProgressBar::new_spinner().with_message(what).with_finish(indicatif::ProgressFinish::AndClear);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
 fn style(ends: Option<Instant>) -> ProgressStyle {
-    let template = "{msg:36!} {bar:24} {percent:>3} %  {elapsed}{left}";
+    // 79 columns: one more than fits was drawn on two lines, and moved the table above it.
+    let template = "{msg:34!} {bar:16} {percent:>3} %{left}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    style.with_key("left", move |_: &ProgressState, out: &mut dyn fmt::Write| {
-        if let Some(ends) = ends {
-            // What cannot be drawn is drawn with the next tick.
-            let _ = write!(out, " · {}", left(ends));
-        }
+    style.with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let _ = match ends {
+            Some(ends) => write!(out, " · {}", left(ends)),
+            None => write!(out, " · {} s", state.elapsed().as_secs()),
+        };
     })
+}
+
+/// How far the whole is, in steps of the bar: that of a row stood at 100 % beside "at most 14 s left".
+fn part_of(whole: Option<&Range<Instant>>) -> Option<u64> {
+    let whole = whole?;
+    let all = whole.end.saturating_duration_since(whole.start).as_secs_f64().max(f64::MIN_POSITIVE);
+    Some((whole.start.elapsed().as_secs_f64() / all * STEPS as f64) as u64)
 }
 
 /// The time until then at most, as a measurement may know enough earlier.
@@ -109,24 +134,23 @@ fn left(ends: Instant) -> String {
 impl Observer for Watcher {
     fn begin(&mut self, trials_per_block: usize, plan: &Plan) {
         self.most_trials = (trials_per_block as u64 * u64::from(plan.max_blocks)).max(1);
-        self.budget_s = plan.budget_s;
         self.bar.reset_elapsed();
-        if let (None, Some(budget)) = (self.ends, plan.budget_s) {
-            self.ends = Duration::try_from_secs_f64(budget).ok().map(|budget| Instant::now() + budget);
+        if let (None, Some(budget)) = (&self.whole, plan.budget_s) {
+            let now = Instant::now();
+            self.whole = Duration::try_from_secs_f64(budget).ok().map(|budget| now..now + budget);
         }
-        self.bar.set_style(style(self.ends));
+        self.bar.set_style(style(self.whole.as_ref().map(|whole| whole.end)));
     }
 
     fn trial(&mut self, trial: &Trial) {
         self.trials += u64::from(!trial.set_aside);
-        // Ends with the last trial or with the budget, whichever is first.
-        let by_trials = self.trials as f64 / self.most_trials as f64;
-        let by_time = self.budget_s.map_or(0.0, |budget| self.bar.elapsed().as_secs_f64() / budget);
-        self.bar.set_position((by_trials.max(by_time).min(1.0) * STEPS as f64) as u64);
+        let by_trials = if self.is_a_part { 0 } else { self.trials * STEPS / self.most_trials };
+        self.bar.set_position(part_of(self.whole.as_ref()).unwrap_or_default().max(by_trials).min(STEPS));
         if trial.arm != FLOOR {
             let doing = format!("{} · block {}", self.what, trial.block + 1);
-            self.bar.set_message(clean(&doing));
-            self.line(&doing);
+            let doing = if self.is_a_part { &self.what } else { &doing };
+            self.bar.set_message(clean(doing));
+            self.line(doing);
         }
         if let Some(store) = &mut self.store {
             store.append(&LogLine::Trial(Box::new(trial.clone())));

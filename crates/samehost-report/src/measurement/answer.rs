@@ -3,7 +3,7 @@
 
 use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
-    capitalised, count, format_percent, format_ratio_aligned, format_size, format_value,
+    TOO_WIDE, capitalised, count, format_percent, format_ratio_aligned, format_size, format_value,
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
@@ -60,8 +60,8 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
         text.extend(spared(view, name));
         return text;
     }
-    let mut rest = all[1..].iter().copied().filter(|(_, c)| words::is_difference(c.verdict));
-    if !words::is_difference(first.verdict) {
+    let mut rest = all[1..].iter().copied().filter(|(_, c)| words::is_difference(c));
+    if !words::is_difference(first) {
         // A metric that only shows queueing in the client does not count as an answer.
         let clear = rest.find(|(_, c)| c.warnings.iter().all(|warning| warning.code != Code::ClientBound));
         if let Some((metric, comparison)) = clear {
@@ -130,6 +130,9 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
     let (base, name) = (view.name(&comparison.baseline), view.name(&comparison.candidate));
     let title = words::title(&metric.name);
     match comparison.verdict {
+        _ if comparison.is_too_wide() => {
+            vec![Span::new(Tone::Doubt, format!("{name} ÷ {base}, {title}: {TOO_WIDE}."))]
+        }
         Verdict::Faster | Verdict::Slower => decided(view, metric, comparison, &format!("{name}: ")),
         Verdict::Equivalent => {
             let text = format!(
@@ -145,13 +148,12 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 
 /// A ratio with its interval: `0.692 (0.675–0.709)`.
 fn ratio(comparison: &Comparison) -> String {
-    let ends = comparison.ci_low.zip(comparison.ci_high);
-    words::with_interval(format_ratio_aligned(comparison.ratio), ends, format_ratio_aligned)
+    words::with_interval(format_ratio_aligned(comparison.ratio), comparison.ends(), format_ratio_aligned)
 }
 
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
     let direction = words::direction(Some(metric), comparison.ratio);
-    let lead = words::graded_at_length(comparison.grade(), direction);
+    let lead = words::graded_at_length(comparison, direction);
     let reason = match &comparison.reason {
         None => String::new(),
         Some(reason) => match words::cause(reason.code()) {
@@ -201,9 +203,9 @@ fn over_points(view: &View<'_>, name: &str) -> Paragraph {
     let lost = losses(view, name);
     if !lost.is_empty() {
         text.extend(lost);
-    } else if first.iter().all(|c| c.verdict == Verdict::Inconclusive) {
+    } else if first.iter().all(|c| words::told(c) == Verdict::Inconclusive) {
         let mut others = others.iter();
-        let clear = others.find(|(_, all)| all.iter().any(|c| c.verdict != Verdict::Inconclusive));
+        let clear = others.find(|(_, all)| all.iter().any(|c| words::told(c) != Verdict::Inconclusive));
         if let Some((metric, all)) = clear {
             text.extend(counted(view, metric, all, name));
         }
@@ -219,7 +221,7 @@ fn over_points(view: &View<'_>, name: &str) -> Paragraph {
 }
 
 fn has_slower(all: &[&Comparison]) -> bool {
-    all.iter().any(|comparison| comparison.verdict == Verdict::Slower)
+    all.iter().any(|comparison| words::told(comparison) == Verdict::Slower)
 }
 
 fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str) -> Paragraph {
@@ -240,20 +242,13 @@ fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str
 
 /// Points with one verdict: `12–38 % more at 4 of 6 points`.
 fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verdict) -> Option<String> {
-    let these: Vec<&Comparison> = all.iter().copied().filter(|c| c.verdict == verdict).collect();
+    let these: Vec<&Comparison> = all.iter().copied().filter(|c| words::told(c) == verdict).collect();
     let ratios: Vec<f64> = these.iter().map(|c| c.ratio).collect();
     let (low, high) = view::ends(&ratios)?;
     let what = match verdict {
         Verdict::Faster | Verdict::Slower => words::span(metric, low, high),
         Verdict::Equivalent => "no difference that matters".to_owned(),
-        Verdict::Inconclusive => {
-            let [low, high] = [low, high].map(format_ratio_aligned);
-            if low == high {
-                format!("no verdict (ratio {low})")
-            } else {
-                format!("no verdict (ratios {low}–{high})")
-            }
-        }
+        Verdict::Inconclusive => "no verdict".to_owned(),
     };
     let points = match (these.len(), all.len()) {
         (2, 2) => "at both points".to_owned(),

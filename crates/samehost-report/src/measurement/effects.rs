@@ -2,7 +2,7 @@
 //! their levels against the first, the bottleneck of each condition).
 
 use samehost_analysis::distinct;
-use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
+use samehost_model::human::{format_percent, format_value};
 use samehost_model::{Combination, Effect, LimitedBy, Report, Trial};
 
 use crate::layout::{Align, Column, Figure, Grid, Span, or_dash};
@@ -61,13 +61,8 @@ fn ratios(view: &View<'_>, of: &str) -> Grid {
 }
 
 fn row(name: String, ratio: f64, ends: [Option<f64>; 2], blocks: u32) -> Vec<Span> {
-    let interval = words::interval(ends[0], ends[1]).unwrap_or_else(|| "–".into());
-    vec![
-        Span::plain(name),
-        Span::from(format_ratio_aligned(ratio)),
-        Span::from(interval),
-        Span::from(blocks.to_string()),
-    ]
+    let [ratio, interval] = words::ratio_cells(ratio, ends[0].zip(ends[1]));
+    vec![Span::plain(name), Span::from(ratio), Span::from(interval), Span::from(blocks.to_string())]
 }
 
 /// Formats as `transport: unix ÷ tcp`, or `transport × http` for an interaction.

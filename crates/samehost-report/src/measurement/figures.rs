@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
+use samehost_model::human::{format_percent, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, or_dash, value_cells};
+use crate::layout::{Align, Column, Figure, Grid, Span, Tone, dash, value_cells};
 use crate::measurement::view::{self, Parameter, View};
-use crate::measurement::words::interval;
 use crate::measurement::{effects, ladder, predictions, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
@@ -67,13 +66,10 @@ fn confidence_head(view: &View<'_>) -> Column {
 
 fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span; 3] {
     let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
-    let tone = words::tone(comparison.verdict);
-    let weight = if comparison.verdict == Verdict::Inconclusive { Tone::Plain } else { Tone::Bold };
-    [
-        Span::new(weight, format_ratio_aligned(comparison.ratio)),
-        or_dash(interval(comparison.ci_low, comparison.ci_high)),
-        Span::new(tone, words::cell(Some(metric), comparison)),
-    ]
+    let tone = words::tone(words::told(comparison));
+    let weight = if words::told(comparison) == Verdict::Inconclusive { Tone::Plain } else { Tone::Bold };
+    let [ratio, interval] = words::ratio_cells(comparison.ratio, comparison.ends());
+    [Span::new(weight, ratio), Span::from(interval), Span::new(tone, words::cell(Some(metric), comparison))]
 }
 
 fn alone(view: &View<'_>) -> Grid {

@@ -1,6 +1,8 @@
 //! Predictions for a whole from the gain of its part, compared with measurements: a sentence, and a table.
 
-use samehost_model::human::{format_percent, format_ratio_aligned};
+use samehost_model::human::{
+    MAX_PERCENT, TOO_WIDE, change_range, format_percent, format_ratio_aligned, is_too_wide,
+};
 use samehost_model::{Bounds, Prediction};
 
 use crate::layout::Align::{Left, Right};
@@ -27,6 +29,7 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
         change(&prediction.measured),
     );
     let (tone, agreement) = match (prediction.agrees, &prediction.deviation) {
+        (_, deviation) if !is_measured(deviation) => (Tone::Doubt, format!("How they agree is {TOO_WIDE}.")),
         (Some(true), Bounds { ci_low: Some(low), ci_high: Some(high), .. }) => {
             let [low, high] = [low, high].map(|end| format_ratio_aligned(*end));
             (
@@ -42,32 +45,32 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
     vec![Span::plain(arithmetic), Span::new(tone, agreement)]
 }
 
-/// A fraction with its interval: `9.8 % (9.5 %–10 %)`.
+/// Whether the interval says something.
+fn is_measured(bounds: &Bounds) -> bool {
+    !bounds.ci_low.zip(bounds.ci_high).is_some_and(|(low, high)| is_too_wide(low, high))
+}
+
+/// A fraction with its interval: `9.8 % (9.5 %–10 %)`. No part is longer than its whole, or shorter than nothing.
 fn percent(bounds: &Bounds) -> String {
+    if !(0.0..=1.0).contains(&bounds.value) {
+        return words::NOT_MEASURED.to_owned();
+    }
     words::with_interval(format_percent(bounds.value), bounds.ci_low.zip(bounds.ci_high), format_percent)
 }
 
-/// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.
+/// A ratio of times as a change: `12 % shorter (10 to 14 % less)`.
 fn change(ratio: &Bounds) -> String {
-    let value = format!("{} {}", amount(ratio.value), word(ratio.value));
-    match (ratio.ci_low, ratio.ci_high) {
-        (Some(low), Some(high)) if word(low) == word(high) => {
-            let (near, far) = if high <= 1.0 { (high, low) } else { (low, high) };
-            format!("{value} ({} to {})", amount(near), amount(far))
-        }
-        (Some(low), Some(high)) => {
-            format!("{value} (from {} {} to {} {})", amount(low), word(low), amount(high), word(high))
-        }
-        _ => value,
+    let Bounds { value, ci_low, ci_high } = *ratio;
+    let change = match 100.0 * (value - 1.0) {
+        percent if percent > MAX_PERCENT => format!("{value:.1} times as long"),
+        percent if percent > 0.0 => format!("{} longer", format_percent(value - 1.0)),
+        _ => format!("{} shorter", format_percent(1.0 - value)),
+    };
+    match ci_low.zip(ci_high) {
+        Some((low, high)) if is_too_wide(low, high) => TOO_WIDE.to_owned(),
+        Some((low, high)) => format!("{change} ({})", change_range(low, high)),
+        None => change,
     }
-}
-
-fn amount(ratio: f64) -> String {
-    format_percent((ratio - 1.0).abs())
-}
-
-fn word(ratio: f64) -> &'static str {
-    if ratio <= 1.0 { "shorter" } else { "longer" }
 }
 
 pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
@@ -104,11 +107,12 @@ fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
         ("measured ÷ predicted".to_owned(), &prediction.deviation, format_ratio_aligned, verdict),
     ];
     for (label, bounds, format, note) in rows {
-        let interval = match (bounds.ci_low, bounds.ci_high) {
-            (Some(low), Some(high)) => format!("{}–{}", format(low), format(high)),
-            _ => "–".into(),
+        let [estimate, interval] = match bounds.ci_low.zip(bounds.ci_high) {
+            _ if !is_measured(bounds) => ["–".to_owned(), words::NOT_MEASURED.to_owned()],
+            Some((low, high)) => [format(bounds.value), format!("{}–{}", format(low), format(high))],
+            None => [format(bounds.value), "–".to_owned()],
         };
-        grid.push(vec![Span::plain(label), Span::from(format(bounds.value)), Span::from(interval), note]);
+        grid.push(vec![Span::plain(label), Span::from(estimate), Span::from(interval), note]);
     }
     grid
 }
@@ -123,10 +127,12 @@ mod tests {
 
     #[test]
     fn ratios_are_told_as_changes_of_a_time() {
-        assert_eq!(change(&bounds(0.75, 0.7, 0.8)), "25 % shorter (20 % to 30 %)");
-        assert_eq!(change(&bounds(1.2, 1.1, 1.3)), "20 % longer (10 % to 30 %)");
-        assert_eq!(change(&bounds(0.9, 0.7, 1.2)), "10 % shorter (from 30 % shorter to 20 % longer)");
+        assert_eq!(change(&bounds(0.75, 0.7, 0.8)), "25 % shorter (20 to 30 % less)");
+        assert_eq!(change(&bounds(1.2, 1.1, 1.3)), "20 % longer (10 to 30 % more)");
+        assert_eq!(change(&bounds(0.9, 0.7, 1.2)), "10 % shorter (30 % less to 20 % more)");
+        assert_eq!(change(&bounds(101.5, 0.1, 300.0)), TOO_WIDE);
         assert_eq!(change(&Bounds { value: 0.9, ci_low: None, ci_high: None }), "10 % shorter");
+        assert_eq!(percent(&bounds(13.0, 12.0, 14.0)), "not measured");
         assert_eq!(percent(&bounds(0.25, 0.2, 0.3)), "25 % (20 %–30 %)");
     }
 }

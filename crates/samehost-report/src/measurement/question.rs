@@ -65,7 +65,7 @@ fn over(metric: &MetricInfo, all: &[&Comparison]) -> String {
     if let [only] = all {
         return one(metric, only);
     }
-    let differ = all.iter().filter(|found| words::is_difference(found.verdict));
+    let differ = all.iter().filter(|found| words::is_difference(found));
     let decided: Vec<f64> = differ.map(|found| found.ratio).collect();
     let title = words::title(&metric.name);
     let Some((low, high)) = view::ends(&decided) else { return format!("no difference is shown in {title}") };
@@ -83,9 +83,9 @@ fn one(metric: &MetricInfo, found: &Comparison) -> String {
     let title = words::title(&metric.name);
     match (found.verdict, found.grade()) {
         (Verdict::Equivalent, _) => format!("no difference that matters in {title}"),
-        (_, Grade::Open | Grade::Barred) => format!("{}, by {title}", words::CANNOT_TELL),
-        (Verdict::Inconclusive, grade) => {
-            format!("{} in {title}", words::graded(grade, words::direction(Some(metric), found.ratio)))
+        (_, Grade::Barred) => format!("{}, by {title}", words::CANNOT_TELL),
+        (verdict, _) if verdict == Verdict::Inconclusive || found.is_too_wide() => {
+            format!("{} in {title}", words::graded(found, words::direction(Some(metric), found.ratio)))
         }
         _ => {
             let (change, _) = words::change(metric, found.ratio);
@@ -137,8 +137,12 @@ mod tests {
         let same = worded(Verdict::Equivalent, Grade::Decided, 1.0, 0.99, 1.01);
         assert_eq!(same, "no difference that matters in total CPU/op");
         let maybe = worded(Verdict::Inconclusive, Grade::Leaning, 0.9, 0.8, 1.1);
-        assert_eq!(maybe, "maybe less CPU in total CPU/op");
-        assert_eq!(worded(Verdict::Inconclusive, Grade::Open, 1.0, 0.8, 1.3), "cannot tell, by total CPU/op");
+        assert_eq!(maybe, "cannot tell in total CPU/op");
+        assert_eq!(
+            worded(Verdict::Inconclusive, Grade::Open, 0.9, 0.8, 0.98),
+            "probably less CPU in total CPU/op"
+        );
+        assert_eq!(worded(Verdict::Faster, Grade::Decided, 0.1, 0.01, 0.9), "not measured in total CPU/op");
     }
 
     #[test]

@@ -1,22 +1,12 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
 use samehost_model::human::{
-    capitalised, format_percent, format_ratio_aligned, format_together, percent_number,
+    capitalised, format_percent, format_ratio_aligned, format_together, is_too_wide, percent_number,
 };
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
 
 use crate::layout::Tone;
-
-/// Subjects of sentences about metrics of single workloads; those that samehost measures everywhere have theirs in
-/// [`Metric`].
-const SUBJECTS: &[(&str, &str)] = &[
-    ("delivered_per_s", ""),
-    ("arrived_percent", "the share that arrives is"),
-    ("exchange_time_us", "an exchange takes"),
-    ("send_mean_us", "a send takes"),
-    ("send_p99_us", "a send at the 99th percentile takes"),
-];
 
 pub(crate) fn title(name: &str) -> String {
     clean(&samehost_model::metric_title(name))
@@ -26,7 +16,8 @@ pub(crate) fn title(name: &str) -> String {
 fn subject(metric: &MetricInfo, open_loop: bool) -> String {
     let known = match Metric::named(&metric.name) {
         Some(known) => Some(known.subject),
-        None => SUBJECTS.iter().find(|(name, _)| *name == metric.name).map(|(_, subject)| *subject),
+        None if metric.name == "exchange_time_us" => Some("an exchange takes"),
+        None => None,
     };
     match (known, metric.family()) {
         // There a request is due, whether or not the one before it has its reply.
@@ -42,11 +33,6 @@ fn subject(metric: &MetricInfo, open_loop: bool) -> String {
 /// What stands behind a number, in this order: where it is more, where it is less, and after a factor such as `3.4 times`.
 fn nouns(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
     match metric.family() {
-        Family::Rate if metric.name == "delivered_per_s" => (
-            "more metrics delivered per second",
-            "fewer metrics delivered per second",
-            "as many metrics delivered per second",
-        ),
         Family::Rate => {
             ("more operations per second", "fewer operations per second", "as many operations per second")
         }
@@ -76,8 +62,13 @@ pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (St
     (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
 }
 
-pub(crate) fn is_difference(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Faster | Verdict::Slower)
+/// The verdict in words; none where the interval is too wide for a figure, though its p-value may know the direction.
+pub(crate) fn told(comparison: &Comparison) -> Verdict {
+    if comparison.is_too_wide() { Verdict::Inconclusive } else { comparison.verdict }
+}
+
+pub(crate) fn is_difference(comparison: &Comparison) -> bool {
+    matches!(told(comparison), Verdict::Faster | Verdict::Slower)
 }
 
 /// Whether a ratio is worded as a factor, and not in per cent: from twice as much on.
@@ -199,34 +190,40 @@ pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
     let reason = comparison.reason.as_ref().map(Reason::code);
     match (comparison.grade(), reason) {
+        _ if comparison.is_too_wide() => NOT_MEASURED.to_owned(),
         (Grade::Decided, _) => verdict(metric, comparison.verdict).to_owned(),
-        (Grade::Open | Grade::Barred, None | Some(Code::Imprecise)) => CANNOT_TELL.to_owned(),
-        (Grade::Open | Grade::Barred, Some(code)) => format!("no verdict: {}", words(code).1),
-        (grade, _) => graded(grade, direction(metric, comparison.ratio)),
+        (Grade::Open | Grade::Barred, Some(code)) if code != Code::Imprecise => {
+            format!("no verdict: {}", words(code).1)
+        }
+        _ => graded(comparison, direction(metric, comparison.ratio)),
     }
 }
 
 pub(crate) const CANNOT_TELL: &str = "cannot tell";
+pub(crate) const NOT_MEASURED: &str = "not measured";
 
-pub(crate) fn graded(grade: Grade, direction: &str) -> String {
-    match grade {
-        Grade::Decided => direction.to_owned(),
-        Grade::SizeOpen => format!("{direction}, size open"),
-        Grade::Probable => format!("probably {direction}"),
-        Grade::Leaning => format!("maybe {direction}"),
-        Grade::Open => CANNOT_TELL.to_owned(),
+/// How sure a direction is, of a comparison without a verdict. The interval decides, as it stands beside the word: one that includes no
+/// difference is never "less", and one that excludes it never "cannot tell". "Maybe less (20 % less to 2 % more)" and "not decided
+/// (21–36 %)" were printed, and nobody could read them.
+pub(crate) fn graded(comparison: &Comparison, direction: &str) -> String {
+    match comparison.grade() {
+        _ if comparison.is_too_wide() => NOT_MEASURED.to_owned(),
         Grade::Barred => "no verdict".to_owned(),
+        Grade::Decided => direction.to_owned(),
+        _ if comparison.spans_none() || comparison.ends().is_none() => CANNOT_TELL.to_owned(),
+        Grade::SizeOpen => format!("{direction}, size open"),
+        Grade::Probable | Grade::Leaning | Grade::Open => format!("probably {direction}"),
     }
 }
 
-/// A direction with the strength of its evidence, at the beginning of a sentence: `Probably less (20 to 1, …)`.
-pub(crate) fn graded_at_length(grade: Grade, direction: &str) -> String {
-    match grade {
-        Grade::SizeOpen => format!("Different ({direction}), by how much is uncertain"),
-        Grade::Probable => format!("Probably {direction} (20 to 1, of this comparison alone)"),
-        Grade::Leaning => format!("Maybe {direction} (4 to 1)"),
-        Grade::Open | Grade::Decided => capitalised(CANNOT_TELL),
-        Grade::Barred => "No verdict".to_owned(),
+/// The same at the beginning of a sentence: `Probably less (20 to 1, …)`.
+pub(crate) fn graded_at_length(comparison: &Comparison, direction: &str) -> String {
+    match graded(comparison, direction) {
+        words if words.ends_with("size open") => format!("Different ({direction}), by how much is uncertain"),
+        words if words.starts_with("probably") => {
+            format!("{} (20 to 1, of this comparison alone)", capitalised(&words))
+        }
+        words => capitalised(&words),
     }
 }
 
@@ -236,8 +233,8 @@ pub(crate) fn legend(cells: &[&str], margin: f64) -> Option<String> {
     let meanings = [
         ("size open", format!("they differ; by how much is uncertain, maybe by less than {margin}")),
         ("probably", "wrong in at most 1 of 20 such rows".to_owned()),
-        ("maybe", "wrong in at most 1 of 5 such rows".to_owned()),
         (CANNOT_TELL, "nothing shows which is better".to_owned()),
+        (NOT_MEASURED, "its interval is wider than a factor of three".to_owned()),
     ];
     let mut explained = Vec::new();
     for (word, meaning) in meanings {
@@ -268,13 +265,20 @@ pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
     }
 }
 
-pub(crate) fn interval(low: Option<f64>, high: Option<f64>) -> Option<String> {
-    Some(format!("{}–{}", format_ratio_aligned(low?), format_ratio_aligned(high?)))
+/// A ratio and its interval, for two cells; no figure where the interval says nothing.
+pub(crate) fn ratio_cells(ratio: f64, ends: Option<(f64, f64)>) -> [String; 2] {
+    let interval = match ends {
+        None => "–".to_owned(),
+        Some((low, high)) if is_too_wide(low, high) => return ["–".to_owned(), NOT_MEASURED.to_owned()],
+        Some((low, high)) => format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)),
+    };
+    [format_ratio_aligned(ratio), interval]
 }
 
-/// A value with its interval: `1.13 (1.10–1.16)`.
+/// A value with its interval: `1.13 (1.10–1.16)`; no figure where the interval says nothing.
 pub(crate) fn with_interval(value: String, ends: Option<(f64, f64)>, text: impl Fn(f64) -> String) -> String {
     match ends {
+        Some((low, high)) if is_too_wide(low, high) => NOT_MEASURED.to_owned(),
         Some((low, high)) => format!("{value} ({}–{})", text(low), text(high)),
         None => value,
     }
@@ -332,8 +336,8 @@ mod tests {
     #[test]
     fn words_that_need_it_are_explained_where_they_stand() {
         assert_eq!(legend(&["faster", "31 % less (29–33 %)"], 0.02), None);
-        let found = legend(&["faster, size open", "maybe less CPU", "equivalent"], 0.02);
-        let expected = "size open: they differ; by how much is uncertain, maybe by less than 2 %; maybe: wrong in at most 1 of 5 such rows.";
+        let found = legend(&["faster, size open", "probably less CPU", "equivalent"], 0.02);
+        let expected = "size open: they differ; by how much is uncertain, maybe by less than 2 %; probably: wrong in at most 1 of 20 such rows.";
         assert_eq!(found.as_deref(), Some(expected));
     }
 

@@ -4,7 +4,9 @@
 use std::io::{self, Write};
 
 use samehost_analysis::OtherLoad;
-use samehost_model::human::{format_size, format_value, rough_time};
+use samehost_model::human::{
+    MAX_PERCENT, TOO_WIDE, change_range, format_size, format_value, is_too_wide, rough_time,
+};
 use samehost_model::printable::clean;
 use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict, Warning};
 
@@ -14,8 +16,8 @@ use crate::measurement::view::ends;
 use crate::measurement::{conditions, head, words};
 
 const NARROW: usize = 24;
-/// Open rows that are named one by one; of more, the table tells which.
-const MOST_OPEN_NAMED: usize = 3;
+/// Lines of sentences below the table of a terminal.
+const MOST_LINES: usize = 15;
 pub(crate) const NOTHING_WORTH: Running<'static> = Running {
     about: "Nothing that was seen is worth a switch. Look again when the machine is at work:",
     line: "samehost scan --observe 60s",
@@ -50,8 +52,8 @@ pub struct Running<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// A sentence; empty when the scan failed.
-    pub here: &'a str,
+    /// Whether it was looked at.
+    pub is_known: bool,
     pub running: &'a [Running<'a>],
     /// Recommended actions with their commands, best first.
     pub worth: &'a [Running<'a>],
@@ -93,7 +95,7 @@ impl Finding<'_> {
 
     /// `None` where its interval is too wide to say anything as well: then no sentence may.
     fn measured(&self) -> Option<&Comparison> {
-        self.comparison().filter(|comparison| !is_too_wide(comparison))
+        self.comparison().filter(|comparison| !comparison.is_too_wide())
     }
 
     /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured.
@@ -138,8 +140,13 @@ struct Saved {
 }
 
 impl Saved {
-    /// Formats as `15.1 µs (12.0–18.2 µs)`.
+    /// Formats as `15.1 µs (12.0–18.2 µs)`; what is known is its upper end where the interval is wide.
     fn in_words(self) -> String {
+        if let (Some(low), Some(high)) = (self.low, self.high)
+            && is_too_wide(low, high)
+        {
+            return format!("at most {}", format_value(high, "us"));
+        }
         words::with_interval(format_value(self.us, "us"), self.low.zip(self.high), |us| {
             format_value(us, "us")
         })
@@ -166,36 +173,25 @@ impl Terminal {
         }
         writeln!(out)?;
         writeln!(out, "What it means")?;
+        // Those that fit, in their order: a checkup ended with 70 lines, and its table had scrolled away.
+        let mut room = MOST_LINES;
         for sentence in meaning(findings, notes) {
-            self.bullet(out, &sentence)?;
+            let lines = wrap(&sentence, self.text_width() - 4).len();
+            if lines <= room {
+                room -= lines;
+                self.bullet(out, &sentence)?;
+            }
         }
-        self.running(around.running, out)?;
         self.worth(around, out)?;
-        writeln!(out)?;
-        writeln!(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
-        writeln!(out, "             samehost bench connect --pattern burst --backlog 16")
-    }
-
-    /// Lists running servers. They belong to users, so the checkup does not measure them: that would put load on a server at work.
-    fn running(&self, running: &[Running<'_>], out: &mut dyn Write) -> io::Result<()> {
-        if running.is_empty() {
-            return Ok(());
-        }
-        writeln!(out)?;
-        writeln!(out, "Servers that run here (not touched; measuring one puts load on it)")?;
-        for server in running {
-            self.with_command(server, out)?;
-        }
-        Ok(())
+        writeln!(out, "\nThe rest, and how to measure each server that runs here: samehost --html FILE")
     }
 
     fn worth(&self, around: &Around<'_>, out: &mut dyn Write) -> io::Result<()> {
-        if around.here.is_empty() {
+        if !around.is_known {
             return Ok(());
         }
         writeln!(out)?;
         writeln!(out, "Most worth doing here")?;
-        self.bullet(out, around.here)?;
         for one in around.worth {
             self.with_command(one, out)?;
         }
@@ -211,11 +207,13 @@ impl Terminal {
     }
 
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let Some([tcp, unix, answer]) = finding.cells() else {
-            let why = if finding.comparison().is_some() { TOO_WIDE } else { "not measured" };
-            return writeln!(out, "  {:<31} {why}", finding.label);
+        let (figures, answer) = match finding.cells() {
+            Some([tcp, unix, answer]) => (format!("  {:<31} {tcp:>9} {unix:>9}  ", finding.label), answer),
+            None if finding.comparison().is_some() => {
+                (format!("  {:<31} ", finding.label), TOO_WIDE.to_owned())
+            }
+            None => (format!("  {:<31} ", finding.label), words::NOT_MEASURED.to_owned()),
         };
-        let figures = format!("  {:<31} {tcp:>9} {unix:>9}  ", finding.label);
         let indent = width(&figures);
         for (index, line) in wrap(&answer, self.width.saturating_sub(indent).max(NARROW)).iter().enumerate() {
             match index {
@@ -272,11 +270,13 @@ pub(crate) fn legend(findings: &[Finding<'_>]) -> String {
 }
 
 pub(crate) fn meaning(findings: &[Finding<'_>], notes: &[String]) -> Vec<String> {
+    // The most important first: a terminal shows as many as fit.
     let mut all = sentences(findings);
-    all.extend(more_time(findings));
-    all.extend(load(findings));
     all.extend(doubts(findings));
+    all.extend(more_time(findings));
     all.extend(notes.iter().cloned());
+    all.extend(streams(findings));
+    all.extend(load(findings));
     all
 }
 
@@ -306,13 +306,12 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             _ => {}
         }
     }
-    sentences.extend(streams(findings));
     sentences
 }
 
 fn round_trip(finding: &Finding<'_>) -> Vec<String> {
     let Some(comparison) = finding.comparison() else { return Vec::new() };
-    if is_too_wide(comparison) {
+    if comparison.is_too_wide() {
         return vec![format!("Single requests: {TOO_WIDE}.")];
     }
     match (comparison.verdict, finding.saved_us()) {
@@ -364,25 +363,13 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
             rows.push((seconds, finding.label));
         }
     }
-    if rows.is_empty() {
-        return None;
-    }
-    if rows.len() > MOST_OPEN_NAMED {
-        let (longest, label) = rows.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-        return Some(format!(
-            "Not decided yet: {} rows; {label} takes longest, about {} more. With time for all of them: samehost --budget {}m.",
-            rows.len(),
-            rough_time(longest),
-            minutes_for(&rows)
-        ));
-    }
-    let mut named: Vec<String> = Vec::new();
-    for (seconds, label) in &rows {
-        named.push(format!("{label} (about {} more)", rough_time(*seconds)));
-    }
-    let give = if rows.len() == 1 { "Give it more time" } else { "With time for all of them" };
-    let minutes = minutes_for(&rows);
-    Some(format!("Not decided yet: {}. {give}: samehost --budget {minutes}m.", named.join("; ")))
+    let (longest, label) = rows.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    Some(format!(
+        "More time would decide {}; {label} takes longest, about {} more: samehost --budget {}m.",
+        count(rows.len(), "row"),
+        rough_time(longest),
+        minutes_for(&rows)
+    ))
 }
 
 /// Minutes of a checkup that would decide these rows, whose needs are in seconds: a minute for the others, and twice the needs, as
@@ -427,41 +414,28 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     cautions
 }
 
-/// Beyond 300 % more a difference is told as a factor.
-const MAX_IN_PERCENT: f64 = 4.0;
-pub const TOO_WIDE: &str = "not measured: the interval is wider than a factor of three";
-/// Both ends of an interval within this factor of each other are a measurement.
-const MAX_WIDTH: f64 = 3.0;
-
-/// Whether an interval says nothing: beside a compiler "98 % less to 997 % more" was printed as a figure.
-#[must_use]
-pub fn is_too_wide(comparison: &Comparison) -> bool {
-    match (comparison.ci_low, comparison.ci_high) {
-        (Some(low), Some(high)) => low <= 0.0 || high / low > MAX_WIDTH,
-        _ => false,
-    }
-}
-
 /// Difference by grade, always with the interval: `31 % less (29–33 %)`, `probably less (2–21 %)`,
 /// `cannot tell (12 % less to 9 % more)`.
 pub(crate) fn difference(comparison: &Comparison) -> String {
-    if is_too_wide(comparison) {
+    let Some((low, high)) = comparison.ends() else {
+        return words::graded(comparison, direction(comparison.ratio));
+    };
+    if comparison.is_too_wide() {
         return TOO_WIDE.to_owned();
     }
     let direction = direction(comparison.ratio);
     let words = match (comparison.verdict, comparison.grade()) {
         (Verdict::Equivalent, Grade::Decided) => "no difference".to_owned(),
         (_, Grade::Decided) => amount(comparison.ratio),
-        (_, grade) => words::graded(grade, direction),
+        _ => words::graded(comparison, direction),
     };
-    let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else { return words };
-    if comparison.grade() == Grade::Decided && high > MAX_IN_PERCENT {
+    if 100.0 * (high - 1.0) > MAX_PERCENT && comparison.grade() == Grade::Decided {
         return format!("{:.1} times ({low:.1}–{high:.1})", comparison.ratio);
     }
-    if words.contains(direction) && !(low < 1.0 && high > 1.0) {
+    if words.contains(direction) && 100.0 * (high - 1.0) <= MAX_PERCENT {
         return format!("{words} ({})", percents(low, high));
     }
-    format!("{words} ({})", span(low, high))
+    format!("{words} ({})", change_range(low, high))
 }
 
 fn direction(ratio: f64) -> &'static str {
@@ -471,14 +445,6 @@ fn direction(ratio: f64) -> &'static str {
 /// Formats as `31 % less` or `98 % more`: one convention for all rows, so that they can be held against each other.
 pub(crate) fn amount(ratio: f64) -> String {
     format!("{:.0} % {}", 100.0 * (ratio - 1.0).abs(), direction(ratio))
-}
-
-/// Range of a difference: `29–33 % less`, or `12 % less to 9 % more` where it spans no difference.
-fn span(low: f64, high: f64) -> String {
-    if low < 1.0 && high > 1.0 {
-        return format!("{} to {}", amount(low), amount(high));
-    }
-    format!("{} {}", percents(low, high), direction(low.min(high)))
 }
 
 fn percents(low: f64, high: f64) -> String {
@@ -496,9 +462,10 @@ fn streams(findings: &[Finding<'_>]) -> Option<String> {
         let Some(bytes) = comparison.point.size_bytes else { continue };
         congestion = conditions::of_arm(finding.report, &comparison.baseline);
         let row = format!("{}: {}", format_size(bytes), difference(comparison));
-        match comparison.verdict {
-            Verdict::Faster => unix.push(row),
-            Verdict::Slower => tcp.push(row),
+        // By the interval, as the words beside it: "not decided: probably less" contradicted itself.
+        match comparison.ends() {
+            Some((low, _)) if low > 1.0 => unix.push(row),
+            Some((_, high)) if high < 1.0 => tcp.push(row),
             _ => open.push(row),
         }
     }
@@ -507,7 +474,7 @@ fn streams(findings: &[Finding<'_>]) -> Option<String> {
     for (rows, lead) in [
         (unix, "a Unix socket moves more bytes a second in writes of".to_owned()),
         (tcp, format!("TCP{with} moves more in writes of")),
-        (open, "not decided in writes of".to_owned()),
+        (open, "which moves more is not shown in writes of".to_owned()),
     ] {
         if !rows.is_empty() {
             parts.push(format!("{lead} {}", rows.join(", ")));
@@ -554,10 +521,11 @@ mod tests {
             ),
             (worded(Grade::SizeOpen, open, 0.9, 0.82, 0.99), "less, size open (1–18 %)"),
             (worded(Grade::Probable, open, 0.72, 0.64, 0.79), "probably less (21–36 %)"),
-            (worded(Grade::Leaning, open, 0.9, 0.8, 1.02), "maybe less (20 % less to 2 % more)"),
+            (worded(Grade::Leaning, open, 0.9, 0.8, 1.02), "cannot tell (20 % less to 2 % more)"),
+            (worded(Grade::Open, open, 0.9, 0.8, 0.98), "probably less (2–20 %)"),
             (worded(Grade::Open, open, 1.0, 0.6, 1.7), "cannot tell (40 % less to 70 % more)"),
             (worded(Grade::Open, open, 1.0, 0.6, 3.6), TOO_WIDE),
-            (worded(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9–59 % more)"),
+            (worded(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9 to 59 % more)"),
         ] {
             assert_eq!(found, expected);
         }

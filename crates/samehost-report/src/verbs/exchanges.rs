@@ -55,7 +55,7 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     }
     // What a time is needs no words where there is none.
     if !busy.is_empty() {
-        lines.extend(wrap_spans(&[Span::dim(how(exchanges, mode))], columns));
+        lines.extend(wrap_spans(&[Span::dim(how(mode))], columns));
     }
     titled("How long requests take", lines)
 }
@@ -142,12 +142,9 @@ pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
 
 /// What is missing to measure how long requests take, in a line without a full stop.
 pub(crate) fn missing_for_exchanges(exchanges: &Exchanges) -> String {
-    let why = exchanges.unmeasured.unwrap_or(Unmeasured::Refused);
-    let missing = reason_of_no_measurement(why);
-    match (why, exchanges.refused.as_deref().map(clean)) {
-        (Unmeasured::NoRights | Unmeasured::Forbidden, Some(refused)) => refused,
-        (_, Some(refused)) => format!("{missing} ({refused})"),
-        (_, None) => missing.to_owned(),
+    match (exchanges.unmeasured.unwrap_or(Unmeasured::Refused), &exchanges.refused) {
+        (Unmeasured::NoRights | Unmeasured::Forbidden, Some(refused)) => clean(refused),
+        (why, _) => reason_of_no_measurement(why).to_owned(),
     }
 }
 
@@ -260,25 +257,20 @@ pub fn reason_of_no_time(why: NoTime, share: Option<f64>) -> String {
     }
 }
 
-fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
-    let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
-    let mut text = match mode {
-        ExchangeMode::Entries => format!("From where a function of the kernel begins to send. {LEGEND}"),
-        ExchangeMode::Functions => format!(
-            "From where a function of the kernel begins to send, to where one that receives returns, because the kernel has no tracepoints of sockets ({refused}). {LEGEND}"
-        ),
-        ExchangeMode::FunctionsByCookie => format!(
-            "From where a function of the kernel begins to send, to where one that receives returns; each call looks up whether its socket is measured, because the kernel knows no better ({refused}). {LEGEND}"
-        ),
-        ExchangeMode::SystemCalls => format!(
-            "From the system call that sends, because the kernel refuses a program at the function that does ({refused}). {LEGEND}"
-        ),
-        ExchangeMode::Arrivals => format!(
-            "From the arrival at the server to the reply read: the way there, 2–11 µs, is not in it, so it does not compare transports. The kernel refuses a program where a send begins ({refused}); --exact stamps system calls."
-        ),
+/// What the times are of. Why the kernel refuses a nearer look is in the JSON: an owner has no use for a system call's name.
+fn how(mode: ExchangeMode) -> String {
+    let times = match mode {
+        ExchangeMode::Entries => "From where the kernel begins to send.",
+        ExchangeMode::Functions | ExchangeMode::FunctionsByCookie => {
+            "From where the kernel begins to send, to where it ends receiving."
+        }
+        ExchangeMode::SystemCalls => "From the call of the program that sends.",
+        ExchangeMode::Arrivals => {
+            "From the arrival at the server to the reply read: the way there, 2–11 µs, is not in it, so it does not compare transports; --exact has it, at some cost to every program."
+        }
     };
-    text.push_str(" Several commands in one write count as one; short connections are not in it.");
-    text
+    let legend = if mode == ExchangeMode::Arrivals { "" } else { LEGEND };
+    format!("{times} {legend} Several commands in one write count as one; short connections are not in it.")
 }
 
 #[cfg(test)]
@@ -429,7 +421,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("reply 312 µs after the request arrived (p50 280 µs, p99 900 µs)"), "{text}");
-        assert!(text.contains("--exact stamps"), "{text}");
+        assert!(text.contains("--exact has it") && !text.contains("os error"), "{text}");
         let parts = ExchangeParts {
             count: 1000,
             way_there_us: 4.5,

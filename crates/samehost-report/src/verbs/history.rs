@@ -8,10 +8,10 @@ use samehost_model::printable::clean;
 use samehost_model::{Comparison, Report, Transport, Verdict};
 
 use crate::formats::terminal::{Page, Terminal};
-use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, or_dash, wrap_spans};
+use crate::layout::{Align, Column, Grid, Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::notes::{self, Note, Notes};
 use crate::measurement::view::View;
-use crate::measurement::words::{self, interval};
+use crate::measurement::words;
 use crate::measurement::{answer, head};
 
 pub struct Run<'a> {
@@ -113,12 +113,12 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     rows.extend(counted("Ratios", &changes.ratios));
     let Some(first) = new.head.workload.metrics.first() else { return rows };
     for c in &changes.arms {
-        if c.metric != first.name || !words::is_difference(c.verdict) {
+        if c.metric != first.name || !words::is_difference(c) {
             continue;
         }
         let (words, than) = words::statement(first, c.ratio, c.point.rate_per_s.is_some());
         rows.push(vec![
-            Span::new(words::tone(c.verdict), format!("{}: {words}", clean(&c.baseline))),
+            Span::new(words::tone(words::told(c)), format!("{}: {words}", clean(&c.baseline))),
             Span::plain(format!("{than} before.")),
         ]);
     }
@@ -151,9 +151,9 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
             };
             let mut row = vec![Span::from(std::mem::take(&mut title)), Span::plain(&comparison.baseline)];
             row.extend(texts.into_iter().map(Span::from));
-            row.push(Span::new(Tone::Bold, format_ratio_aligned(comparison.ratio)));
-            row.push(or_dash(interval(comparison.ci_low, comparison.ci_high)));
-            row.push(Span::new(words::tone(comparison.verdict), words::cell(Some(wanted), comparison)));
+            let [ratio, interval] = words::ratio_cells(comparison.ratio, comparison.ends());
+            row.extend([Span::new(Tone::Bold, ratio), Span::from(interval)]);
+            row.push(Span::new(words::tone(words::told(comparison)), words::cell(Some(wanted), comparison)));
             grid.push(row);
         }
     }
@@ -175,7 +175,7 @@ fn counted(what: &str, all: &[Comparison]) -> Option<Vec<Span>> {
         (Verdict::Equivalent, Tone::Plain, "unchanged"),
         (Verdict::Inconclusive, Tone::Doubt, "undecided"),
     ] {
-        let number = all.iter().filter(|comparison| comparison.verdict == verdict).count();
+        let number = all.iter().filter(|comparison| words::told(comparison) == verdict).count();
         if number == 0 {
             continue;
         }

@@ -1,7 +1,7 @@
 //! What a switch would save, in words: for the advice of a scan, for `top`, the checkup and `switch --all`. Always with the
 //! range; where it reaches from a loss to a gain, or from too little to enough, with what cannot be told.
 
-use samehost_model::human::format_value;
+use samehost_model::human::{format_value, unsigned_zero};
 use samehost_model::scan::{Range, Saving};
 
 /// Short form of a saving: `6.6 to 12 h`, `not worth it`, and `-1.0 to +0.9 h` where it cannot be told.
@@ -13,7 +13,8 @@ pub fn saving_in_short(saving: &Saving) -> String {
     if saving.undecided {
         let Range { low, high } = saving.cpu_s_per_day;
         let (scale, unit) = unit_of_time(low.abs().max(high.abs()));
-        let [low, high] = [low, high].map(|end| format!("{:+.*}", digits(end, scale, unit), end / scale));
+        let [low, high] =
+            [low, high].map(|end| unsigned_zero(format!("{:+.*}", digits(end, scale, unit), end / scale)));
         return format!("{low} to {high} {unit}");
     }
     if !saving.worth_it || saving.cpu_s_per_day.high <= 0.0 {
@@ -85,17 +86,19 @@ const SECONDS_A_DAY: f64 = 86_400.0;
 /// A span that may begin below zero, in the unit of its larger end: `-1.0 and +0.9 h`.
 fn signed_span_of_time(seconds: Range) -> String {
     let (scale, unit) = unit_of_time(seconds.low.abs().max(seconds.high.abs()));
-    format!("{:+.1} and {:+.1} {unit}", seconds.low / scale, seconds.high / scale)
+    let [low, high] = [seconds.low, seconds.high].map(|end| unsigned_zero(format!("{:+.1}", end / scale)));
+    format!("{low} and {high} {unit}")
 }
 
-/// A part that may begin below zero: `-3.1 and +8.2 %`.
+/// A part that may begin below zero: `-3.1 and +8.2 %`. Nobody saves more than all.
 fn signed_part(part: Range) -> String {
-    format!("{:+.1} and {:+.1} %", 100.0 * part.low, 100.0 * part.high)
+    let [low, high] = [part.low, part.high].map(|end| unsigned_zero(format!("{:+.1}", 100.0 * end.min(1.0))));
+    format!("{low} and {high} %")
 }
 
 #[must_use]
 pub fn part_in_percent(part: Range) -> String {
-    format!("{:.0}–{:.0} %", 100.0 * part.low, 100.0 * part.high)
+    format!("{:.0}–{:.0} %", 100.0 * part.low, 100.0 * part.high.min(1.0))
 }
 
 /// Digits of a time in this unit after the point: two digits are enough.
@@ -161,7 +164,14 @@ mod tests {
             Saving { undecided: true, cpu_s_per_day: Range { low: -60.0, high: 600.0 }, ..saving };
         assert!(
             saving_in_words(&undecided)
-                .starts_with("cannot tell whether it is a gain or a loss: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
+                .starts_with("cannot tell whether it is a gain or a loss: between -1.0 and +10.0 min of CPU time a day, and between 0.0 and +0.4 % of a busy connection's time; ")
+        );
+        let part = Range { low: -0.000_01, high: 1.03 };
+        let all = Saving { waiting_part: part, ..undecided };
+        assert!(
+            saving_in_words(&all).contains("between 0.0 and +100.0 % of a busy"),
+            "{}",
+            saving_in_words(&all)
         );
         let gain = Saving { cpu_s_per_day: Range { low: 330.0, high: 432.0 }, ..undecided };
         assert!(saving_in_words(&gain).starts_with(

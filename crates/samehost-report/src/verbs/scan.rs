@@ -230,10 +230,11 @@ fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
         rest.push(count(more, "more pair"));
     }
     if unnamed > 0 {
-        rest.push(format!("{} without a listener (socket pairs)", count(unnamed, "connection")));
+        rest.push(format!("{} between a program and its own processes", count(unnamed, "connection")));
     }
     if !rest.is_empty() {
-        let rest = Span::dim(format!("and {}", rest.join(", ")));
+        let and = if pairs.is_empty() { "" } else { "and " };
+        let rest = Span::dim(format!("{and}{}", rest.join(", ")));
         lines.extend(labelled(&Span::plain("  "), 2, &[rest], columns));
     }
     titled("Over Unix sockets already", lines)

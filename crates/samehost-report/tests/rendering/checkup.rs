@@ -28,7 +28,7 @@ pub(crate) fn findings<'a>(one: &'a Report, many: &'a Report) -> Vec<Finding<'a>
 }
 
 pub(crate) const AROUND: Around<'static> = Around {
-    here: "Here now: 1 program talks to a service over TCP (4 connections), 2 known services.",
+    is_known: true,
     running: &[Running {
         about: "redis-server (process 7) listens on tcp:127.0.0.1:6379.",
         line: "samehost bench redis --tcp tcp:127.0.0.1:6379",

@@ -13,3 +13,4 @@ mod scene;
 mod scenes;
 mod terminal;
 mod top;
+mod true_figures;

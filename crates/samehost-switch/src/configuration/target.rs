@@ -27,9 +27,16 @@ pub(crate) fn configs(
     let path = Path::new(target);
     let is_name = !target.contains('/') && path.extension().is_none();
     if is_name && !path.exists() {
-        return service(target, scan, reader);
+        return match service(target, scan, reader) {
+            Err(ConfigFileError::Unknown(name)) => served(&name, scan, reader),
+            found => found,
+        };
     }
     match at_path(path, reader) {
+        Err(nothing @ ConfigFileError::Nothing { .. }) if path.is_dir() && !is_name => {
+            let sites = Disk::default().list(path).unwrap_or_default();
+            together(&sites, reader, |_| true).ok_or(nothing)
+        }
         // In /etc, `nginx` is a directory beside what is meant.
         Err(nothing @ ConfigFileError::Nothing { .. }) if is_name => match service(target, scan, reader) {
             Err(ConfigFileError::Unknown(_)) => Err(nothing),
@@ -37,6 +44,30 @@ pub(crate) fn configs(
         },
         found => found,
     }
+}
+
+/// The sites here of an application by its name: `wordpress`.
+fn served(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
+    let about = format!("{}: ", name.to_ascii_lowercase());
+    let is_its = |config: &ConfigFile| config.editor.about().to_ascii_lowercase().starts_with(&about);
+    together(&roots(scan), reader, is_its).ok_or_else(|| ConfigFileError::Unknown(name.to_owned()))
+}
+
+/// The configurations in these directories, each once: of all sites below /var/www. What cannot be read is none of them.
+fn together(
+    directories: &[PathBuf],
+    reader: Option<&User>,
+    is_meant: impl Fn(&ConfigFile) -> bool,
+) -> Option<Vec<ConfigFile>> {
+    let mut configs: Vec<ConfigFile> = Vec::new();
+    for directory in directories.iter().filter(|path| path.is_dir()) {
+        for config in at_path(directory, reader).unwrap_or_default() {
+            if is_meant(&config) && configs.iter().all(|other| other.file != config.file) {
+                configs.push(config);
+            }
+        }
+    }
+    if configs.is_empty() { None } else { Some(configs) }
 }
 
 /// The service with a name. The order of several means nothing: services that no other user can have put there are

@@ -1,6 +1,8 @@
 //! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where
 //! that listens or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
 
+use std::collections::BTreeSet;
+
 use samehost_edit::{Library, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
@@ -14,7 +16,7 @@ use super::destination::{Place, Surroundings, tcp_place, unix_place};
 use super::server::{Server, ServerLine};
 use crate::configuration::leads::Leading;
 use crate::configuration::{ConfigFile, ParsedConfig};
-use crate::findings::{Findings, in_one_line, shown};
+use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::{is_local, is_loopback, same_port};
 use crate::request::{Direction, SwitchRequest};
 
@@ -85,12 +87,26 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
             Err(obstacles) => findings.add(obstacles),
         }
     }
+    findings.add(not_there(request, &configurations));
     if hops.is_empty() {
         for obstacle in &mut findings.obstacles {
             obstacle.bars = true;
         }
     }
     Moves { hops, configurations, findings }
+}
+
+/// Names of `--only` that no setting has: a typing error is no switch of nothing.
+fn not_there(request: &SwitchRequest, configurations: &[ParsedConfig]) -> Option<SwitchObstacle> {
+    let settings = configurations.iter().flat_map(|read| &read.reading.settings);
+    let names: BTreeSet<&str> = settings.filter_map(|setting| setting.name.split(',').next()).collect();
+    let missing = request.only.iter().find(|name| !names.contains(name.as_str()))?;
+    let names: Vec<&str> = names.into_iter().collect();
+    Some(bar(
+        ObstacleCode::NotUnderstood,
+        format!("no setting is called {missing}"),
+        format!("There are {}", names.join(", ")),
+    ))
 }
 
 /// Settings of clients that move, with notes on those that stay and obstacles for what is not understood.
@@ -105,6 +121,7 @@ fn clients(
         for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
             let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
             match (request.to, &setting.endpoint) {
+                _ if !request.is_meant(&setting.name) => findings.note([format!("{place} stays, by --only")]),
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
                     clients.push((read.config.clone(), setting.clone()));
                 }

@@ -331,7 +331,23 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
     }
     let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
     plan.findings.merge(found);
+    if plan.findings.is_barred() {
+        plan.findings.note(one_alone(&hops));
+    }
     Ok(Plan { hops, ..plan })
+}
+
+/// How to move one setting where something is in the way of another: Redis' socket bars no database.
+fn one_alone(hops: &[Hop]) -> Option<String> {
+    let names: BTreeSet<&str> = hops.iter().filter_map(|hop| hop.setting.name.split(',').next()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    if names.len() < 2 {
+        return None;
+    }
+    Some(format!(
+        "--only SETTING moves one alone, which another's obstacle does not bar: {}",
+        names.join(", ")
+    ))
 }
 
 /// The code of files that change though nobody named them.

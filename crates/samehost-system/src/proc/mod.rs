@@ -10,6 +10,7 @@ use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use rustix::fd::AsFd;
 use samehost_model::Redactor;
@@ -45,20 +46,32 @@ pub fn own_ancestry() -> BTreeSet<u32> {
     found
 }
 
+/// A program's file by the link beside it that has the process' name: Debian's redis-server is a link to redis-check-rdb.
+/// The kernel names what a link leads to; whoever may write that directory decides what the program is anyway.
+fn by_its_link(program: PathBuf, name: &str) -> PathBuf {
+    let file = program.file_name().unwrap_or_default().as_bytes();
+    if name.contains('/') || file.starts_with(name.as_bytes()) || name.as_bytes().starts_with(file) {
+        return program;
+    }
+    let link = program.with_file_name(name);
+    if fs::canonicalize(&link).is_ok_and(|leads_to| leads_to == program) { link } else { program }
+}
+
 /// Everything that we can see of a process; `None` if it has ended. What is not visible to us is `None` or empty. Secrets in
 /// the command line are redacted.
 pub fn process(pid: u32, users: &Names) -> Option<Process> {
     let name = proc_file(&format!("/proc/{pid}/comm"), LONGEST).ok()?;
     let status = status::read(pid)?;
     let (unit, container) = cgroup::parse(&text(pid, "cgroup"));
+    let name = text_of_bytes(name.strip_suffix(b"\n").unwrap_or(&name));
     let executable = match fs::read_link(format!("/proc/{pid}/exe")) {
-        Ok(path) => Some(text_of_bytes(path.as_os_str().as_bytes())),
+        Ok(path) => Some(text_of_bytes(by_its_link(path, &name).as_os_str().as_bytes())),
         Err(_) => None,
     };
     Some(Process {
         pid,
         parent: status.parent,
-        name: text_of_bytes(name.strip_suffix(b"\n").unwrap_or(&name)),
+        name,
         uid: status.uid,
         user: users.name(status.uid).map(str::to_owned),
         executable,
@@ -138,6 +151,23 @@ mod tests {
         assert!(process.mount_namespace.is_some());
         assert!(process.executable.unwrap().contains("samehost_system"));
         assert!(super::process(u32::MAX, &Names::default()).is_none());
+    }
+
+    #[test]
+    fn a_program_has_the_name_of_the_link_by_which_it_was_started() {
+        // As Debian's redis-server, which is a link to redis-check-rdb.
+        let directory = tempfile::tempdir().unwrap();
+        let place = fs::canonicalize(directory.path()).unwrap();
+        fs::copy("/bin/sleep", place.join("checker")).unwrap();
+        std::os::unix::fs::symlink("checker", place.join("server")).unwrap();
+        for name in ["server", "checker"] {
+            let mut child = std::process::Command::new(place.join(name)).arg("60").spawn().unwrap();
+            let seen = process(child.id(), &Names::default()).unwrap().executable;
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(seen.as_deref(), place.join(name).to_str());
+        }
+        assert_eq!(by_its_link(place.join("checker"), "nginx"), place.join("checker"));
     }
 
     fn shown(line: &str) -> String {

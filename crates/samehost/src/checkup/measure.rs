@@ -1,5 +1,6 @@
 //! Short measurements: parts of the checkup.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -44,8 +45,8 @@ pub struct Bench {
     pub seed: u64,
     pub interrupted: Arc<AtomicBool>,
     pub quiet: bool,
-    /// When all measurements end, for the progress line.
-    pub ends: Instant,
+    /// When all measurements began and when they end, for the progress line.
+    pub whole: Range<Instant>,
 }
 
 impl Bench {
@@ -93,7 +94,7 @@ impl Bench {
 
     pub fn measure(&self, part: &Part, spend: Spend) -> anyhow::Result<Report> {
         let (workload, request) = self.request(part, spend)?;
-        let mut watcher = Watcher::new(self.quiet, None, Some(self.ends), Consent::Ask);
+        let mut watcher = Watcher::new(self.quiet, None, Some(self.whole.clone()), Consent::Ask);
         // What the remedy of a slow loopback brings has no line in the table.
         watcher.announce(part.lines.first().map_or("another congestion control", |line| line.label.as_str()));
         let benched = samehost_bench::bench(workload, &request, &mut watcher);

@@ -27,7 +27,7 @@ use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
 use self::price::prices;
 use self::race::{Left, Leg, race};
-use self::worth::{MOST, Worth, here, worth_doing};
+use self::worth::{MOST, Worth, worth_doing};
 use crate::exit::in_full;
 use worth::{CURE_TIME, Cure, cure, cure_part};
 
@@ -61,7 +61,6 @@ pub struct Checkup {
     /// What failed, and hints.
     pub notes: Vec<String>,
     pub worth: Vec<Worth>,
-    pub here: String,
     /// What a request costs here, for the scans that follow; `None` where it was not measured.
     pub prices: Option<Prices>,
     pub is_interrupted: bool,
@@ -161,7 +160,7 @@ pub fn run(
     let cured = measure_cure(bench, cure_part, &mut notes);
     let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
     let prices = prices(&legs);
-    let (here, mut worth) = priced(looked, prices.as_ref());
+    let mut worth = priced(looked, prices.as_ref());
     match cure {
         Some(Cure::Worth(lines)) => drop(worth.splice(0..0, lines)),
         Some(Cure::Not(note)) => notes.push(note),
@@ -169,7 +168,7 @@ pub fn run(
     }
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
-    Ok(Checkup { legs, cured, neighbours, notes, worth, here, prices, is_interrupted, saw_nothing })
+    Ok(Checkup { legs, cured, neighbours, notes, worth, prices, is_interrupted, saw_nothing })
 }
 
 /// Measures the remedy of a slow loopback, if there is one and nobody interrupted; a failure becomes a note.
@@ -244,13 +243,13 @@ fn look(interrupted: &AtomicBool) -> Result<Scan, ScanError> {
     Ok(scan)
 }
 
-/// Predictions for the scan from the checkup's own measurements: a summary sentence, and recommended actions.
-fn priced(looked: Option<Scan>, prices: Option<&Prices>) -> (String, Vec<Worth>) {
-    let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
+/// Recommended actions, by predictions for the scan from the checkup's own measurements.
+fn priced(looked: Option<Scan>, prices: Option<&Prices>) -> Vec<Worth> {
+    let Some(mut scan) = looked else { return Vec::new() };
     if let Some(prices) = prices {
         samehost_scan::predict(&mut scan, prices);
     }
-    (here(&scan), worth_doing(&scan, &can_switch))
+    worth_doing(&scan, &can_switch)
 }
 
 /// Whether `samehost switch SERVICE --dry-run` has a plan. Asked of the program itself, as a user would.

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use samehost_analysis::compare_arms;
-use samehost_model::human::counted;
+use samehost_model::human::TOO_WIDE;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_model::{Arm, Comparison, Report, Transport, Verdict, metric};
-use samehost_report::{TOO_WIDE, is_too_wide, part_in_percent, saving_in_short, undecided_in_words};
+use samehost_report::{part_in_percent, saving_in_short, undecided_in_words};
 
 use super::parts::{BULK_TRIAL, Part};
 
@@ -22,28 +22,6 @@ pub struct Worth {
     pub about: String,
     /// Performs the action, or investigates further.
     pub command: String,
-}
-
-/// A sentence about what runs on this machine.
-pub fn here(scan: &Scan) -> String {
-    let over_tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
-    let over_unix = scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
-    let known = scan.services.iter().filter(|service| service.kind.is_some()).count();
-    let pairs = match scan.advice.len() {
-        0 => "no program talks to a service over TCP".to_owned(),
-        1 => "1 program talks to a service over TCP".to_owned(),
-        number => format!("{number} programs talk to a service over TCP"),
-    };
-    let connections = match over_tcp {
-        0 if !scan.advice.is_empty() => "short connections, none open now".to_owned(),
-        number => counted(number, "connection"),
-    };
-    let also = if scan.as_root() { "" } else { "; root sees the others' as well" };
-    format!(
-        "Here now: {pairs} ({connections}), {} over Unix sockets, {}{also}.",
-        counted(over_unix, "connection"),
-        counted(known, "known service")
-    )
 }
 
 /// Recommended actions, the largest saving first. `can_switch` tells whether the switch of a service has a plan, so that
@@ -174,7 +152,7 @@ fn compared(report: &Report) -> Option<Comparison> {
 fn cure_in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<Cure> {
     let now = scan.slow_congestion.first()?;
     let name = now.congestion.to_uppercase();
-    if measured.is_some_and(is_too_wide) {
+    if measured.is_some_and(Comparison::is_too_wide) {
         return Some(Cure::Not(format!(
             "Connections to {} use {name}; what CUBIC would bring for large transfers is {TOO_WIDE}.",
             now.address
@@ -345,7 +323,6 @@ mod tests {
             ..advice(0, Some(100.0), 50.0)
         };
         assert!(worth_doing(&scan(vec![later]))[0].about.contains("after a setting (permissions)"));
-        assert!(here(&scan(vec![])).contains("no program talks to a service over TCP"));
     }
 
     fn cure_of(verdict: Verdict, ratio: f64, low: f64, high: f64) -> Cure {

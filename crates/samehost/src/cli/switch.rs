@@ -97,6 +97,9 @@ pub struct MoveOptions {
     /// With --to tcp: the address to use, where the server has none: 127.0.0.1:9000
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
+    /// Move this setting alone, by its name in the listing: DB_HOST; may be given several times
+    #[arg(long, value_name = "SETTING")]
+    pub only: Vec<String>,
     /// Have the server stop listening on TCP
     #[arg(long)]
     pub close_tcp: bool,

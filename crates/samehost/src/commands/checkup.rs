@@ -37,7 +37,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let is_stdout_taken = output::is_stdout_taken(paths.map(std::path::PathBuf::as_path))?;
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
-    let bench = Bench { seed, interrupted, quiet: options.quiet, ends: deadlines.last };
+    let bench = Bench { seed, interrupted, quiet: options.quiet, whole: now..deadlines.last };
     let mut table = Table { is_shown: !is_stdout_taken, is_begun: false, shown: 0 };
     let done = checkup::run(&bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
 
@@ -54,7 +54,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
         done.worth.iter().map(|one| Running { about: &one.about, line: &one.command }).collect();
     let running: Vec<Running<'_>> =
         done.neighbours.iter().map(|found| Running { about: &found.about, line: &found.line }).collect();
-    let around = Around { here: &done.here, running: &running, worth: &worth };
+    let around = Around { is_known: !done.saw_nothing, running: &running, worth: &worth };
     let findings = findings(&done.legs);
     #[cfg(feature = "html")]
     if let Some(path) = &options.html {

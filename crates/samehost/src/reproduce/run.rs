@@ -168,8 +168,9 @@ impl<'a> Reproducer<'a> {
         let stop = StopOptions { asked, max_blocks: Some(MAX_BLOCKS), ..request.stop };
         let command = ["samehost"].into_iter().chain(line.split(' ')).map(str::to_owned).collect();
         let request = Request { command, stop, ..request };
-        let ends = Duration::try_from_secs_f64(self.whole_s).ok().map(|whole| self.begun + whole);
-        let mut watcher = Watcher::new(self.options.quiet, None, ends, Consent::Ask);
+        let whole =
+            Duration::try_from_secs_f64(self.whole_s).ok().map(|whole| self.begun..self.begun + whole);
+        let mut watcher = Watcher::new(self.options.quiet, None, whole, Consent::Ask);
         watcher.announce(&format!("{} {}", published.id, planned.label));
         let benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
         watcher.finish();

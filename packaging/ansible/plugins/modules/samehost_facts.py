@@ -18,8 +18,7 @@ options:
     description:
       - Measure the traffic of TCP connections for this long, such as V(10s), and predict what a
         switch would save.
-      - This also measures what a request costs on the host, which takes a part of two CPUs for
-        about twenty seconds.
+      - What a request costs is what the last C(samehost checkup) of root found out there.
     type: str
   full:
     description:
@@ -58,7 +57,7 @@ EXAMPLES = r"""
 
 - name: Show the pairs that could use a Unix socket now
   ansible.builtin.debug:
-    msg: "{{ ansible_facts.samehost.advice | selectattr('verdict', 'equalto', 'switch_now') }}"
+    msg: "{{ ansible_facts.samehost.advice | selectattr('possible', 'equalto', 'now') }}"
 """
 
 RETURN = r"""

@@ -236,19 +236,21 @@ const VIA: &[&str] = &["nginx", "apache"];
 const FPM: &[&str] = &["unix", "tcp"];
 
 fn hints() -> Vec<String> {
-    let mut hints = Vec::new();
-    for path in site::found(std::path::Path::new("/var/www")) {
-        hints.push(format!(
-            "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes no file.",
-            path.display()
-        ));
+    let sites = site::found(std::path::Path::new("/var/www"));
+    let names: Vec<String> = sites.iter().map(|path| path.display().to_string()).collect();
+    match names.as_slice() {
+        [] if site::is_installed() => {
+            vec![
+                "WordPress is installed: samehost bench wordpress tells in a minute what a page gains."
+                    .into(),
+            ]
+        }
+        [] => Vec::new(),
+        [first, ..] => vec![format!(
+            "WordPress is in {}: samehost bench wordpress --site {first} tells what its pages would gain, and changes no file.",
+            names.join(", ")
+        )],
     }
-    if site::is_installed() {
-        hints.push(
-            "WordPress is installed: samehost bench wordpress tells in a minute what a page gains.".into(),
-        );
-    }
-    hints
 }
 
 /// Text that the page of a private site must contain: its last post.

@@ -10,7 +10,7 @@ use samehost_model::Report;
 use super::interval::{self, RatioAxis};
 use super::page::{Articles, Front};
 use super::{html as escaped, render_with, sentence};
-use crate::measurement::head;
+use crate::measurement::{head, words};
 use crate::verbs::checkup::{Around, Finding, NOTHING_WORTH, Running, answer, legend, meaning};
 
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +47,8 @@ fn front(page: &CheckupPage<'_>) -> String {
 }
 
 fn worth(around: &Around<'_>, html: &mut String) {
-    if !around.here.is_empty() {
+    if around.is_known {
         let _ = writeln!(html, "<h2>Most worth doing here</h2>\n<ul>");
-        let _ = writeln!(html, "<li>{}</li>", escaped(around.here));
         for one in around.worth {
             html.push_str(&with_command(one));
         }
@@ -86,7 +85,7 @@ fn table(findings: &[Finding<'_>]) -> String {
             html.push_str("<td class=\"right dim\">not measured</td><td></td><td></td><td></td></tr>\n");
             continue;
         };
-        let drawing = axis.row(comparison, interval::look(comparison.verdict), None);
+        let drawing = axis.row(comparison, interval::look(words::told(comparison)), None);
         let _ = writeln!(
             html,
             "<td class=\"right\">{}</td><td class=\"right\">{}</td><td>{}</td><td>{drawing}</td></tr>",

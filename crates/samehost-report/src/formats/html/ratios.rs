@@ -7,7 +7,7 @@ use super::chart::{Chart, Picture};
 use super::interval::{RatioAxis, look};
 use crate::layout::{Grid, Span};
 use crate::measurement::view::{self, View};
-use crate::measurement::words::{self, interval};
+use crate::measurement::words;
 
 struct Row<'a> {
     label: String,
@@ -77,13 +77,9 @@ fn table(axis: &RatioAxis, label: &str, rows: &[Row<'_>]) -> String {
     );
     for row in rows {
         let c = row.comparison;
-        let drawing = axis.row(c, look(c.verdict), row.floor);
-        let ratio = format_ratio_aligned(c.ratio);
-        let ratio = match interval(c.ci_low, c.ci_high) {
-            Some(interval) => format!("{ratio} ({interval})"),
-            None => ratio,
-        };
-        let verdict = Span::new(words::tone(c.verdict), words::cell(Some(row.metric), c));
+        let drawing = axis.row(c, look(words::told(c)), row.floor);
+        let ratio = words::with_interval(format_ratio_aligned(c.ratio), c.ends(), format_ratio_aligned);
+        let verdict = Span::new(words::tone(words::told(c)), words::cell(Some(row.metric), c));
         html.push_str(&format!(
             "<tr><th scope=\"row\">{}</th><td>{drawing}</td><td>{}<br>{}</td></tr>",
             super::html(&row.label),

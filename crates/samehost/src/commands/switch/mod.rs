@@ -30,7 +30,7 @@ use crate::commands::scan;
 use crate::exit::Ending;
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
-use crate::{output, signals, storage};
+use crate::{output, progress, signals, storage};
 
 pub use watch::watch_switch;
 
@@ -173,13 +173,17 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
         ))
         .into());
     }
+    let waiting = progress::waiting("what is here, and who talks to what");
     let page = options.apply.page.as_deref().map(Site::ask);
     let request = SwitchRequest { has_page: confirm::works(page.as_ref()), ..request_of(options, targets)? };
     let scan = look()?;
+    waiting.set_message("what a switch would change, and what is in the way");
     let mut plan = plan(&request, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let interrupted = interrupt::flag();
+    waiting.set_message("who else uses the old address");
     // A barred plan too: all that is in the way is told at once.
     plan = plan.look_who_stays(&request, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
+    waiting.finish_and_clear();
     let wanted = Wanted {
         request: &request,
         words: words(options, targets),
@@ -357,6 +361,7 @@ fn request_of(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Switc
         server_user: options.server_user.clone(),
         reloads: reloads(&options.apply),
         keep_tcp: options.keep_tcp,
+        only: options.only.clone(),
         observe: options.apply.observe.unwrap_or(OBSERVE),
         ..SwitchRequest::new(targets.to_vec(), to)
     })

@@ -271,6 +271,57 @@ fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_pool() {
 }
 
 #[test]
+fn all_sites_below_a_directory_are_one_switch_and_one_undo() {
+    if !is_root("all_sites_below_a_directory_are_one_switch_and_one_undo") {
+        return;
+    }
+    let sites = Sites::start();
+    let all = std::path::Path::new(&sites.root(0)).parent().unwrap().display().to_string();
+    let (ended, said) = sites.asked(BOTH, &["switch", &all, "--only", "DBHOST", "--dry-run"]);
+    assert!(ended.status == 1 && said.contains("no setting is called DBHOST"), "{said}");
+    assert!(said.contains("There are DB_HOST"), "{said}");
+    let words = ["switch", &all, "--only", "DB_HOST", "--yes", "--confirm-within=0"];
+    let (ended, said) = sites.asked(BOTH, &words);
+    assert_eq!(ended.status, 0, "{said}\n{}", sites.stack.log());
+    for site in BOTH {
+        assert!(said.contains(&format!("{}/wp-config.php:5", sites.root(*site))), "{said}");
+        sites.answers(*site, "UNIX");
+    }
+    let id = sites.stack.only_switch();
+    let (ended, said) = sites.asked(BOTH, &["switch", "undo", &id, "--yes"]);
+    assert_eq!(ended.status, 0, "{said}");
+    BOTH.iter().for_each(|site| sites.answers(*site, "TCP"));
+}
+
+#[test]
+fn a_setting_moves_alone_where_another_is_barred() {
+    if !is_root("a_setting_moves_alone_where_another_is_barred") {
+        return;
+    }
+    let mut sites = Sites::start();
+    let port = free_port();
+    // Its socket takes a restart that nobody can make here.
+    let conf = sites.stack.write("redis/redis.conf", &format!("bind 127.0.0.1\nport {port}\nsave \"\"\n"));
+    sites.stack.start("redis-server", &[&conf.display().to_string()]);
+    wait_for("Redis", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let config = format!("{}/wp-config.php", sites.root(0));
+    let text = std::fs::read_to_string(&config).unwrap();
+    let redis = format!("<?php define( 'WP_REDIS_HOST', '127.0.0.1' ); define( 'WP_REDIS_PORT', {port} );");
+    std::fs::write(&config, text.replacen("<?php", &redis, 1)).unwrap();
+    let (ended, said) = sites.asked(BOTH, &["switch", &sites.root(0), "--dry-run"]);
+    assert!(ended.status == 1 && said.contains("/redis-server)"), "{said}");
+    assert!(
+        said.contains("--only SETTING moves one alone") && said.contains("DB_HOST, WP_REDIS_HOST"),
+        "{said}"
+    );
+    let words = ["switch", &sites.root(0), "--only", "DB_HOST", "--yes", "--confirm-within=0"];
+    let (ended, said) = sites.asked(BOTH, &words);
+    assert_eq!(ended.status, 0, "{said}\n{}", sites.stack.log());
+    assert!(said.contains("stays, by --only"), "{said}");
+    sites.answers(0, "UNIX");
+}
+
+#[test]
 fn a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is_told() {
     if !is_root("a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is_told") {
         return;
