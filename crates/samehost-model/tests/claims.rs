@@ -91,6 +91,13 @@ const CLAIMS: &[Claim] = &[
     ("samehost/src/commands/switch/stored.rs", "the situation changed after", "WrongUse"),
     ("samehost/src/commands/switch/stored.rs", "nothing was touched", "agrees()"),
     ("samehost-scan/src/verify.rs", "what it uses behind it is not proved here", "view.transport"),
+    (
+        "samehost/src/commands/switch/stored.rs",
+        "kept at {until} where the page stays as it was",
+        "Watched::of",
+    ),
+    ("samehost-report/src/verbs/switch.rs", "At {until} it is kept where the page", "report.kept_by_page"),
+    ("samehost-switch/src/usage.rs", "the file was changed just now", "self.settles"),
 ];
 
 /// Sentences with such a word that claim nothing of what was done or seen: offers, plans, help, what a file or a name may hold.
