@@ -161,7 +161,8 @@ fn every_kind_with_sentences_is_tested() {
     let tested = [Kind::Uwsgi, Kind::Gunicorn, Kind::Uvicorn, Kind::Puma, Kind::Node, Kind::Tomcat];
     assert_eq!(with, [&tested[..], &[Kind::Mongodb, Kind::Dogstatsd]].concat());
     let one: Vec<Kind> = Kind::all().filter(|kind| kind.descriptor().one_address).collect();
-    assert_eq!(one, [Kind::PhpFpm, Kind::Uvicorn, Kind::Thin]);
+    // vLLM by its documentation alone: with --uds it ignores the host and the port.
+    assert_eq!(one, [Kind::PhpFpm, Kind::Uvicorn, Kind::Thin, Kind::Vllm]);
 }
 
 #[test]
