@@ -4,6 +4,8 @@
 
 mod gone;
 #[cfg(feature = "switch")]
+mod old_words;
+#[cfg(feature = "switch")]
 mod switch;
 mod verbs;
 
@@ -440,6 +442,14 @@ const ELSEWHERE: [(&str, &str); 7] = [
 /// # Errors
 /// Those of clap: wrong use, and help.
 pub fn parse(words: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
+    #[cfg(feature = "switch")]
+    let words = {
+        let (words, instead) = old_words::in_new_words(words);
+        if let Some(instead) = instead {
+            crate::output::complain(&format!("`switch` has subcommands now, and this is: {instead}"));
+        }
+        words
+    };
     let words = gone::with_new_words(words);
     let verb = words.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     Cli::try_parse_from(words).map_err(|error| understood(error, &verb))

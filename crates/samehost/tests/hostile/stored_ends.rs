@@ -364,7 +364,7 @@ fn an_undo_said_twice_does_not_undo_the_next_older_one() {
     let journal = journal.replace(&id, newer) + "{\"record\":\"undone\",\"left\":[]}\n";
     machine.write(&format!("state/samehost/switches/{newer}/journal"), journal);
     let before = files(&machine.path("site"));
-    for words in [&["switch", "undo", "--yes"][..], &["switch", "undo", "-y"]] {
+    for words in [&["switch", "undo", "--yes"][..], &["switch", "--undo", "--yes"]] {
         let refused = machine.samehost(words);
         assert_eq!(refused.status, 2, "{}", refused.both());
         assert!(
