@@ -102,7 +102,8 @@ pub fn waiting(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
     let bar = ProgressBar::new_spinner().with_message(what).with_finish(indicatif::ProgressFinish::AndClear);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(500));
+    // Drawn when it says something new: a thread of its own cannot be had everywhere, and a panic there ended the switch.
+    bar.tick();
     bar
 }
 

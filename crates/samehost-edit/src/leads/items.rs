@@ -108,8 +108,6 @@ struct Reader {
     is_in_tag: bool,
     /// What is between the last value and the end of its line.
     rest: String,
-    /// The key of the list in which the last value stands.
-    named: String,
     last: Last,
 }
 
@@ -133,7 +131,7 @@ struct Span {
 impl Reader {
     fn read(&mut self, code: &str) {
         let (spans, bare) = spans(code);
-        let mut at = 0;
+        let (mut at, mut list) = (0, 0);
         let mut options = None;
         for (index, span) in spans.iter().enumerate() {
             self.brackets_of(&bare, at..span.start);
@@ -148,11 +146,12 @@ impl Reader {
                 && spans[index - 1].is_quoted
                 && !is_name(&spans[index - 1].text);
             if !is_of_list {
-                self.named = before.key();
+                list = span.start;
             }
-            let named = self.named.clone();
+            let named;
             let may_lead = span.text.contains([':', '/']) && !span.text.starts_with(':');
             if is_of_list && (may_lead || address::host(&span.text).is_some()) {
+                named = Before::of(&code[..list]).key();
                 before = Before { name: &named, is_assigned: false, is_option: false, is_first: false };
             }
             let is_sole = span.is_quoted && (is_command(&span.text) || holds_values(&span.text));
