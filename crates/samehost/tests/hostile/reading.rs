@@ -103,6 +103,8 @@ fn another_users_file_is_not_edited_because_somebody_includes_it() {
     let part = machine.write_as(ALICE, "alice/host.php", &text);
     let bobs = format!("<?php\nrequire '{}';\n{}", part.display(), login());
     let bobs = machine.write_as(MALLORY, "bob/wp-config.php", bobs).display().to_string();
+    // His alone: of a file that anyone may read it is not known as whom it connects.
+    mode(Path::new(&bobs), 0o600);
     let socket = machine.path("db.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let socket = socket.display().to_string();
