@@ -93,6 +93,12 @@ impl Setting {
         self
     }
 
+    /// Its name without the place that the lines of web servers have behind it: what `--only` takes.
+    #[must_use]
+    pub fn short_name(&self) -> &str {
+        self.name.split(',').next().unwrap_or(&self.name)
+    }
+
     /// All lines that it is written in, its own first.
     pub fn places(&self) -> impl Iterator<Item = (&Path, u32)> {
         let also = self.also.iter().map(|(file, line)| (&**file, *line));

@@ -24,8 +24,7 @@ pub fn told_file(scan: &Scan, service: &Service) -> Option<PathBuf> {
     told.entry(pid).or_insert_with(|| ask(scan, service)).clone()
 }
 
-/// What a Redis says that it was started with: it writes a title over its command line. `None` where it asks for a login first, as
-/// nothing is known of a server yet that would get a password.
+/// `None` where a Redis asks for a login first, as nothing is known of a server yet that would get a password.
 fn ask(scan: &Scan, service: &Service) -> Option<PathBuf> {
     let is_here =
         scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use samehost_edit::Setting;
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::Stamps;
@@ -56,11 +57,10 @@ pub struct SwitchRequest {
 }
 
 impl SwitchRequest {
-    /// Whether a setting is among those that move. That of a web server's line has its place behind its name.
+    /// Whether a setting is among those that move.
     #[must_use]
-    pub fn is_meant(&self, name: &str) -> bool {
-        let name = name.split(',').next().unwrap_or(name);
-        self.only.is_empty() || self.only.iter().any(|meant| meant == name)
+    pub fn is_meant(&self, setting: &Setting) -> bool {
+        self.only.is_empty() || self.only.iter().any(|meant| meant == setting.short_name())
     }
 
     /// A request that says where, and nothing of how.

@@ -99,7 +99,7 @@ impl Watcher {
 /// Says on a terminal what is being looked at, while that takes more than a moment; goes when it is dropped.
 #[cfg(feature = "switch")]
 pub fn waiting(what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
+    let style = ProgressStyle::with_template("{wide_msg}");
     let bar = ProgressBar::new_spinner().with_message(what).with_finish(indicatif::ProgressFinish::AndClear);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     // Drawn when it says something new: a thread of its own cannot be had everywhere, and a panic there ended the switch.

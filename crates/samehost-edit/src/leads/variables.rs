@@ -26,19 +26,23 @@ const MADE: &[&str] =
 const ELSE: &[&str] =
     &["||=", "||", "??", "?:", "//", "or ", "{", ".unwrap_or_else(|_|", ".unwrap_or(", ".orElse("];
 
-/// Bytes that are filled in for each of a text, and for a short one: values that double each other took 5 s of 200 kB.
+/// Bytes that are filled in for each of a text, and of the shortest one: values that double each other took 5 s of 200 kB.
 const FILLED_PER_BYTE: usize = 8;
-const FILLED_AT_LEAST: usize = 64 << 10;
+const MIN_FILLED_BYTES: usize = 64 << 10;
 
-/// What a text sets, by name, and how many bytes may still be filled in.
-pub(super) struct Known(HashMap<String, String>, Cell<usize>);
+/// What a text sets.
+pub(super) struct Known {
+    by_name: HashMap<String, String>,
+    /// How many bytes may still be filled in.
+    bytes_left: Cell<usize>,
+}
 
 impl Known {
     pub(super) fn of(text: &str) -> Self {
-        let mut known = HashMap::new();
-        let left = Cell::new(FILLED_AT_LEAST + FILLED_PER_BYTE * text.len());
+        let mut by_name = HashMap::new();
+        let bytes_left = Cell::new(MIN_FILLED_BYTES + FILLED_PER_BYTE * text.len());
         if !text.contains('$') {
-            return Known(known, left);
+            return Known { by_name, bytes_left };
         }
         for line in text.lines().filter(|line| line.len() < LONGEST) {
             let line = line.trim();
@@ -49,23 +53,23 @@ impl Known {
             let name = before.trim_end().rsplit([' ', '\t', '$']).next().unwrap_or_default();
             let value = value.trim().trim_end_matches([';', ',']).trim_matches(['"', '\'', '`']);
             let is_plain = !name.is_empty() && name.bytes().all(is_of_variable) && !value.is_empty();
-            if is_plain && known.len() < MOST {
-                known.insert(name.to_owned(), value.to_owned());
+            if is_plain && by_name.len() < MOST {
+                by_name.insert(name.to_owned(), value.to_owned());
             }
         }
-        Known(known, left)
+        Known { by_name, bytes_left }
     }
 
     /// A line with what this text sets, and with the questions of programs written as shells write them.
     pub(super) fn filled<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let mut line = as_shells_write(line);
         for _ in 0..ROUNDS {
-            if self.0.is_empty() || !line.contains('$') {
+            if self.by_name.is_empty() || !line.contains('$') {
                 break;
             }
             let Some(filled) = self.once(&line) else { break };
-            let Some(left) = self.1.get().checked_sub(filled.len()) else { break };
-            self.1.set(left);
+            let Some(left) = self.bytes_left.get().checked_sub(filled.len()) else { break };
+            self.bytes_left.set(left);
             line = Cow::Owned(filled);
         }
         line
@@ -88,7 +92,7 @@ impl Known {
             };
             // A line that assigns the variable itself is what is known of it.
             let is_assigned = rest[end..].trim_start().starts_with('=') && !rest.starts_with("${");
-            match self.0.get(name).filter(|value| !is_assigned && !value.contains(&rest[..end])) {
+            match self.by_name.get(name).filter(|value| !is_assigned && !value.contains(&rest[..end])) {
                 Some(value) => {
                     filled.push_str(value);
                     is_changed = true;

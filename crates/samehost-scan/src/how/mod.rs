@@ -174,7 +174,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
 fn is_here(host: &str) -> bool {
     match host.parse::<std::net::IpAddr>() {
         Ok(ip) => ip.to_canonical().is_loopback() || ip.is_unspecified(),
-        Err(_) => host.eq_ignore_ascii_case("localhost") || lookup::is_listed(host),
+        Err(_) => lookup::is_listed(host),
     }
 }
 
@@ -297,14 +297,13 @@ fn chosen(scan: &Scan, kind: Kind) -> Option<usize> {
 /// Where the others of a kind listen, where nobody said which one is meant.
 fn others(question: &Question, scan: &Scan, kind: Kind) -> Vec<String> {
     let is_asked_about = question.address().is_some() || !kind.protocol().is_some_and(Protocol::has_login);
-    let mut places = Vec::new();
-    for at in of_kind(scan, kind) {
-        if !is_asked_about && Some(at) != chosen(scan, kind) {
-            places
-                .extend(scan.listeners(&scan.services[at]).find_map(endpoint_of).map(|one| one.to_string()));
-        }
+    if is_asked_about {
+        return Vec::new();
     }
-    places
+    let meant = chosen(scan, kind);
+    let place_of = |at: usize| scan.listeners(&scan.services[at]).find_map(endpoint_of);
+    let others = of_kind(scan, kind).into_iter().filter(|at| Some(*at) != meant);
+    others.filter_map(place_of).map(|place| place.to_string()).collect()
 }
 
 /// The port at which the first of these services listens, or the usual one of its kind.

@@ -252,7 +252,7 @@ fn is_listened_at(scan: &Scan, port: u16) -> bool {
 pub(crate) fn is_here(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(ip) => !ip.is_unspecified(),
-        Err(_) => host.eq_ignore_ascii_case("localhost") || lookup::is_listed(host),
+        Err(_) => lookup::is_listed(host),
     }
 }
 

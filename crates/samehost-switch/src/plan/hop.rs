@@ -99,7 +99,7 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
 /// Names of `--only` that no setting has: a typing error is no switch of nothing.
 fn not_there(request: &SwitchRequest, configurations: &[ParsedConfig]) -> Option<SwitchObstacle> {
     let settings = configurations.iter().flat_map(|read| &read.reading.settings);
-    let names: BTreeSet<&str> = settings.filter_map(|setting| setting.name.split(',').next()).collect();
+    let names: BTreeSet<&str> = settings.map(Setting::short_name).collect();
     let missing = request.only.iter().find(|name| !names.contains(name.as_str()))?;
     let names: Vec<&str> = names.into_iter().collect();
     Some(bar(
@@ -121,7 +121,7 @@ fn clients(
         for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
             let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
             match (request.to, &setting.endpoint) {
-                _ if !request.is_meant(&setting.name) => findings.note([format!("{place} stays, by --only")]),
+                _ if !request.is_meant(setting) => findings.note([format!("{place} stays, by --only")]),
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
                     clients.push((read.config.clone(), setting.clone()));
                 }

@@ -339,7 +339,7 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
 
 /// How to move one setting where something is in the way of another: Redis' socket bars no database.
 fn one_alone(hops: &[Hop]) -> Option<String> {
-    let names: BTreeSet<&str> = hops.iter().filter_map(|hop| hop.setting.name.split(',').next()).collect();
+    let names: BTreeSet<&str> = hops.iter().map(|hop| hop.setting.short_name()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     if names.len() < 2 {
         return None;

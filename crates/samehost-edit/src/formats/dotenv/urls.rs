@@ -15,6 +15,8 @@ use crate::spelling::Spelling;
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
 const POSTGRES: &str = "?host=/run/postgresql (Doctrine, Django without a host, Prisma, pg of Node) or %2Frun%2Fpostgresql for the host (Rails)";
 
+const REDIS: &str = "/run/redis/redis-server.sock";
+
 /// What a socket's URL is to each library of Redis, with the number of the database: a URL without it leads to other data. redis-rb
 /// has no place for it there.
 fn redis_words(number: Option<&str>) -> String {
@@ -27,8 +29,6 @@ fn redis_words(number: Option<&str>) -> String {
         "unix://{REDIS}?db={number} (redis-py, ioredis), redis://{REDIS}/{number} (Symfony), redis+socket://{REDIS}?virtual_host={number} (Celery) or unix://{REDIS} and, in the program, db: {number} (redis-rb)"
     )
 }
-
-const REDIS: &str = "/run/redis/redis-server.sock";
 
 fn refuse(entry: &Entry, reason: impl Into<String>, by_hand: String) -> Refusal {
     Refusal::at(entry.line, reason).by_hand(by_hand)
@@ -115,14 +115,14 @@ impl Reader<'_> {
             Framework::Laravel if known => (
                 "Laravel's URL cannot name a socket",
                 format!(
-                    "{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock, REDIS_PORT=0 and REDIS_DB={}",
+                    "{name}= (empty), REDIS_HOST={REDIS}, REDIS_PORT=0 and REDIS_DB={}",
                     number.unwrap_or("0")
                 ),
             ),
             Framework::Node if known => (
                 "each library of Node has its own words for a socket",
                 format!(
-                    "{name}=unix:///run/redis/redis-server.sock{db} (ioredis), or in the program: createClient({{ socket: {{ path: … }}{} }}) in place of {name} (node-redis)",
+                    "{name}=unix://{REDIS}{db} (ioredis), or in the program: createClient({{ socket: {{ path: … }}{} }}) in place of {name} (node-redis)",
                     number.map(|number| format!(", database: {number}")).unwrap_or_default()
                 ),
             ),
@@ -138,7 +138,7 @@ impl Reader<'_> {
             let reason = format!("Celery may read {name} as well, and has other words for a socket");
             let number = redis_number(&entry.text).unwrap_or("0");
             let by_hand = format!(
-                "{name}=unix:///run/redis/redis-server.sock?db={number} and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock?virtual_host={number}"
+                "{name}=unix://{REDIS}?db={number} and CELERY_BROKER_URL=redis+socket://{REDIS}?virtual_host={number}"
             );
             return Err(refuse(entry, reason, by_hand));
         }
@@ -148,10 +148,10 @@ impl Reader<'_> {
             let reason = format!("django-environ reads {name} as the URL of a cache, which has other words");
             let by_hand = match redis_number(&entry.text) {
                 // django-environ drops it from such a URL.
-                Some(number) => format!(
-                    "in the settings, in place of {name}: 'LOCATION': 'unix:///run/redis/redis-server.sock?db={number}'"
-                ),
-                None => format!("{name}=redis:///run/redis/redis-server.sock"),
+                Some(number) => {
+                    format!("in the settings, in place of {name}: 'LOCATION': 'unix://{REDIS}?db={number}'")
+                }
+                None => format!("{name}=redis://{REDIS}"),
             };
             return Err(refuse(entry, reason, by_hand));
         }

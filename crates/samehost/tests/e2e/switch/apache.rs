@@ -17,6 +17,26 @@ use crate::support::assert_verified;
 
 const MODULES: &[&str] = &["mpm_event", "authz_core", "dir", "headers", "proxy", "proxy_fcgi"];
 
+/// Where an Apache at a port begins to read; its sites are the files in `apache2/sites-enabled`.
+fn main_file(stack: &Stack, web: u16, defines: &str) -> PathBuf {
+    let at = stack.shared("apache2").display().to_string();
+    let modules: String = MODULES
+        .iter()
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .collect();
+    stack.write(
+        "apache2/apache2.conf",
+        &format!(
+            "ServerRoot {at}\n{modules}Listen 127.0.0.1:{web}\nServerName 127.0.0.1\nUser www-data\nGroup www-data\nPidFile {at}/pid\nErrorLog {at}/error.log\nDefaultRuntimeDir {at}\n{defines}IncludeOptional sites-enabled/*.conf\n"
+        ),
+    )
+}
+
+fn start(stack: &mut Stack, main: &Path) {
+    let at = main.parent().unwrap().display().to_string();
+    stack.start("apache2", &["-d", &at, "-f", &main.display().to_string(), "-DFOREGROUND"]);
+}
+
 /// A WordPress whose Apache reaches PHP-FPM over TCP.
 struct Front {
     site: Site,
@@ -32,18 +52,7 @@ impl Front {
         let mut site = Site::installed("app");
         let fpm = free_port();
         let pool = site.stack.fpm(&format!("127.0.0.1:{fpm}"));
-        let at = site.stack.shared("apache2").display().to_string();
-        let modules: String = MODULES
-            .iter()
-            .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
-            .collect();
-        let main = site.stack.write(
-            "apache2/apache2.conf",
-            &format!(
-                "ServerRoot {at}\n{modules}Listen 127.0.0.1:{}\nServerName 127.0.0.1\nUser www-data\nGroup www-data\nPidFile {at}/pid\nErrorLog {at}/error.log\nDefaultRuntimeDir {at}\nDefine FPM_PORT {fpm}\nIncludeOptional sites-enabled/*.conf\n",
-                site.web
-            ),
-        );
+        let main = main_file(&site.stack, site.web, &format!("Define FPM_PORT {fpm}\n"));
         site.stack.write("site/slow.php", "<?php require __DIR__ . '/wp-load.php'; sleep(5); echo 'slow';");
         let (root, web) = (site.root(), site.web);
         let host = site.stack.write(
@@ -52,7 +61,7 @@ impl Front {
                 "DocumentRoot {root}\nDirectoryIndex index.php\nRequestHeader set Host 127.0.0.1:{web}\n<Directory {root}>\n    Require all granted\n</Directory>\n<FilesMatch \"\\.php$\">\n    # PHP\n    SetHandler \"proxy:fcgi://127.0.0.1:${{FPM_PORT}}\"\n</FilesMatch>\n<Proxy fcgi://127.0.0.1:{fpm}>\n    Require all granted\n</Proxy>\n<Location /ping>\n    SetHandler proxy:fcgi://127.0.0.1:{fpm}\n</Location>\n"
             ),
         );
-        site.stack.start("apache2", &["-d", &at, "-f", &main.display().to_string(), "-DFOREGROUND"]);
+        start(&mut site.stack, &main);
         wait_for("the blog", || page(web, "/").filter(|(status, _)| *status == 200));
         Front { site, main, host, pool, fpm }
     }
@@ -206,17 +215,7 @@ fn two_sites_at_one_pool_move_together_and_both_are_named() {
     let mut stack = Stack::new();
     let (fpm, web) = (free_port(), free_port());
     stack.fpm(&format!("127.0.0.1:{fpm}"));
-    let at = stack.shared("apache2").display().to_string();
-    let modules: String = MODULES
-        .iter()
-        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
-        .collect();
-    let main = stack.write(
-        "apache2/apache2.conf",
-        &format!(
-            "ServerRoot {at}\n{modules}Listen 127.0.0.1:{web}\nServerName 127.0.0.1\nUser www-data\nGroup www-data\nPidFile {at}/pid\nErrorLog {at}/error.log\nDefaultRuntimeDir {at}\nIncludeOptional sites-enabled/*.conf\n"
-        ),
-    );
+    let main = main_file(&stack, web, "");
     let [one, two] = ["one", "two"].map(|name| {
         stack.write(
             &format!("apache2/sites-enabled/{name}.conf"),
@@ -225,12 +224,11 @@ fn two_sites_at_one_pool_move_together_and_both_are_named() {
             ),
         )
     });
-    let main = main.display().to_string();
-    stack.start("apache2", &["-d", &at, "-f", &main, "-DFOREGROUND"]);
+    start(&mut stack, &main);
     for port in [fpm, web] {
         wait_for("a server", || TcpStream::connect(("127.0.0.1", port)).ok());
     }
-    let [one, two] = [one, two].map(|path| path.display().to_string());
+    let [main, one, two] = [main, one, two].map(|path| path.display().to_string());
     let socket = stack.shared("sockets").join("fpm.sock").display().to_string();
     let options = ["--socket", &socket, "--dry-run"];
     let all = stack.samehost(&[&["switch", &main], &options[..]].concat());
