@@ -18,6 +18,7 @@ use samehost_edit::{Access, Files, Goal, Move, ProposalError, Role, Setting, Upt
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
+use samehost_scan::services_at;
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
 use samehost_system::proc::status;
@@ -248,9 +249,16 @@ impl<'a> Changing<'a> {
                 stage.takes.push(side.goal.endpoint.clone());
                 findings.add(self.never_listens(side));
             }
-            if side.pid.is_some() {
-                stage.awaits.push(side.goal.endpoint.clone());
+            if side.pid.is_none() {
+                continue;
             }
+            // A command may return before its server is up, and somebody else may answer at the new place: who is at the old one
+            // again has started.
+            let from = &side.setting.endpoint;
+            if side.states[index] != State::New && !services_at(self.scan, from).is_empty() {
+                stage.awaits.push(from.clone());
+            }
+            stage.awaits.push(side.goal.endpoint.clone());
         }
         findings
     }
