@@ -90,6 +90,7 @@ const CLAIMS: &[Claim] = &[
     ("samehost/src/commands/switch/stored.rs", "is undone already. Before it is", "State::Undone"),
     ("samehost/src/commands/switch/stored.rs", "the situation changed after", "WrongUse"),
     ("samehost/src/commands/switch/stored.rs", "nothing was touched", "agrees()"),
+    ("samehost/src/signals.rs", "interrupted; nothing was touched", "ONLY_LOOKS"),
     ("samehost-scan/src/verify.rs", "what it uses behind it is not proved here", "view.transport"),
     (
         "samehost/src/commands/switch/stored.rs",

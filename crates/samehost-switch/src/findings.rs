@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::path::Path;
 
 use samehost_edit::Refusal;
-use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 
 /// Obstacles and notes, each once and in the order in which they were found.
 #[derive(Clone, Debug, Default)]
@@ -93,4 +93,10 @@ pub(crate) fn place(path: &Path, line: u32) -> String {
 pub(crate) fn in_one_line(refusal: &Refusal) -> String {
     let line = if refusal.line > 0 { format!(":{}", refusal.line) } else { String::new() };
     format!("{}{line}: {}", refusal.file.display(), refusal.reason)
+}
+
+/// What closes a place that a switch left open.
+#[must_use]
+pub fn stays_open(from: &Endpoint, id: &str) -> String {
+    format!("{from} stays open; when nobody uses it any more: samehost switch finish {id}")
 }

@@ -54,6 +54,8 @@ pub struct SwitchRequest {
     pub only: Vec<String>,
     /// Whether a page is requested afterwards, through the application's own processes.
     pub has_page: bool,
+    /// Places that switches in force left open, with their ids.
+    pub left_open: Vec<(Endpoint, String)>,
 }
 
 impl SwitchRequest {
@@ -79,6 +81,7 @@ impl SwitchRequest {
             observe: Duration::ZERO,
             only: Vec::new(),
             has_page: false,
+            left_open: Vec::new(),
         }
     }
 }

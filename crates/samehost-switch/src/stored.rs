@@ -18,7 +18,7 @@ use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, SwitchObstacle};
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{OwnLook, OwnPair, Stamps, Trusted, look_at_own_times, service_at, services_at};
 use samehost_system::{clock, interrupt, lookup};
-use samehost_transaction::{FileChange, State, Store, TransactionError, listed};
+use samehost_transaction::{Entry, FileChange, State, Store, TransactionError, listed};
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::server_files;
@@ -242,6 +242,23 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
         }
     }
     None
+}
+
+/// The places that a switch in force left open, and that `switch finish` closes.
+#[must_use]
+pub fn left_open(store: &Store, entry: &Entry) -> Vec<Endpoint> {
+    if !matches!(entry.state, State::Committed | State::Awaiting) {
+        return Vec::new();
+    }
+    let stages = Later::of(store, &entry.id).map(|later| later.stages).unwrap_or_default();
+    let mut open: Vec<Endpoint> = Vec::new();
+    for stage in stages {
+        if stage.changes.iter().all(|change| on_disk(change) == change.after) {
+            continue;
+        }
+        open.extend(stage.leaves.iter().filter_map(|(from, _)| from.parse().ok()));
+    }
+    open
 }
 
 /// The places that were left with a stored switch; none of one before they were kept.

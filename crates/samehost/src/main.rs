@@ -44,7 +44,11 @@ fn main() -> ExitCode {
     }
     let result = run(verb);
     // The user knows of the interrupt, so errors that result from it are not shown.
-    exit::status(if signals::is_stopped() { Ok(exit::Ending::Interrupted) } else { result })
+    if signals::is_stopped() {
+        signals::say_untouched();
+        return exit::status(Ok(exit::Ending::Interrupted));
+    }
+    exit::status(result)
 }
 
 fn run(verb: Verb) -> anyhow::Result<exit::Ending> {

@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
 use crate::exit::INTERRUPTED;
+use crate::output;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// Time for a command without clean-up to exit by itself; loops that poll the flag stop the programs that
@@ -40,6 +41,12 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);
+/// Whether a command that changes files still only looks at them.
+static ONLY_LOOKS: AtomicBool = AtomicBool::new(false);
+/// Whether it has begun to change or to put back.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+/// What has begun is not left half done, and a command that reloads a server may take a minute and a half.
+const GOES_ON: &str = "interrupted; what has begun comes to an end first, which is told. A second interrupt leaves it as it is then: samehost switch recover";
 /// Whether a signal ends the program without a thread that does it.
 static ENDS_AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
 
@@ -50,8 +57,12 @@ pub fn end_at_once() -> io::Result<()> {
     let waiting = threads::start(move || {
         for _ in signals.forever() {
             std::thread::sleep(GRACE);
-            if !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst) {
+            if is_stopped() {
+                say_untouched();
                 low_level::exit(INTERRUPTED.into());
+            }
+            if HAS_BEGUN.load(Ordering::SeqCst) {
+                output::complain(GOES_ON);
             }
         }
     });
@@ -91,10 +102,32 @@ fn register() -> io::Result<()> {
 /// Marks that no clean-up is needed any more.
 #[cfg(feature = "switch")]
 pub fn done() {
+    HAS_BEGUN.store(false, Ordering::SeqCst);
     IS_CLEAN_END_NEEDED.store(false, Ordering::SeqCst);
 }
 
 /// Whether the user interrupted a command that needs no clean-up.
 pub fn is_stopped() -> bool {
     interrupt::is_requested() && !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst)
+}
+
+/// Whoever interrupts from now on, until [`begin`], is told that nothing was touched.
+#[cfg(feature = "switch")]
+pub fn only_look() {
+    ONLY_LOOKS.store(true, Ordering::SeqCst);
+}
+
+/// As [`watch`], for what changes files or puts them back. An undo used to end at once in the middle of a reload, without a word.
+#[cfg(feature = "switch")]
+pub fn begin() -> io::Result<()> {
+    ONLY_LOOKS.store(false, Ordering::SeqCst);
+    HAS_BEGUN.store(true, Ordering::SeqCst);
+    watch().map(drop)
+}
+
+/// Says it once.
+pub fn say_untouched() {
+    if ONLY_LOOKS.swap(false, Ordering::SeqCst) {
+        output::complain("interrupted; nothing was touched");
+    }
 }

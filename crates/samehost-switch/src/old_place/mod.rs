@@ -22,7 +22,7 @@ use samehost_system::diag::{Diag, Endings};
 use self::leading::who_leads_there;
 use self::left::{Left, is_there};
 use crate::changed_lines::{ChangedLine, changed_lines};
-use crate::findings::{bar, place};
+use crate::findings::{bar, place, stays_open};
 use crate::place::{real, same_port};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
@@ -84,10 +84,7 @@ impl Plan {
             self.findings.notes.retain(|note| *note != obsolete);
         }
         for leaving in &leaves {
-            let from = &leaving.from;
-            self.findings.note([format!(
-                "{from} stays open; when nobody uses it any more: samehost switch finish ID"
-            )]);
+            self.findings.note([stays_open(&leaving.from, "ID")]);
         }
         self.findings.add(reasons);
         Plan { later, ..self }

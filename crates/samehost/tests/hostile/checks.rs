@@ -1,7 +1,7 @@
 //! What runs as root: nothing of the application's, nothing that another user can write.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -208,6 +208,38 @@ fn a_reload_that_never_ends_ends_with_ctrl_c_and_sees_nothing_of_ours() {
     assert_eq!((ended.status, fs::read_to_string(&file).unwrap()), (4, before), "{}", ended.both());
 }
 
+/// It ended at once, with half of it done and without a word.
+#[test]
+fn an_undo_that_is_interrupted_in_a_reload_goes_on_and_says_so() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    let file = nginx(&machine, "own/nginx.conf", &service, "");
+    let before = fs::read_to_string(&file).unwrap();
+    let (held, begun) = (machine.path("held"), machine.path("begun"));
+    let reload = format!(
+        "test -e {0} || exit 0; touch {1}; for i in $(seq 600); do test -e {0} || exit 0; sleep 0.1; done",
+        held.display(),
+        begun.display()
+    );
+    let ended = switched(&machine, &file, &service.socket, &reload);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    fs::write(&held, "").unwrap();
+    let mut child = piped(machine.command(&["switch", "undo", "--yes"]));
+    wait_for("the reload", || is_there(&begun).then_some(()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    while !said.contains("what has begun comes to an end first") {
+        said += &lines.next().unwrap_or_else(|| panic!("it said nothing of it: {said}"));
+    }
+    fs::remove_file(&held).unwrap();
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert!(ended.stdout.contains(": undone"), "{}", ended.both());
+    assert_eq!(fs::read_to_string(&file).unwrap(), before, "{}", ended.both());
+    let list = machine.samehost(&["switch", "list", "--json"]);
+    assert!(list.stdout.contains("\"state\": \"undone\""), "{}", list.both());
+}
+
 #[test]
 fn a_server_that_never_answers_holds_nobody_up() {
     let machine = Machine::new();
@@ -404,6 +436,7 @@ fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
         });
         let ended = interrupted(child, signal);
         assert_eq!(ended.status, 130, "{}", ended.both());
+        assert!(ended.stderr.contains("interrupted; nothing was touched"), "{}", ended.both());
         assert_eq!(fs::read_to_string(&config).unwrap(), text);
         let beside = fs::read_dir(config.parent().unwrap()).unwrap().count();
         assert_eq!(beside, 1, "a prepared file was left");

@@ -97,6 +97,9 @@ impl Server {
         let told = in_one_line(&ended);
         assert!(told.contains(says) && told.contains("stays open"), "{says}: {told}");
         let id = self.only_switch();
+        let finishes = format!("stays open; when nobody uses it any more: samehost switch finish {id}");
+        let list = || in_one_line(&self.machine.samehost(&["switch", "list"]));
+        assert!(list().contains(&finishes), "{}", list());
         let reload = format!("{}={}", self.kind, self.restart.display());
         let finish = [
             "switch", "finish", &id, "--observe", "300ms", "--reload", &reload, "--yes", "--confirm-within=0",
@@ -107,7 +110,7 @@ impl Server {
         gone();
         let finished = self.machine.samehost(&finish);
         assert_eq!(finished.status, 0, "{}", finished.both());
-        assert!(!self.is_open(), "{}", finished.both());
+        assert!(!self.is_open() && !list().contains(&finishes), "{}", finished.both());
         told
     }
 
@@ -169,6 +172,23 @@ fn a_file_of_php_beside_the_plan_keeps_the_port_open() {
         "<?php\nini_set('session.save_path', 'tcp://127.0.0.1:@PORT?database=2');\n",
     );
     server.assert_kept(&file, "session.php:2", || std::fs::remove_file(&beside).unwrap());
+}
+
+#[test]
+fn a_second_switch_names_what_finishes_the_first() {
+    let server = Server::redis();
+    for app in ["one", "two"] {
+        server.write(&format!("{app}/composer.json"), SYMFONY);
+    }
+    let one = server.write("one/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let two = server.write("two/.env", "REDIS_URL=redis://127.0.0.1:@PORT/2\n");
+    server.write("one/session.php", "<?php\nini_set('session.save_path', 'tcp://127.0.0.1:@PORT');\n");
+    let first = server.switch(&one, &["--close-tcp"]);
+    assert!(first.status == 0 && server.is_open(), "{}", first.both());
+    let finishes =
+        format!("stays open; when nobody uses it any more: samehost switch finish {}", server.only_switch());
+    let second = server.switch(&two, &["--close-tcp"]);
+    assert!(second.status == 0 && in_one_line(&second).contains(&finishes), "{}", second.both());
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::hop::Hop;
 use super::stages::PlannedStage;
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::Findings;
+use crate::findings::stays_open;
 use crate::place::same_port;
 use crate::request::SwitchRequest;
 
@@ -54,14 +55,19 @@ pub(crate) fn find(
     findings
 }
 
-/// What `--close-tcp` asks for and this plan does not do: a server that has its socket already is not changed.
+/// What stays open by a switch before this one; and what `--close-tcp` asks for and this plan does not do: a server that has its
+/// socket already is not changed.
 fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
     let mut notes = Vec::new();
-    if !request.close_tcp {
-        return notes;
-    }
     for hop in hops {
         let from = &hop.setting.endpoint;
+        if let Some((_, id)) = request.left_open.iter().find(|(open, _)| open == from) {
+            notes.push(stays_open(from, id));
+            continue;
+        }
+        if !request.close_tcp {
+            continue;
+        }
         let mut leaves = stages.iter().flat_map(|stage| &stage.leaves);
         let is_closed = leaves.any(|leaving| same_port(&leaving.from, from));
         if is_closed || !matches!(from, Endpoint::Tcp { .. }) {

@@ -23,6 +23,7 @@ use super::ending::{Act, Told, refusal, tell};
 use crate::cli::{ApplyOptions, ConfirmOptions, Consent};
 use crate::exit::Ending;
 use crate::output;
+use crate::signals;
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
 
@@ -201,6 +202,7 @@ pub(super) fn take_back_overdue(doing: Doing) -> anyhow::Result<Vec<String>> {
         let is_watched = matches!(store.hold(&entry.id, "watch"), Ok(None));
         if !is_watched {
             put_back(&store, &entry, "it was not confirmed in time");
+            signals::done();
         }
     }
     Ok(would_be_back)
@@ -214,6 +216,8 @@ pub(super) fn told_before(store: &Store, id: &str) -> Option<String> {
 /// Rolls back a switch that awaits confirmation, and says how it stands then. What prevents it is told once: every command looks at it
 /// again, and the list has it.
 pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
+    // Where no handler is to be had, a signal ends it in the middle, and the journal knows.
+    let _ = signals::begin();
     let done = take_back(store, &entry.id, why, &mut |step| reload(&step.command));
     // Another process is rolling it back, or it is finished.
     if let Err(TransactionError::State { .. }) = done {

@@ -66,6 +66,7 @@ fn move_targets(options: &MoveOptions) -> anyhow::Result<Ending> {
         samehost_transaction::files_may_be(0)?;
     }
     confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
+    signals::only_look();
     if options.all { all(options) } else { one(options, &options.targets) }
 }
 
@@ -196,6 +197,7 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
 
 fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
     confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
+    signals::only_look();
     let (id, page) = (&options.id, options.apply.page.as_deref().map(Site::ask));
     let request = SwitchRequest {
         reloads: reloads(&options.apply),
@@ -282,7 +284,7 @@ fn make(options: &ApplyOptions, mut plan: Plan, mut wanted: Wanted<'_>) -> anyho
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
     }
-    signals::watch()?;
+    signals::begin()?;
     apply(options, plan, &wanted, site.as_ref(), (&program, &report))
 }
 
@@ -363,8 +365,19 @@ fn request_of(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Switc
         keep_tcp: options.keep_tcp,
         only: options.only.clone(),
         observe: options.apply.observe.unwrap_or(OBSERVE),
+        left_open: left_open()?,
         ..SwitchRequest::new(targets.to_vec(), to)
     })
+}
+
+/// What the switches before left open, with their ids.
+fn left_open() -> anyhow::Result<Vec<(Endpoint, String)>> {
+    let mut open = Vec::new();
+    for (store, entry) in switches::entries()? {
+        let places = samehost_switch::left_open(&store, &entry);
+        open.extend(places.into_iter().map(|place| (place, entry.id.clone())));
+    }
+    Ok(open)
 }
 
 fn reloads(options: &ApplyOptions) -> Vec<ReloadWords> {

@@ -11,8 +11,8 @@ use samehost_model::scan::{ApplicationSeen, Scan, Standing};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
 use samehost_report::own_times_in_words;
 use samehost_switch::{
-    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again, new_places, preview, reload,
-    would_not_be_back,
+    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, left_open, look_again, new_places, preview, reload,
+    stays_open, would_not_be_back,
 };
 use samehost_system::interrupt::is_requested;
 use samehost_transaction::{
@@ -27,6 +27,7 @@ use super::{Doing, look, unanswered};
 use crate::cli::{CheckOptions, Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
 use crate::output::{self, add_line};
+use crate::signals;
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
 
@@ -84,6 +85,9 @@ pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
         }
         if let (Some(reason), false) = (&entry.reason, entry.is_unreadable()) {
             add_line(&mut out, BELOW, reason);
+        }
+        for open in left_open(store, entry) {
+            add_line(&mut out, BELOW, &stays_open(&open, &entry.id));
         }
         for file in &entry.files {
             let by_hand = if entry.back.contains(file) { " (put back by hand)" } else { "" };
@@ -166,6 +170,7 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
     if !consent.yes && foresee()? != foreseen {
         return Err(changed_meanwhile());
     }
+    signals::begin()?;
     let done = undo_one(&store, id, &mut |step| reload(&step.command));
     let told = Told::after(Act::Undo, &store, id);
     let told = match done {
@@ -205,6 +210,7 @@ pub(super) fn recover(options: &RecoverOptions) -> anyhow::Result<Ending> {
     if !consent.yes && foresee()?.0 != planned {
         return Err(changed_meanwhile());
     }
+    signals::begin()?;
     let mut all = Vec::new();
     for store in &stores {
         for Recovered { id, ending } in recover_all(store, &mut |step| reload(&step.command))? {
