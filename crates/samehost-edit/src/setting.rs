@@ -99,6 +99,12 @@ impl Setting {
         self.name.split(',').next().unwrap_or(&self.name)
     }
 
+    /// `DB_HOST (/var/www/wp-config.php:12)`
+    #[must_use]
+    pub fn with_place(&self) -> String {
+        format!("{} ({}:{})", self.short_name(), self.file.display(), self.line)
+    }
+
     /// All lines that it is written in, its own first.
     pub fn places(&self) -> impl Iterator<Item = (&Path, u32)> {
         let also = self.also.iter().map(|(file, line)| (&**file, *line));

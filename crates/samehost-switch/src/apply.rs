@@ -307,7 +307,9 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
         shown.standing = Some(standing);
         shown.seen_new = seen.new.iter().cloned().collect();
         shown.seen_old = seen.old.iter().cloned().collect();
-        report.notes.extend(seen.others());
+        // Two lines of one program say the same of it.
+        let new = seen.others().into_iter().filter(|note| !report.notes.contains(note));
+        report.notes.extend(new.collect::<Vec<_>>());
     }
     report.standing = clients.into_iter().min().or(listeners.into_iter().min());
     report.notes.extend(proved.notes);

@@ -190,7 +190,9 @@ fn looks(report: &SwitchReport) -> String {
 }
 
 fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
-    let name = Span::new(Tone::Bold, format!("  {}  ", hop.name));
+    // The name of a web server's line has its place in it, which is below.
+    let name = hop.name.strip_suffix(&format!(", {}", hop.place)).unwrap_or(&hop.name);
+    let name = Span::new(Tone::Bold, format!("  {name}  "));
     let mut way = vec![Span::plain(format!("{} → {}", hop.from, hop.to))];
     way.extend([&hop.place].into_iter().chain(&hop.also).map(Span::dim));
     let mut lines = labelled(&name, 4, &way, columns);

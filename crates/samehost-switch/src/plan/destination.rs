@@ -1,5 +1,6 @@
 //! Where a connection goes: the endpoint at which its service listens already, else the one that it will have.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use samehost_services::{Kind, UnixSocket, socket_by_port};
 use samehost_system::mounts;
 use samehost_system::ownership::View;
 
+use super::client::identity::ClientIdentity;
 use super::occupant::{Occupant, occupant};
 use super::server::Server;
 use crate::configuration::ParsedConfig;
@@ -70,14 +72,32 @@ pub(crate) fn unix_place(
         ));
     };
     let (path, note) = free(around, server, setting, path, port)?;
-    let (users, groups) = match server.service(scan) {
+    Ok((Place { endpoint: Endpoint::Unix(path), listens: false }, note))
+}
+
+/// Refuses a path for a new socket that does not suit the server, or where somebody else could deceive these clients.
+///
+/// Who connects as the only user may own the directory as well: that one could deceive only itself. Debian gives /run/php to
+/// www-data, nginx runs as it, and each pool of another user was refused there.
+pub(crate) fn suits(
+    scan: &Scan,
+    server: &Server,
+    place: &Place,
+    clients: &[ClientIdentity],
+) -> Result<(), SwitchObstacle> {
+    let (Some(path), false) = (place.endpoint.path(), place.listens) else { return Ok(()) };
+    let (mut users, groups) = match server.service(scan) {
         Some(service) => samehost_scan::users(scan, service),
         None => (server.kind.map(accounts_of).unwrap_or_default(), Vec::new()),
     };
-    if let Some((found, remedy)) = unfit(&path, &users, &groups) {
-        return Err(bar(ObstacleCode::SocketPath, found, remedy));
+    let connecting: BTreeSet<u32> = clients.iter().map(|client| client.identity.uid).collect();
+    if connecting.len() == 1 {
+        users.extend(connecting);
     }
-    Ok((Place { endpoint: Endpoint::Unix(path), listens: false }, note))
+    match unfit(path, &users, &groups) {
+        Some((found, remedy)) => Err(bar(ObstacleCode::SocketPath, found, remedy)),
+        None => Ok(()),
+    }
 }
 
 /// The path that the user asks for, else the one that every verb proposes to this server at this port. A server that makes the

@@ -12,7 +12,7 @@ use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
 use super::client::Revalidation;
 use super::client::identity::ClientIdentity;
 use super::client::{ClientSide, Wanted};
-use super::destination::{Place, Surroundings, tcp_place, unix_place};
+use super::destination::{Place, Surroundings, suits, tcp_place, unix_place};
 use super::server::{Server, ServerLine};
 use crate::configuration::leads::Leading;
 use crate::configuration::{ConfigFile, ParsedConfig};
@@ -119,7 +119,7 @@ fn clients(
     let mut findings = Findings::default();
     for read in configurations {
         for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
-            let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
+            let place = setting.with_place();
             match (request.to, &setting.endpoint) {
                 _ if !request.is_meant(setting) => findings.note([format!("{place} stays, by --only")]),
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
@@ -224,37 +224,22 @@ fn hop(
         }
     }
     let around = Surroundings { request, scan, configurations, taken: &taken };
-    // Two lines that lead to one listener move to one place: two sites of a web server at one pool of PHP-FPM.
-    let beside = hops.iter().find(|other| {
-        let is_its = server.service.is_some() && other.server.service == server.service;
-        is_its && same_port(&other.setting.endpoint, &setting.endpoint)
-    });
-    let (place, another_path) = match (beside, request.to) {
-        (Some(other), _) => {
-            (Place { endpoint: other.to.clone(), listens: other.server_line.is_none() }, None)
-        }
-        (None, Direction::Unix) => unix_place(&around, &server, &setting).map_err(|found| {
-            // All at once, and first whether the server can listen there.
-            let is_of_path = found.code == ObstacleCode::SocketPath;
-            let own = server.line(scan, &setting).err().filter(|_| is_of_path);
-            own.into_iter().chain([found]).collect::<Vec<_>>()
-        })?,
-        (None, Direction::Tcp) => (tcp_place(&around, &server, &setting).map_err(|found| vec![found])?, None),
-    };
     let is_client = setting.role == Role::Connects;
+    let wanted = match &request.user {
+        _ if !is_client => Wanted::Nobody,
+        Some(user) => Wanted::User(user),
+        None => Wanted::ToLogIn,
+    };
+    let client = ClientSide::find(scan, &config, &setting, server.service, wanted);
+    let connecting = client.as_ref().map(|(client, _)| &client.identities[..]).unwrap_or_default();
+    let (place, another_path) = destination(&around, &server, &setting, hops, connecting)?;
     let (server_line, read) = if place.listens && is_client {
         (None, None)
     } else {
         let (line, read) = server.line(scan, &setting).map_err(|found| vec![found])?;
         (Some(line), read)
     };
-    let wanted = match &request.user {
-        _ if !is_client => Wanted::Nobody,
-        Some(user) => Wanted::User(user),
-        None => Wanted::ToLogIn,
-    };
-    let (client, mut notes) =
-        ClientSide::find(scan, &config, &setting, server.service, wanted).map_err(|found| vec![found])?;
+    let (client, mut notes) = client.map_err(|found| vec![found])?;
     notes.extend(another_path);
     let hop = Hop { config, setting, to: place.endpoint, server, server_line, client, login: None };
     notes.extend(note_on_php(&hop));
@@ -263,6 +248,37 @@ fn hop(
         obstacles = blockers(request, scan, &hop);
     }
     Ok(Found { hop, read, findings: Findings::new(obstacles, notes) })
+}
+
+/// Where a setting moves to, with a note where that is another path than the usual one.
+fn destination(
+    around: &Surroundings<'_>,
+    server: &Server,
+    setting: &Setting,
+    hops: &[Hop],
+    connecting: &[ClientIdentity],
+) -> Result<(Place, Option<String>), Vec<SwitchObstacle>> {
+    let Surroundings { request, scan, .. } = *around;
+    // Two lines that lead to one listener move to one place: two sites of a web server at one pool of PHP-FPM.
+    let beside = hops.iter().find(|other| {
+        let is_its = server.service.is_some() && other.server.service == server.service;
+        is_its && same_port(&other.setting.endpoint, &setting.endpoint)
+    });
+    if request.to == Direction::Tcp && beside.is_none() {
+        return Ok((tcp_place(around, server, setting).map_err(|found| vec![found])?, None));
+    }
+    // All at once, and first whether the server can listen there.
+    let with_line = |found: SwitchObstacle| {
+        let is_of_path = found.code == ObstacleCode::SocketPath;
+        let own = server.line(scan, setting).err().filter(|_| is_of_path);
+        own.into_iter().chain([found]).collect::<Vec<_>>()
+    };
+    let (place, another_path) = match beside {
+        Some(other) => (Place { endpoint: other.to.clone(), listens: other.server_line.is_none() }, None),
+        None => unix_place(around, server, setting).map_err(with_line)?,
+    };
+    suits(scan, server, &place, connecting).map_err(with_line)?;
+    Ok((place, another_path))
 }
 
 fn note_on_php(hop: &Hop) -> Option<String> {

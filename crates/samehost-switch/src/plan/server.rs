@@ -198,8 +198,7 @@ fn runs_by_another(scan: &Scan, config: &ConfigFile, endpoint: &Endpoint) -> Opt
 fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
     let is_nobody = matches!(unserved, Unserved::Nobody(_));
     let code = if is_nobody { ObstacleCode::NobodyListens } else { ObstacleCode::ServerIdentity };
-    let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
-    bar(code, format!("{unserved}; {place} names it"), unserved.remedy())
+    bar(code, format!("{unserved}; {} names it", setting.with_place()), unserved.remedy())
 }
 
 /// The listener of a configuration at an endpoint.

@@ -115,6 +115,7 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
             let own: BTreeSet<&str> =
                 all.filter(|one| one.file == path).map(|one| one.name.as_str()).collect();
             let mut readers = Readers::of(read.iter().collect(), &path, &text);
+            let unnamed = unnamed(parsed, &path, &key);
             for left in of_file(request, scan, &parsed.config, &path, &files) {
                 let lead = &left.lead;
                 // A variable beside one that outweighs it (DB_HOST beside DB_SOCKET) is read, and changes nothing.
@@ -124,7 +125,7 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
                 let is_host = lead.form == LeadForm::Host;
                 let is_refused = refused.contains(&lead.line)
                     || is_host && refused.range(around).next().is_some() && readers.is_of_refused(lead);
-                if is_set || is_refused {
+                if is_set || is_refused || unnamed.contains(&lead.line) {
                     continue;
                 }
                 let is_line = settings.contains(&lead.line);
@@ -141,6 +142,19 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
     }
     found.extend(beside(request, scan, seen, &set));
     found
+}
+
+/// Lines of a file that the program reads as well and that is a configuration of its own: another site of the same nginx, which
+/// nobody named. What reads its values is known.
+fn unnamed(parsed: &ParsedConfig, path: &Path, key: &Path) -> BTreeSet<u32> {
+    let config = ConfigFile { file: path.to_owned(), ..parsed.config.clone() };
+    let settings = parsed.reading.settings.iter().map(|setting| &setting.file);
+    let mut own = settings.chain(parsed.reading.refused.iter().map(|refusal| &refusal.file));
+    if real(&parsed.config.file) == key || own.any(|file| file == path) {
+        return BTreeSet::new();
+    }
+    let Ok(read) = config.read() else { return BTreeSet::new() };
+    read.reading.settings.iter().flat_map(Setting::places).map(|(_, line)| line).collect()
 }
 
 /// The values in the other text files of the directories that were named.

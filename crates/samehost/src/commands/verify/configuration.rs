@@ -111,15 +111,10 @@ fn ask_servers(lines: &[Connecting], options: &VerifyOptions) -> anyhow::Result<
     let answers = answers.into_iter().map(|(_, answer)| answer).collect::<anyhow::Result<Vec<_>>>()?;
     let named = |(line, question): (&Connecting, usize)| {
         let (accounts, mut answer): (String, Verification) = answers[question].clone();
-        answer.target = name_of(&line.setting) + &accounts;
+        answer.target = line.setting.with_place() + &accounts;
         answer
     };
     Ok(lines.iter().zip(question_of).map(named).collect())
-}
-
-/// `DB_HOST (/var/www/wp-config.php:12)`
-fn name_of(setting: &Setting) -> String {
-    format!("{} ({}:{})", setting.name, setting.file.display(), setting.line)
 }
 
 /// Asks with each account of a line, unless there is a reason not to, and says of which accounts the answer is. The first one alone was
@@ -183,7 +178,7 @@ fn ask_at(
     };
     let owner = setting.file.metadata().ok().map(|found| found.uid());
     let asked = match why_not() {
-        None => look(&target, &name_of(setting), &credentials, owner, options),
+        None => look(&target, &setting.with_place(), &credentials, owner, options),
         Some(_) => Err(anyhow!("not asked")),
     };
     match why_not() {
@@ -195,7 +190,7 @@ fn ask_at(
 
 /// A line whose server nobody asked, and why.
 fn not_asked(setting: &Setting, why: String) -> Verification {
-    let mut found = Verification::of(name_of(setting));
+    let mut found = Verification::of(setting.with_place());
     found.endpoint = Some(setting.endpoint.to_string());
     found.notes.push(why.clone());
     found.login = Some(samehost_login::not_tried(why));

@@ -95,6 +95,38 @@ fn both_files_move_and_come_back() {
     assert_eq!(page(hop.web, "/e"), Some((200, "served by /e".into())));
 }
 
+/// Debian gives /run/php to www-data, nginx runs as it, and each site's pool as a user of its own: refused, as www-data could put a
+/// socket of its own there, and deceive nobody but itself.
+#[test]
+fn a_pool_of_another_user_has_its_socket_in_a_directory_of_its_only_clients() {
+    if !is_root("a_pool_of_another_user_has_its_socket_in_a_directory_of_its_only_clients") {
+        return;
+    }
+    let hop = hop_to(|stack, listen| {
+        let (pool, main) = stack.fpm_files(listen);
+        let of_nobody =
+            text(&pool).replace("user = www-data\ngroup = www-data", "user = nobody\ngroup = nogroup");
+        std::fs::write(&pool, of_nobody).unwrap();
+        stack.start_fpm(&main, &[]);
+        pool
+    });
+    let nginx = hop.nginx.display().to_string();
+    let to_a_directory_of = |user: &str| {
+        let folder = hop.stack.shared(user);
+        let uid = samehost_system::accounts::number(user).unwrap();
+        std::os::unix::fs::chown(&folder, Some(uid), None).unwrap();
+        let socket = folder.join("fpm.sock").display().to_string();
+        let more = ["--observe", "100ms", "--confirm-within=0", "--accept", "other-files", "--yes"];
+        hop.stack.samehost(&[&["switch", &nginx, "--socket", &socket], &more[..]].concat())
+    };
+    let refused = to_a_directory_of("games");
+    assert_eq!(refused.status, 1, "{}", refused.both());
+    assert!(in_one_line(&refused).contains("could put a socket of his own there"), "{}", refused.both());
+    let moved = to_a_directory_of("www-data");
+    assert_eq!(moved.status, 0, "{}\n{}", moved.both(), hop.stack.log());
+    assert_eq!(page(hop.web, "/a"), Some((200, "served by /a".into())));
+}
+
 /// Processes of PHP-FPM that belong to this master, with their titles.
 fn workers(master: u32) -> Vec<String> {
     let children =

@@ -177,7 +177,7 @@ impl Stack {
     }
 
     /// The files of a PHP-FPM with one pool: the pool's and the main one.
-    fn fpm_files(&self, listen: &str) -> (PathBuf, PathBuf) {
+    pub(crate) fn fpm_files(&self, listen: &str) -> (PathBuf, PathBuf) {
         let pool = self.write(
             "php/pool.d/www.conf",
             &format!(
@@ -197,13 +197,17 @@ impl Stack {
     /// The same, its master started with these variables: `DB_HOST=127.0.0.1`.
     pub(crate) fn fpm_with(&mut self, listen: &str, variables: &[&str]) -> PathBuf {
         let (pool, main) = self.fpm_files(listen);
+        self.start_fpm(&main, variables);
+        pool
+    }
+
+    pub(crate) fn start_fpm(&mut self, main: &Path, variables: &[&str]) {
         let name = main.display().to_string();
         let ini = main.with_file_name("php.ini").display().to_string();
         let program = php_fpm().display().to_string();
         let options = [program.as_str(), "--nodaemonize", "--fpm-config", &name, "-c", &ini];
         let options = if Path::new(&ini).exists() { &options[..] } else { &options[..4] };
         self.start("env", &[variables, options].concat());
-        pool
     }
 
     /// Adds a line to a file that its program does not take, and that the editor leaves alone; a switch then ends with
