@@ -65,7 +65,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Chores::parse().chore {
         Chore::Test { quick: true } => suite::quick(),
-        Chore::Test { quick: false } => suite::all(),
+        Chore::Test { quick: false } => suite::all(&[]),
         Chore::Ci => ci(),
         Chore::Servers => needs(),
         Chore::Bench => bench::scan(),
@@ -191,27 +191,27 @@ fn needs() -> anyhow::Result<()> {
     fetched::fetch_clients()
 }
 
-/// Builds with fewer parts have no warnings, and the smallest one does what it should.
-fn small_builds() -> anyhow::Result<()> {
-    for part in ["html", "switch"] {
-        cargo(&[
-            "clippy", "-p", "samehost", "--no-default-features", "--features", part, "--locked", "--", "-D",
-            "warnings",
-        ])?;
+/// The commands of cargo that only say something of the sources: the lints of all parts and of builds with fewer, and documentation of the
+/// crates that others use (RUSTDOCFLAGS in the environment would build the dependencies of the tests twice).
+fn lints() -> Vec<Vec<&'static str>> {
+    let whole: &[&str] = &["--workspace", "--all-targets", "--all-features"];
+    let small = ["-p", "samehost", "--no-default-features"];
+    let (html, switch) = (["--features", "html"], ["--features", "switch"]);
+    let none = ["--all-targets"];
+    let mut lints = vec![[&["clippy"], whole, &["--locked", "--", "-D", "warnings"]].concat()];
+    for part in [&html[..], &switch, &none] {
+        lints.push([&["clippy"], &small[..], part, &["--locked", "--", "-D", "warnings"]].concat());
     }
-    let none = ["-p", "samehost", "--no-default-features", "--locked"];
-    cargo(&[&["clippy"], &none[..], &["--all-targets", "--", "-D", "warnings"]].concat())?;
-    cargo(&[&["test"], &none[..], &["--test", "left_out"]].concat())
+    for published in ["samehost-services", "samehost-model", "samehost-transport"] {
+        lints.push(vec!["rustdoc", "-p", published, "--all-features", "--locked", "--", "-D", "warnings"]);
+    }
+    lints
 }
 
 fn ci() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
-    small_builds()?;
-    // Only crates that others use; RUSTDOCFLAGS in the environment would build the dependencies of the tests twice.
-    for published in ["samehost-services", "samehost-model", "samehost-transport"] {
-        cargo(&["rustdoc", "-p", published, "--all-features", "--locked", "--", "-D", "warnings"])?;
-    }
+    // The smallest build does what it should. Before the tests, as it leaves another program where they look for theirs.
+    cargo(&["test", "-p", "samehost", "--no-default-features", "--locked", "--test", "left_out"])?;
     let has_deny = Command::new("cargo-deny").arg("--version").output().is_ok_and(|out| out.status.success());
     if has_deny {
         // Licences, bans and sources do not require a network; the advisory database does.
@@ -221,5 +221,5 @@ fn ci() -> anyhow::Result<()> {
     }
     tidy::check(&root())?;
     tidy::lint_workflows()?;
-    suite::all()
+    suite::all(&lints())
 }

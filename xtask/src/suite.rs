@@ -60,7 +60,8 @@ impl Took {
     }
 }
 
-pub(crate) fn all() -> anyhow::Result<()> {
+/// Runs all tests; and `lints`, commands of cargo that build no program, where the tests leave CPUs idle.
+pub(crate) fn all(lints: &[Vec<&str>]) -> anyhow::Result<()> {
     announce(ALL);
     servers::announce();
     let begun = Instant::now();
@@ -71,7 +72,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
     build.wait("building the tests")?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    test_all(&options)?;
+    test_all(&options, lints)?;
     end(ALL, build_s, begun)
 }
 
@@ -203,7 +204,7 @@ const WITH_SERVERS: [&str; 2] = ["e2e", "hostile"];
 /// One after the other, half of both CPUs was idle: 1,350 s of tests with servers, then 460 s of the rest. Beside each other, the rest
 /// at a lower priority, all ended with the former, after 1,670 s. Rejected: more tests with servers at once, as they share ports, names of
 /// programs and deadlines; the idle class (`chrt --idle`), which gets nothing while two tests measure, for a minute at times.
-fn test_all(options: &[&str]) -> anyhow::Result<()> {
+fn test_all(options: &[&str], lints: &[Vec<&str>]) -> anyhow::Result<()> {
     let mut front = [&["test"], options, &["--no-fail-fast"]].concat();
     let documentation = [&front[..], &["--doc"]].concat();
     let mut computing = [&front[..], &["--lib", "--bins"]].concat();
@@ -213,14 +214,22 @@ fn test_all(options: &[&str]) -> anyhow::Result<()> {
         place.extend(["--test", name]);
     }
     thread::scope(|scope| {
-        let behind = scope.spawn(|| Ok([run_behind(&computing)?, run_behind(&documentation)?]));
+        let behind = scope.spawn(|| {
+            let tests = [run_behind(&computing)?, run_behind(&documentation)?];
+            let lints: anyhow::Result<Vec<_>> = lints.iter().map(|lint| run_behind(lint)).collect();
+            anyhow::Ok((tests, lints?))
+        });
         let (mut passed, mut failed) = run(&front)?;
-        let behind: anyhow::Result<_> = behind.join().map_err(|_| anyhow!("a thread panicked"))?;
-        for (others_passed, others) in behind? {
+        let (tests, linted) = behind.join().map_err(|_| anyhow!("a thread panicked"))??;
+        for (others_passed, others) in tests {
             passed &= others_passed;
             failed.add(others);
         }
-        judge(passed, &failed, options)
+        judge(passed, &failed, options)?;
+        for (lint, (is_clean, _)) in lints.iter().zip(linted) {
+            ensure!(is_clean, "`cargo {}` has something to say, above", lint.join(" "));
+        }
+        Ok(())
     })
 }
 
