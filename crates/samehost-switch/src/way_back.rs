@@ -14,6 +14,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::{ScanError, collect_seeing};
 use samehost_services::Kind;
+use samehost_system::interrupt;
 use samehost_transaction::{Foreseen, Store, WayBack, listed};
 
 use crate::configuration::ConfigFile;
@@ -79,7 +80,8 @@ pub fn not_back(store: &Store, id: &str) -> Vec<String> {
     let begun = Instant::now();
     let mut good_since: Option<Instant> = None;
     while !places.is_empty() {
-        let scan = match look() {
+        // The interrupt that it follows does not end this look: what was put back was called not known.
+        let scan = match interrupt::putting_right(look) {
             Ok(scan) => scan,
             Err(error) => return places.iter().filter_map(|place| place.unseen(&error)).collect(),
         };

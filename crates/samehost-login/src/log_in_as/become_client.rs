@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, Signal, chroot, fchdir, geteuid, set_dumpable_behavior,
+    DumpableBehavior, Resource, Rlimit, Signal, chroot, fchdir, geteuid, getrlimit, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
@@ -98,6 +98,8 @@ fn limit() -> rustix::io::Result<()> {
     for (resource, most) in
         [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nproc, 0), (Resource::As, MEMORY)]
     {
+        // What it may have no more of already stays as it is (`ulimit -v`).
+        let most = getrlimit(resource).maximum.map_or(most, |maximum| maximum.min(most));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

@@ -30,11 +30,20 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The configuration at a path; `None` if no editor recognises it by its name and its text.
+    /// The configuration at a path; `None` if no editor recognises it by its name and its text. The application's user reads no
+    /// server's file: Debian's redis.conf was refused to www-data, who was named for the file beside it.
     pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
-        let text = Disk::of(path, Reads::Application, reader).read(path)?;
-        let Some(editor) = recognise(path, &text) else { return Ok(None) };
-        Ok(Some(ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() }))
+        let read = |reader: Option<&User>| -> io::Result<Option<Self>> {
+            let text = Disk::of(path, Reads::Application, reader).read(path)?;
+            let Some(editor) = recognise(path, &text) else { return Ok(None) };
+            Ok(Some(ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() }))
+        };
+        let is_a_servers = |found: &Option<Self>| found.as_ref().is_some_and(|one| one.kind().is_some());
+        match read(reader) {
+            Err(refused) if reader.is_some() => read(None).ok().filter(is_a_servers).ok_or(refused),
+            Ok(found) if reader.is_some() && is_a_servers(&found) => read(None),
+            found => found,
+        }
     }
 
     /// The configuration that a service of this kind was started with: it has that format, whatever it is called.

@@ -74,13 +74,13 @@ impl WrittenUnit {
         })
     }
 
-    /// Whether its program is of a directory: it works there, or is started from there.
-    pub(crate) fn is_of(&self, folder: &Path) -> bool {
+    /// Whether its program is of a directory, by whether a path is: it works there, or is started from there.
+    pub(crate) fn is_of(&self, is_in: impl Fn(&Path) -> bool) -> bool {
         let works = self.values("WorkingDirectory").last();
         let values = works.into_iter().chain(self.values("ExecStart")).map(|(_, _, value)| value);
         let is_within = |word: &str| {
             let path = word.trim_matches(['"', '\'', '@', '-', '+', '!']);
-            path.starts_with('/') && real(Path::new(path)).starts_with(folder)
+            path.starts_with('/') && is_in(&real(Path::new(path)))
         };
         values.into_iter().any(|value| value.split_ascii_whitespace().any(is_within))
     }
@@ -136,7 +136,8 @@ mod tests {
             files: vec![("/etc/systemd/system/shop.service".into(), text.into())],
             environment_files: vec![("/etc/default/shop".into(), "# C=x\nD='e'\n".into())],
         };
-        assert!(unit.is_of(Path::new("/nonexistent/shop")) && !unit.is_of(Path::new("/nonexistent/other")));
+        let is_in = |folder: &str| unit.is_of(|path| path.starts_with(folder));
+        assert!(is_in("/nonexistent/shop") && !is_in("/nonexistent/other"));
         assert!(!unit.is_of_a_server());
         let mut given = Vec::new();
         for GivenVariable { name, value, place } in unit.variables() {

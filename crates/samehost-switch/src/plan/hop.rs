@@ -7,7 +7,7 @@ use samehost_edit::{Library, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
-use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
+use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles, services_at};
 
 use super::client::Revalidation;
 use super::client::identity::ClientIdentity;
@@ -140,7 +140,11 @@ fn clients(
                     )]),
                 },
                 (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.config.clone(), setting.clone())),
-                _ => findings.note([format!("{} goes to {} already", place, setting.endpoint)]),
+                (_, to) => {
+                    let is_dead = services_at(scan, to).is_empty() && (to.path().is_some() || is_local(to));
+                    let but = if is_dead { ", and nobody listens there" } else { "" };
+                    findings.note([format!("{place} goes to {to} already{but}")]);
+                }
             }
         }
         findings.merge(not_understood(request, scan, read));
@@ -182,12 +186,6 @@ fn listeners(
         let listens = read.reading.settings.iter().filter(|setting| setting.role == Role::Listens);
         let listens: Vec<&Setting> = listens.collect();
         if listens.iter().any(|setting| matches!(setting.endpoint, Endpoint::Unix(_))) {
-            if request.close_tcp {
-                notes.push(format!(
-                    "--close-tcp closes nothing here: {} has a socket already, and only a switch that gives it one closes its port. When nobody uses the port any more, close it there",
-                    read.config.file.display()
-                ));
-            }
             continue;
         }
         for setting in listens {

@@ -204,6 +204,11 @@ fn a_reload_that_never_ends_ends_with_ctrl_c_and_sees_nothing_of_ours() {
     wait_for("the reload", || is_there(&seen).then_some(()));
     let text = fs::read_to_string(&seen).unwrap();
     assert!(!text.contains("planted") && text.ends_with("\n/\n") && text.contains("LANG=C\n"), "{text}");
+    // What the file says now is not what it will say.
+    for (words, status) in [(["switch", &name, "--dry-run"], 2), (["switch", "check", "--wait=10ms"], 1)] {
+        let other = machine.samehost(&words);
+        assert!(other.status == status && other.both().contains("is at work"), "{}", other.both());
+    }
     let ended = interrupted(child, Signal::TERM);
     assert_eq!((ended.status, fs::read_to_string(&file).unwrap()), (4, before), "{}", ended.both());
 }
@@ -234,7 +239,7 @@ fn an_undo_that_is_interrupted_in_a_reload_goes_on_and_says_so() {
     }
     fs::remove_file(&held).unwrap();
     let ended = Ended::of(&child.wait_with_output().unwrap());
-    assert!(ended.stdout.contains(": undone"), "{}", ended.both());
+    assert!(ended.status == 0 && ended.stdout.contains(": undone\n"), "{}", ended.both());
     assert_eq!(fs::read_to_string(&file).unwrap(), before, "{}", ended.both());
     let list = machine.samehost(&["switch", "list", "--json"]);
     assert!(list.stdout.contains("\"state\": \"undone\""), "{}", list.both());

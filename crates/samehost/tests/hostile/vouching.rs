@@ -139,6 +139,43 @@ fn a_program_of_another_directory_vouches_for_nothing() {
     shop.assert_not_vouched("python3");
 }
 
+/// Its name, by which it was started elsewhere, led to nothing in the directory that it went into, and counted for a file there.
+#[test]
+fn a_script_that_went_into_the_directory_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    let app = shop.machine.path("app").display().to_string();
+    let goes_in = format!("import os\nos.chdir('{app}')\n{}", shop.code(true));
+    shop.machine.write("tools/monitor.py", goes_in);
+    let tools = shop.machine.path("tools").display().to_string();
+    shop.start(WEB, &["sh", "-c", &format!("cd {tools}; exec /usr/bin/python3 monitor.py")]);
+    shop.assert_not_vouched("python3");
+}
+
+#[test]
+fn an_application_inside_the_directory_with_a_configuration_of_its_own_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    shop.machine.write("app/admin/.env", "REDIS_HOST=127.0.0.1\n");
+    let script = shop.machine.write("app/admin/worker.py", shop.code(true)).display().to_string();
+    shop.start(WEB, &["/usr/bin/python3", &script]);
+    shop.assert_not_vouched("python3");
+}
+
+#[test]
+fn a_program_that_maps_data_of_the_application_vouches_for_nothing() {
+    let mut shop = Shop::new();
+    let data = shop.machine.write("app/data", "x".repeat(9000)).display().to_string();
+    let maps = format!(
+        "import mmap\nf = open('{data}', 'rb')\nm = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)\n{}",
+        shop.code(true)
+    );
+    let script = shop.machine.write("second/agent.py", maps).display().to_string();
+    // An interpreter by another name is a program by itself.
+    let agent = shop.machine.path("second/agent");
+    std::fs::copy("/usr/bin/python3", &agent).unwrap();
+    shop.start(WEB, &[&agent.display().to_string(), &script]);
+    shop.assert_not_vouched("agent");
+}
+
 #[test]
 fn an_operators_client_program_contradicts_nothing() {
     let mut shop = Shop::new();

@@ -37,11 +37,13 @@ pub(super) fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
 /// How much of a memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
 
-/// The files that are mapped into a process.
-pub(super) fn mapped(pid: u32) -> Vec<PathBuf> {
+/// The files whose code is mapped into a process: data that it reads says nothing of whose it is.
+pub(super) fn executed(pid: u32) -> Vec<PathBuf> {
     let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
-    maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..]))).collect()
+    let is_code = |line: &&str| line.split(' ').nth(1).is_some_and(|rights| rights.contains('x'));
+    let code = maps.lines().filter(is_code);
+    code.filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..]))).collect()
 }
 
 pub(super) fn can_open(account: &Account, file: &Path) -> bool {

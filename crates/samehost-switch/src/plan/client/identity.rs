@@ -17,7 +17,7 @@ use samehost_system::proc::process as process_of;
 use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, Identity as Present, User, start_time};
 
-use super::access::{mapped, may_anyone_read, may_read};
+use super::access::{executed, may_anyone_read, may_read};
 use super::own::{Home, Judged};
 use super::pools::{self, Pool, Worker, is_in_apache, pools_around};
 use crate::configuration::ConfigFile;
@@ -388,7 +388,7 @@ pub(super) fn is_web_server(process: &Process) -> bool {
 
 fn has_php(pid: u32) -> bool {
     let is_php = |name: &str| PHP_LIBRARIES.iter().any(|library| name.starts_with(library));
-    mapped(pid).iter().any(|file| file.file_name().is_some_and(|name| is_php(&name.to_string_lossy())))
+    executed(pid).iter().any(|file| file.file_name().is_some_and(|name| is_php(&name.to_string_lossy())))
 }
 
 /// Working processes of these programs, without those that are parents of others.

@@ -26,7 +26,7 @@ use samehost_system::{lookup, open, peer};
 
 use crate::place::real;
 
-use self::access::mapped;
+use self::access::executed;
 use self::identity::{
     A_MOMENT, ClientIdentity, PHP_FPM, client_identities, handing_over, is_web_server, of_programs,
     stranger_to,
@@ -245,7 +245,7 @@ fn connections(scan: &Scan, service: Option<usize>, own: &[u32]) -> Vec<OpenConn
 /// The library that a process has loaded, by its memory map; of Node, whose libraries are not mapped, the one that its
 /// project names alone.
 fn library_of(pid: u32) -> Library {
-    for path in mapped(pid) {
+    for path in executed(pid) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("libpq.so") || name.starts_with("libpq-") {
             return Library::Libpq;

@@ -4,8 +4,8 @@
 //! contradicted it as well. One question for switch, check, verify, their waits and bars.
 //!
 //! What a process executes: its program, or the script that its interpreter was given, lies in the application's directory;
-//! or it is what starts applications by their directory (`puma`, `gunicorn`, `celery`, `npm`), and works there; or a file
-//! of the directory is mapped into it; or root's unit says that it works there.
+//! or it is what starts applications by their directory (`puma`, `gunicorn`, `celery`, `npm`), and works there; or code of
+//! the directory is mapped into it; or root's unit says that it works there.
 
 use std::collections::HashMap;
 use std::fs::read_link;
@@ -17,7 +17,7 @@ use samehost_system::proc::status::{self, Status};
 use samehost_system::proc::{self, command_line, pids, unit_or_container};
 use samehost_system::{Account, peer};
 
-use super::access::{can_open, mapped, may_read, works_in};
+use super::access::{can_open, executed, may_read, works_in};
 use crate::configuration::server_files::hands_over;
 use crate::configuration::units::{self, WrittenUnit};
 
@@ -90,14 +90,18 @@ pub(crate) struct AtHome {
 
 impl Home {
     pub(crate) fn of(folder: PathBuf, configuration: &Path) -> Self {
+        let mut home =
+            Home { folder, configuration: configuration.to_owned(), units: Vec::new(), users: Vec::new() };
         let mut written = units::written();
-        written
-            .retain(|unit| unit.is_of(&folder) || unit.files.iter().any(|(file, _)| file == configuration));
+        written.retain(|unit| {
+            unit.is_of(|path| home.has_file(path)) || unit.files.iter().any(|(file, _)| file == configuration)
+        });
         let mut users: Vec<String> = written.iter().filter_map(WrittenUnit::user).collect();
         users.sort();
         users.dedup();
-        let units = written.into_iter().map(|unit| unit.name).collect();
-        Home { folder, configuration: configuration.to_owned(), units, users }
+        home.users = users;
+        home.units = written.into_iter().map(|unit| unit.name).collect();
+        home
     }
 
     /// Who is at home now. Our own logins are not the application's, in whatever directory this command was given.
@@ -149,6 +153,15 @@ impl Home {
         standing
     }
 
+    /// Whether a file is the application's, and no other one's whose configuration, of the same name, is nearer to it.
+    fn has_file(&self, file: &Path) -> bool {
+        let Ok(name) = self.configuration.strip_prefix(&self.folder) else {
+            return file.starts_with(&self.folder);
+        };
+        let mut nearer = file.ancestors().take_while(|folder| *folder != self.folder);
+        file.starts_with(&self.folder) && !nearer.any(|folder| folder.join(name).exists())
+    }
+
     /// Whether what a process executes is the application's.
     fn executes(&self, pid: u32, command: &[u8]) -> bool {
         if is_a_client(pid) {
@@ -159,21 +172,20 @@ impl Home {
             return true;
         }
         let program = program_of(pid);
-        if program.starts_with(&self.folder) {
+        if self.has_file(&program) {
             return true;
         }
         let words: Vec<String> =
             command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let directory = read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        let is_inside = directory.starts_with(&self.folder);
+        let is_inside = self.has_file(&directory);
         match Code::of(&name_of(&program), &words) {
             Code::Inline => false,
             Code::Script(script) => {
-                let path = directory.join(&script);
-                let path = path.canonicalize().unwrap_or(path);
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                path.starts_with(&self.folder)
-                    || (is_inside && (is_a_launcher(&name) || is_a_launcher(&name_of(&script))))
+                // One that is not there began elsewhere: a monitor that went into the directory vouched for the application.
+                let path = directory.join(&script).canonicalize().unwrap_or_default();
+                self.has_file(&path)
+                    || (is_inside && (is_a_launcher(&name_of(&path)) || is_a_launcher(&name_of(&script))))
             }
             Code::Module(name) => {
                 let first = name.split('.').next().unwrap_or_default();
@@ -186,7 +198,7 @@ impl Home {
                 let first = title.split([' ', ':']).next().unwrap_or_default().trim_matches(['[', ']']);
                 let is_launched =
                     is_a_launcher(&name_of(&program)) || is_a_launcher(&name_of(Path::new(first)));
-                (is_inside && is_launched) || mapped(pid).iter().any(|file| file.starts_with(&self.folder))
+                (is_inside && is_launched) || executed(pid).iter().any(|file| self.has_file(file))
             }
         }
     }

@@ -17,7 +17,7 @@ use super::hop::Hop;
 use super::stages::PlannedStage;
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::Findings;
-use crate::findings::stays_open;
+use crate::findings::{shown, stays_open};
 use crate::place::same_port;
 use crate::request::SwitchRequest;
 
@@ -31,7 +31,7 @@ pub(crate) fn find(
     stages: &[PlannedStage],
 ) -> Findings {
     let mut findings = Findings::default();
-    findings.note(not_closed(request, hops, stages));
+    findings.note(not_closed(request, configurations, hops, stages));
     findings.merge(left::findings(request, scan, configurations, unread));
     if hops.is_empty() {
         if !configurations.iter().any(|read| read.has_role(Role::Connects)) {
@@ -56,26 +56,41 @@ pub(crate) fn find(
 }
 
 /// What stays open by a switch before this one; and what `--close-tcp` asks for and this plan does not do: a server that has its
-/// socket already is not changed.
-fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
+/// socket already is not changed, whether a client of it moves or all is there.
+fn not_closed(
+    request: &SwitchRequest,
+    configurations: &[ParsedConfig],
+    hops: &[Hop],
+    stages: &[PlannedStage],
+) -> Vec<String> {
     let mut notes = Vec::new();
+    let mut stays: Vec<(&Endpoint, String)> = Vec::new();
+    for read in configurations {
+        if read.listeners().any(|setting| matches!(setting.endpoint, Endpoint::Unix(_))) {
+            let file = shown(&read.config.file);
+            stays.extend(read.listeners().map(|setting| (&setting.endpoint, file.clone())));
+        }
+    }
     for hop in hops {
-        let from = &hop.setting.endpoint;
+        let server = hop.server.name.as_deref().unwrap_or("the server");
+        stays.push((&hop.setting.endpoint, server.to_owned()));
+    }
+    let mut told: Vec<&Endpoint> = Vec::new();
+    for (from, server) in stays {
+        if !matches!(from, Endpoint::Tcp { .. }) || told.iter().any(|other| same_port(other, from)) {
+            continue;
+        }
+        told.push(from);
         if let Some((_, id)) = request.left_open.iter().find(|(open, _)| open == from) {
             notes.push(stays_open(from, id));
             continue;
         }
-        if !request.close_tcp {
-            continue;
-        }
         let mut leaves = stages.iter().flat_map(|stage| &stage.leaves);
-        let is_closed = leaves.any(|leaving| same_port(&leaving.from, from));
-        if is_closed || !matches!(from, Endpoint::Tcp { .. }) {
+        if !request.close_tcp || leaves.any(|leaving| same_port(&leaving.from, from)) {
             continue;
         }
-        let server = hop.server.name.as_deref().unwrap_or("the server");
         notes.push(format!(
-            "--close-tcp closes nothing here: {server} has its socket already, and its file is not changed. {from} stays open; when nobody uses it any more, close it in the server's own configuration"
+            "--close-tcp closes nothing here: {server} has a socket already, and is not changed. {from} stays open; when nobody uses it any more, close it in the server's own configuration"
         ));
     }
     notes

@@ -153,7 +153,7 @@ fn of_hop(
 fn not_running<'a>(units: &'a [WrittenUnit], hop: &Hop, running: &[&Process]) -> Vec<&'a WrittenUnit> {
     let folder = server_files::project(&hop.setting.file);
     let runs = |unit: &WrittenUnit| running.iter().any(|process| process.unit.as_ref() == Some(&unit.name));
-    units.iter().filter(|unit| unit.is_of(&folder) && !runs(unit)).collect()
+    units.iter().filter(|unit| unit.is_of(|path| path.starts_with(&folder)) && !runs(unit)).collect()
 }
 
 fn written(stages: &[PlannedStage]) -> BTreeMap<PathBuf, Vec<u8>> {

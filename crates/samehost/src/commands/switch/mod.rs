@@ -174,6 +174,10 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
         ))
         .into());
     }
+    if let Some(other) = stored::at_work(targets)? {
+        let text = format!("the switch {other} is at work there: wait for it to end, and try again");
+        return Err(WrongUse(text).into());
+    }
     let waiting = progress::waiting("what is here, and who talks to what");
     let page = options.apply.page.as_deref().map(Site::ask);
     let request = SwitchRequest { has_page: confirm::works(page.as_ref()), ..request_of(options, targets)? };

@@ -2,7 +2,9 @@
 //! finished switches, and `check` finds out whether switches are still in force.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -35,6 +37,19 @@ use crate::wrong_use::WrongUse;
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
     for (_, entry) in switches::entries()? {
         if entry.state == State::Unfinished {
+            return Ok(Some(entry.id));
+        }
+    }
+    Ok(None)
+}
+
+/// The switch that is at work in a file of these targets: what they say now is not what they will say. "Nothing to do" was said of a
+/// file that was put back six seconds later.
+pub(super) fn at_work(targets: &[String]) -> anyhow::Result<Option<String>> {
+    let targets: Vec<PathBuf> = targets.iter().filter_map(|target| fs::canonicalize(target).ok()).collect();
+    for (_, entry) in switches::entries()? {
+        let is_meant = |file: &PathBuf| targets.iter().any(|target| file.starts_with(target));
+        if entry.state == State::Running && entry.files.iter().any(is_meant) {
             return Ok(Some(entry.id));
         }
     }
@@ -411,12 +426,17 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
         let silent = new_places(store, id).iter().filter_map(unanswered).collect();
         found.silent.insert(id.clone(), silent);
     }
-    for (_, entry) in switches::entries()?.into_iter().filter(|(_, entry)| entry.state == State::Unfinished) {
+    for (_, entry) in switches::entries()? {
+        let what = match entry.state {
+            State::Unfinished => "the switch was interrupted; to end it: samehost switch recover",
+            State::Running => "the switch is at work; look again when it has ended",
+            _ => continue,
+        };
         found.files.extend(entry.files.into_iter().map(|file| CheckedFile {
             id: entry.id.clone(),
             file,
             holds: false,
-            found: "the switch was interrupted; to end it: samehost switch recover".to_owned(),
+            found: what.to_owned(),
         }));
     }
     let period = options.wait.unwrap_or(MOMENT);
@@ -573,7 +593,7 @@ mod tests {
             command: String::new(),
             summary: String::new(),
             files: Vec::new(),
-            left: vec![std::path::PathBuf::new(); left],
+            left: vec![PathBuf::new(); left],
             back: Vec::new(),
             awaits: None,
             reason: None,

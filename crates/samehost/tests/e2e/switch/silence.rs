@@ -1,5 +1,6 @@
 //! Silence ends: what leads to a service here and is not moved is told with its line, and advice that is followed helps.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use samehost_testing::mariadb::{MariaDb, SECRET};
@@ -334,6 +335,15 @@ fn an_option_that_does_nothing_says_so_or_fails() {
         "--dry-run",
     ]);
     assert_told(&both, 0, &["--close-tcp closes nothing here", "--reload is used for nothing"]);
+    // Nothing moves at all, and the server's file is not for the application's user.
+    let redis = samehost_system::accounts::number("redis").unwrap();
+    std::os::unix::fs::chown(&conf, Some(redis), None).unwrap();
+    std::fs::set_permissions(&conf, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let words = ["switch", &name(&done), &name(&conf), "--user", "www-data", "--close-tcp", "--dry-run"];
+    let ended = stack.samehost(&words);
+    let said = in_one_line(&ended);
+    assert!(ended.status == 0 && said.contains("nothing to do"), "{said}");
+    assert!(said.contains("--close-tcp closes nothing here"), "{said}");
     for (words, because) in [
         (&["switch", "x", "--address", "127.0.0.1:1"][..], "--address"),
         (&["switch", "x", "--to", "tcp", "--socket", "/run/x/x.sock"], "--socket"),
