@@ -6,7 +6,7 @@
 //! same rules and no such ratio: the interval says what differs between the looks, and `samehost run --trial`
 //! what the transport does.
 
-use samehost_model::switch::{NoOwnTimes, NotCompared, OwnRatio, OwnTimes};
+use samehost_model::switch::{NoOwnTimes, NotCompared, OwnRatio, OwnTimes, PageTimes};
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Warning};
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
@@ -332,18 +332,28 @@ pub fn compare_own_times(
     if before.mode != after.mode {
         return Err(NotCompared::OtherStamps);
     }
-    let [first, second] = [logarithms(before), logarithms(after)];
+    let [first, second] = [logarithms(&before.blocks_us), logarithms(&after.blocks_us)];
     if first.len().min(second.len()) < FEWEST_BLOCKS {
         return Err(NotCompared::FewBlocks);
     }
-    let estimate = estimate_shift(&first, &second, OF_LOOKS).ok_or(NotCompared::FewBlocks)?;
-    let estimate = estimate.widened(serial::widening(&first, &second), OF_LOOKS);
-    let interval = estimate.interval.ok_or(NotCompared::FewBlocks)?;
-    Ok(OwnRatio { ratio: estimate.ratio, low: interval.low, high: interval.high })
+    compare_looks(&first, &second).ok_or(NotCompared::FewBlocks)
 }
 
-fn logarithms(look: &OwnTimes) -> Vec<f64> {
-    look.blocks_us.iter().filter(|mean| **mean > 0.0).map(|mean| mean.ln()).collect()
+/// The same of a page. One that became slow has few requests in its look, and is compared: its owner has to be told.
+#[must_use]
+pub fn compare_page_times(before: &PageTimes, after: &PageTimes) -> Option<OwnRatio> {
+    compare_looks(&logarithms(&before.blocks_ms), &logarithms(&after.blocks_ms))
+}
+
+fn compare_looks(first: &[f64], second: &[f64]) -> Option<OwnRatio> {
+    let estimate = estimate_shift(first, second, OF_LOOKS)?;
+    let estimate = estimate.widened(serial::widening(first, second), OF_LOOKS);
+    let interval = estimate.interval?;
+    Some(OwnRatio { ratio: estimate.ratio, low: interval.low, high: interval.high })
+}
+
+fn logarithms(blocks: &[f64]) -> Vec<f64> {
+    blocks.iter().filter(|time| **time > 0.0).map(|time| time.ln()).collect()
 }
 
 #[cfg(test)]

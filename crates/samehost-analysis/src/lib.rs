@@ -23,7 +23,7 @@ mod stopping;
 
 pub use analyse::{Analysed, analyse};
 pub use claim::{Answer, Claim, ClaimError, UnknownName, check};
-pub use compare::{Changes, CompareError, compare, compare_own_times};
+pub use compare::{Changes, CompareError, compare, compare_own_times, compare_page_times};
 pub use comparison::compare_arms;
 pub use crossover::{Along, Crossover, find_crossovers};
 pub use family::{judge_alone, judge_rows};

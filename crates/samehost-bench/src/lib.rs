@@ -38,4 +38,4 @@ pub use plan::no_servers;
 pub use request::{BenchOutcome, KeepAwake, Recorder, Request};
 pub use served::Servers;
 pub use workload::Starts;
-pub use workloads::PageLook;
+pub use workloads::{PageLook, Untimed};

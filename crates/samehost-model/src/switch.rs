@@ -154,7 +154,7 @@ pub struct LeftTcp {
 }
 
 /// A planned or finished switch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SwitchReport {
     /// Name and version of this format.
     pub schema: &'static str,
@@ -191,6 +191,36 @@ pub struct SwitchReport {
     /// Whether it stays in force at that time where the page that was named stays as it was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept_by_page: bool,
+    /// How long the page that was named took before the switch, and takes with it; none without a page that works.
+    pub page_times: Option<PageTimesCompared>,
+}
+
+/// One look at how long a page takes: from the connect to the last byte, one request after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PageTimes {
+    /// When it began: RFC 3339, UTC.
+    pub at: String,
+    /// Requests that were timed.
+    pub requests: u32,
+    /// The median of all, in milliseconds.
+    pub median_ms: f64,
+    /// The median of each block of successive requests, in milliseconds, in their order.
+    pub blocks_ms: Vec<f64>,
+}
+
+/// How long a page took before a switch and since, which is one look each and no turns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PageTimesCompared {
+    /// The look before; none where it has no times.
+    pub before: Option<PageTimes>,
+    /// The look afterwards; none where it has no times.
+    pub after: Option<PageTimes>,
+    /// After ÷ before; none where they are not compared.
+    pub ratio: Option<OwnRatio>,
+    /// From the beginning of one look to that of the other, in seconds.
+    pub apart_s: Option<f64>,
+    /// Why they are not compared, in half a sentence.
+    pub not_compared: Option<String>,
 }
 
 /// One look at the exchanges of an application with a service over one transport.
@@ -271,7 +301,7 @@ pub struct OwnTimesCompared {
     pub not_compared: Option<NotCompared>,
 }
 
-/// How much longer the typical block of time took after a switch than before it.
+/// How much longer the typical block took after a switch than before it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OwnRatio {
     /// After ÷ before.

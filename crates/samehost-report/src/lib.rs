@@ -32,7 +32,7 @@ pub use verbs::reproduction::reproduction_as_html;
 pub use verbs::reproduction::reproduction_as_markdown;
 pub use verbs::savings::{part_in_percent, saving_in_short, saving_in_words, undecided_in_words};
 pub use verbs::scan::Notes;
-pub use verbs::switch::own_times_in_words;
+pub use verbs::switch::{own_times_in_words, page_times_in_words};
 pub use verbs::top::Look;
 
 pub struct Renderer {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use samehost_edit::Role;
 use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
-use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
+use samehost_model::switch::{PageTimesCompared, SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_system::clock;
 use samehost_transaction::{
@@ -52,6 +52,10 @@ pub fn apply(
         &Environment { progress: &progress, command: environment.command.clone(), ..*environment };
     let mut plan = plan;
     let before = Before::look(&plan.hops, environment);
+    if let Some(page) = environment.page {
+        progress("timing the page as it is");
+        page.time_before();
+    }
     loop {
         let (report, in_use) = attempt(&plan, request, &before, environment)?;
         match in_use {
@@ -83,6 +87,7 @@ struct Proved {
     until: Option<String>,
     /// Then the page that was named keeps it, where it stays as it was.
     is_kept_by_page: bool,
+    page_times: Option<PageTimesCompared>,
 }
 
 /// Why everything is put back. Its text is the reason in the report.
@@ -264,33 +269,40 @@ fn proceed(
     let logins = prove(&plan.hops, environment)?;
     let mut proofs: Vec<String> = logins.iter().map(|proof| proof.sentence.clone()).collect();
     let usage = Usage::of_moves(&[&plan.hops]);
+    let mut page_times = None;
     if let (Some(page), Some(before)) = (environment.page, page_before) {
-        match usage.during(|| page_as_before(page, before))? {
+        match usage.during(|| page_as_before(page, before.clone()))? {
             Ok(proof) => proofs.push(proof),
             Err(note) => notes.push(note),
         }
         // Whether it is as before was asked already.
         usage.repeat(environment.is_interrupted, || drop(page.compare()));
+        // Where the application is at the old place, it would be the old way's time.
+        if !usage.seen().iter().any(Seen::is_left_behind) {
+            (environment.progress)("timing the page again");
+            page_times = page.time_since();
+        }
+        // It may have failed in between.
+        page_as_before(page, before)?.ok();
     } else {
         usage.wait(MOMENT, environment.is_interrupted);
     }
     not_interrupted(environment)?;
-    let mut until = None;
-    if let Some(confirm) = &environment.confirm {
-        let within = jiff::SignedDuration::try_from(confirm.within).unwrap_or(jiff::SignedDuration::MAX);
-        let end = jiff::Timestamp::now().checked_add(within).unwrap_or(jiff::Timestamp::MAX);
-        until = Some(clock::utc(end));
-        environment.store.note(transaction.id(), "watch", &(confirm.note)())?;
-    }
+    environment.store.note(transaction.id(), "watch", &(environment.note)())?;
+    let until = environment.confirm_within.map(|within| {
+        let within = jiff::SignedDuration::try_from(within).unwrap_or(jiff::SignedDuration::MAX);
+        clock::utc(jiff::Timestamp::now().checked_add(within).unwrap_or(jiff::Timestamp::MAX))
+    });
     transaction.verified_until(until.clone())?;
     let is_kept_by_page = until.is_some() && environment.page.is_some();
-    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until, is_kept_by_page })
+    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until, is_kept_by_page, page_times })
 }
 
 /// Completes the report of a switch that was committed: what was proved, and what the application was seen to do.
 fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
     report.confirm_until = proved.until;
     report.kept_by_page = proved.is_kept_by_page;
+    report.page_times = proved.page_times;
     report.proofs = proved.proofs;
     let (mut clients, mut listeners) = (Vec::new(), Vec::new());
     let all = report.hops.iter_mut().zip(&plan.hops).zip(proved.logins).zip(&proved.seen);

@@ -33,7 +33,7 @@ pub use plan::{Decider, PASSED, Plan, plan};
 pub use reload::carry_out::reload;
 pub use reload::{ReloadWords, Whose};
 pub use report::preview;
-pub use request::{Confirm, Direction, Environment, Page, PageError, SwitchRequest};
+pub use request::{Direction, Environment, Page, PageError, SwitchRequest};
 pub use samehost_edit::Setting;
 pub use stored::{FinishError, LOOK, OwnLooks, finishing, left_open, look_again, new_places, refused_since};
 pub use usage::{Connecting, Seen, Usage, connecting, connecting_services, followed};

@@ -54,6 +54,7 @@ impl Plan {
             still_tcp: Vec::new(),
             confirm_until: None,
             kept_by_page: false,
+            page_times: None,
         };
         redacted(report, &redactor)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use samehost_edit::Setting;
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
+use samehost_model::switch::PageTimesCompared;
 use samehost_scan::Stamps;
 use samehost_transaction::Store;
 
@@ -93,8 +94,10 @@ pub struct Environment<'a> {
     /// The user's command, without secrets.
     pub command: String,
     pub page: Option<&'a dyn Page>,
-    /// `None` where the switch stays without a confirmation.
-    pub confirm: Option<Confirm<'a>>,
+    /// After what time the switch is undone unless somebody confirms it; `None` where it stays without.
+    pub confirm_within: Option<Duration>,
+    /// What is kept with the switch, for whoever watches or checks it.
+    pub note: &'a dyn Fn() -> Vec<u8>,
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Gets a sentence on each thing that is about to be done.
     pub progress: &'a dyn Fn(&str),
@@ -118,17 +121,15 @@ pub trait Page {
     /// # Errors
     /// Why there is no answer, or how it differs.
     fn compare(&self) -> Result<String, PageError>;
+
+    /// Times the page, and keeps that.
+    fn time_before(&self);
+
+    /// Times it again, and compares; `None` where it had no time before, and needs none.
+    fn time_since(&self) -> Option<PageTimesCompared>;
 }
 
 /// Why a page does not answer, or how its answer differs, in half a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PageError(pub String);
-
-/// A switch that is undone unless somebody confirms it.
-#[derive(Clone, Copy)]
-pub struct Confirm<'a> {
-    pub within: Duration,
-    /// State for whoever watches the switch.
-    pub note: &'a dyn Fn() -> Vec<u8>,
-}

@@ -17,7 +17,7 @@ mod wordpress;
 
 use crate::workload::Workload;
 
-pub use http::PageLook;
+pub use http::{PageLook, Untimed};
 
 /// All workloads, in the order of the help.
 pub static WORKLOADS: &[&dyn Workload] = &[

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use samehost_model::human::{change_range, format_size, format_value, rough_time};
+use samehost_model::human::{
+    capitalised, change_range, format_size, format_together, format_value, is_too_wide, rough_time,
+};
 use samehost_model::printable::clean;
 use samehost_model::scan::Standing;
 use samehost_model::switch::{
-    FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnTimes, OwnTimesCompared, StoredSwitch, SwitchHop,
-    SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
+    FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnRatio, OwnTimes, OwnTimesCompared, PageTimesCompared,
+    StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
 use crate::formats::terminal::{Page, Terminal};
@@ -21,6 +23,7 @@ impl Terminal {
         let columns = page.measure();
         page.section(wrap_spans(&[answer(report)], columns));
         page.section(wrap_spans(&what_brings_more(report), columns));
+        page.section(wrap_spans(&visitors(report), columns));
         page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
         let is_plan = matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined);
         if is_plan {
@@ -174,6 +177,15 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
     vec![Span::plain(text)]
 }
 
+/// Whether the visitors notice; loud where their page takes longer, or answers otherwise at times.
+fn visitors(report: &SwitchReport) -> Vec<Span> {
+    let Some(times) = &report.page_times else { return Vec::new() };
+    let is_slower = times.ratio.is_some_and(|ratio| ratio.low > MARGIN);
+    let fails_now = times.before.is_some() && times.after.is_none();
+    let tone = if is_slower || fails_now { Tone::Loud } else { Tone::Plain };
+    vec![Span::new(tone, capitalised(&page_times_in_words(times)))]
+}
+
 /// What shows over what the clients talk: a command for each target that is a path, else for the file that was switched.
 fn looks(report: &SwitchReport) -> String {
     let mut looks: Vec<String> = Vec::new();
@@ -321,18 +333,59 @@ pub fn own_times_in_words(compared: &OwnTimesCompared) -> Vec<String> {
         Some(seconds) => format!(", {} later", rough_time(seconds)),
         None => String::new(),
     };
-    let differs = change_range(ratio.low, ratio.high);
-    let shown = if ratio.high < 1.0 / MARGIN || ratio.low > MARGIN {
-        format!("{differs} time, 95 % confidence")
-    } else if ratio.low >= 1.0 / MARGIN && ratio.high <= MARGIN {
-        "the same within 2 %, 95 % confidence".to_owned()
-    } else {
-        format!("no difference beyond 2 % is shown ({differs}, 95 % confidence)")
-    };
+    let shown = in_words(ratio, "no difference beyond 2 % is shown");
     vec![
         format!("a request of {name} took {} over {from}; over {to}{apart} {}: {shown}", took(before), took(after)),
         "hours differ, and what differs between these two is in it: samehost run --trial tells a switch from an hour".to_owned(),
     ]
+}
+
+/// Whether a ratio is a difference, and how large it is; `untold` where neither a difference nor its absence is shown.
+fn in_words(ratio: OwnRatio, untold: &str) -> String {
+    let range = change_range(ratio.low, ratio.high);
+    if differs(ratio) && is_too_wide(ratio.low, ratio.high) {
+        let which = if ratio.low > 1.0 { "more" } else { "less" };
+        format!("{which} time, 95 % confidence; how much {which} is {range}")
+    } else if differs(ratio) {
+        let time = if range.ends_with("times") { "as long" } else { "time" };
+        format!("{range} {time}, 95 % confidence")
+    } else if ratio.low >= 1.0 / MARGIN && ratio.high <= MARGIN {
+        "the same within 2 %, 95 % confidence".to_owned()
+    } else {
+        format!("{untold} ({range}, 95 % confidence)")
+    }
+}
+
+fn differs(ratio: OwnRatio) -> bool {
+    ratio.high < 1.0 / MARGIN || ratio.low > MARGIN
+}
+
+/// How long a page took before a switch and since, with the interval of the new time.
+/// Turns were rejected: each would be a reload of a site that people use, or the two seconds that PHP goes on with the old
+/// file. So two looks are compared, and the interval has the scatter of blocks in both (docs/method.md §14).
+#[must_use]
+pub fn page_times_in_words(compared: &PageTimesCompared) -> String {
+    let (Some(before), Some(after), Some(ratio)) = (&compared.before, &compared.after, compared.ratio) else {
+        let why = clean(compared.not_compared.as_deref().unwrap_or_default());
+        return format!("how long the page takes is not compared: {why}");
+    };
+    // Median and interval are of different estimates: the one is not printed outside of the other.
+    let low_ms = (ratio.low * before.median_ms).min(after.median_ms);
+    let high_ms = (ratio.high * before.median_ms).max(after.median_ms);
+    let times = format_together(&[before.median_ms, after.median_ms, low_ms, high_ms], "ms");
+    let interval = if is_too_wide(ratio.low, ratio.high) {
+        String::new()
+    } else {
+        format!(" ({}–{})", times[2].split(' ').next().unwrap_or_default(), times[3])
+    };
+    let apart =
+        compared.apart_s.map(|seconds| format!(", {} later", rough_time(seconds))).unwrap_or_default();
+    format!(
+        "the page took {} and takes {}{interval}{apart}: {}. Measured before and after, not in turns: what else changed meanwhile is in it",
+        times[0],
+        times[1],
+        in_words(ratio, "no difference can be told")
+    )
 }
 
 /// `43.5 µs (p99 2.4 ms; 8.43 k/s of 45 B out, 5 B back)`
@@ -381,7 +434,7 @@ fn no_times(why: NoOwnTimes) -> String {
 #[cfg(test)]
 mod tests {
     use samehost_model::scan::{ExchangeMode, NoTime, Unmeasured};
-    use samehost_model::switch::OwnRatio;
+    use samehost_model::switch::PageTimes;
 
     use super::*;
 
@@ -413,6 +466,38 @@ mod tests {
             apart_s: Some(7500.0),
             not_compared: None,
         }
+    }
+
+    #[test]
+    fn a_page_is_told_with_the_interval_of_its_new_time_and_no_figure_that_says_nothing() {
+        let page = |median_ms: f64| PageTimes {
+            at: "2026-11-26T10:00:00Z".to_owned(),
+            requests: 40,
+            median_ms,
+            blocks_ms: vec![median_ms; 10],
+        };
+        let told = |after_ms: f64, low: f64, high: f64| {
+            page_times_in_words(&PageTimesCompared {
+                before: Some(page(41.2)),
+                after: Some(page(after_ms)),
+                ratio: Some(OwnRatio { ratio: after_ms / 41.2, low, high }),
+                apart_s: Some(8.0),
+                not_compared: None,
+            })
+        };
+        let less = told(39.8, 0.944, 0.979);
+        let words = "the page took 41.2 ms and takes 39.8 ms (38.9–40.3 ms), 8 s later: 2 to 6 % less time, 95 % confidence. Measured before and after, not in turns";
+        assert!(less.starts_with(words), "{less}");
+        assert!(told(40.9, 0.97, 1.02).contains(": no difference can be told (3 % less to 2 % more, 95 %"));
+        assert!(told(41.0, 0.99, 1.01).contains(": the same within 2 %, 95 % confidence"));
+        assert!(told(412.0, 9.0, 11.0).contains(": 9.0 to 11.0 times as long, 95 % confidence"));
+        let wild = told(412.0, 4.0, 30.0);
+        assert!(wild.contains("takes 412 ms, 8 s later: more time") && !wild.contains('–'), "{wild}");
+        assert!(told(40.0, 0.4, 1.9).contains(": no difference can be told (not measured"));
+        // Median and interval are of different estimates: none is printed outside of the other.
+        assert!(told(41.5, 0.95, 1.0).contains("takes 41.5 ms (39.1–41.5 ms)"), "{}", told(41.5, 0.95, 1.0));
+        let none = PageTimesCompared { not_compared: Some("now HTTP 502".into()), ..Default::default() };
+        assert_eq!(page_times_in_words(&none), "how long the page takes is not compared: now HTTP 502");
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct ApplyOptions {
     /// How a service takes a change that neither systemd nor a signal can tell it: COMMAND, SERVICE=COMMAND, or SERVICE:PORT=COMMAND for one of several
     #[arg(long, value_name = "COMMAND")]
     pub reload: Vec<String>,
-    /// A page that must be served after the change as before: http://127.0.0.1/
+    /// A page that must be served after the change as before, and is timed: http://127.0.0.1/
     #[arg(long, value_name = "URL")]
     pub page: Option<String>,
     /// Undo it after this time unless it is confirmed (samehost switch confirm) or the --page stayed as it was; 0: never [default: 30m where nobody can be asked, else 0]

@@ -27,7 +27,7 @@ use crate::workloads::requests::{MAX_SLICED_CONNECTIONS, require_own_connects, r
 use exchange::OneShot;
 
 pub(crate) use exchange::{Body, BodyCheck, Expected, Fetched, HttpSession, RequestParts, Version, fetch};
-pub use page::PageLook;
+pub use page::{PageLook, Untimed};
 pub(crate) use reply::refusal;
 
 const MAX_PIPELINE_REQUESTS: u32 = 64;

@@ -1,8 +1,13 @@
 //! Takes a snapshot of a page outside of any measurement, from several requests, and later checks whether the page is
-//! the same. What differs between the first answers may differ later; the rest may not. A status alone proves little:
+//! the same, and how long it takes a visitor. What differs between the first answers may differ later; the rest may not. A status alone proves little:
 //! a page may report with 200 that its database is gone, and a cache may answer for an application that is down.
 
+use std::time::{Duration, Instant};
+
 use samehost_model::Transport;
+use samehost_model::switch::PageTimes;
+use samehost_stats::median;
+use samehost_system::clock;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{RequestParts, fetch};
@@ -14,6 +19,14 @@ use crate::workload::Written;
 const LOOKS: usize = 3;
 /// One in this many of the constant parts may disappear: news, offers and quotes change.
 const MAY_CHANGE: usize = 5;
+/// For how long a page is timed, and with how many requests at least.
+const PERIOD: Duration = Duration::from_secs(2);
+const FEWEST: usize = 5;
+const BLOCKS: usize = 10;
+/// One in so many comes first and does not count: a reloaded server's workers read their files then.
+const COLD: usize = 5;
+/// Between two requests, so that they take no worker from the visitors, and no limit of requests is soon reached.
+const PAUSE: Duration = Duration::from_millis(10);
 const FAILURES: &[&str] = &[
     "Error establishing a database connection",
     "Database connection error",
@@ -30,6 +43,15 @@ const CACHES: &[&str] = &[
     "x-cache", "x-cache-status", "cf-cache-status", "x-fastcgi-cache", "x-proxy-cache", "x-litespeed-cache",
 ];
 
+/// Why a page has no times.
+#[derive(Debug, thiserror::Error)]
+pub enum Untimed {
+    #[error(transparent)]
+    Unanswered(#[from] BenchError),
+    #[error("request {request} in a row was answered otherwise: {how}")]
+    Differs { request: usize, how: String },
+}
+
 /// A snapshot of a page. It is stored, and compared much later, so hashes of the parts stand for the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageLook {
@@ -45,14 +67,14 @@ pub struct PageLook {
 }
 
 impl PageLook {
+    /// Takes a snapshot with several requests to an `http:` or `http+unix:` URL.
     ///
     /// # Errors
     /// When the URL cannot be parsed, or the server does not answer, or not in HTTP.
-    /// Takes a snapshot with several requests to an `http:` or `http+unix:` URL.
     pub fn take(url: &str) -> Result<Self, BenchError> {
-        let mut first = once(url)?;
+        let (mut first, _) = timed(url)?;
         for _ in 1..LOOKS {
-            let next = once(url)?;
+            let (next, _) = timed(url)?;
             first.parts.retain(|part| next.parts.contains(part));
             first.shortest = first.shortest.min(next.shortest);
         }
@@ -76,7 +98,32 @@ impl PageLook {
     /// # Errors
     /// When the server does not answer, or not in HTTP.
     pub fn differs(&self, url: &str) -> Result<Option<String>, BenchError> {
-        Ok(self.difference(&once(url)?))
+        Ok(self.difference(&timed(url)?.0))
+    }
+
+    /// Times the page as a visitor has it, for some two seconds: from the connect to the last byte, one request after the
+    /// other. Only answers that are as in this snapshot count: an error is soon there.
+    ///
+    /// # Errors
+    /// When the server does not answer, not in HTTP, or otherwise.
+    pub fn times(&self, url: &str) -> Result<PageTimes, Untimed> {
+        let (at, begun) = (clock::utc_now(), Instant::now());
+        let mut times_ms = Vec::new();
+        while times_ms.len() < FEWEST || begun.elapsed() < PERIOD {
+            let (now, took) = timed(url)?;
+            if let Some(how) = self.difference(&now) {
+                return Err(Untimed::Differs { request: times_ms.len() + 1, how });
+            }
+            times_ms.push(1000.0 * took.as_secs_f64());
+            std::thread::sleep(PAUSE);
+        }
+        times_ms.drain(..times_ms.len().div_ceil(COLD));
+        Ok(PageTimes {
+            at,
+            requests: times_ms.len() as u32,
+            median_ms: median(&times_ms).unwrap_or_default(),
+            blocks_ms: in_blocks(&times_ms),
+        })
     }
 
     /// The first difference that a person would call one, in the order of how surely it is a failure: the status, a text
@@ -124,9 +171,16 @@ impl std::fmt::Display for PageLook {
     }
 }
 
-/// One answer. The query is another one each time, and the fields ask for no cached answer, so that the application has
-/// to answer by itself.
-fn once(url: &str) -> Result<PageLook, BenchError> {
+/// The median of each of ten blocks of successive values, as equal in number as can be; of fewer values, each is a block.
+fn in_blocks(values: &[f64]) -> Vec<f64> {
+    let blocks = values.len().min(BLOCKS);
+    let bounds = |block: usize| block * values.len() / blocks..(block + 1) * values.len() / blocks;
+    (0..blocks).filter_map(|block| median(&values[bounds(block)])).collect()
+}
+
+/// One answer, and how long it took. The query is another one each time, and the fields ask for no cached answer, so that the
+/// application has to answer by itself.
+fn timed(url: &str) -> Result<(PageLook, Duration), BenchError> {
     // The transport is for an option of the command line, which this is not.
     let address = read(&Written { transport: Transport::Tcp, text: url, password: None })?;
     let (target, host) = match &address.page {
@@ -145,7 +199,9 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
     let request = request.bytes();
     let head = request.strip_suffix(b"\r\n").unwrap_or(&request);
     let request = [head, b"Cache-Control: no-cache\r\nPragma: no-cache\r\n\r\n"].concat();
+    let asked = Instant::now();
     let fetched = fetch(&address.endpoint, &request)?;
+    let took = asked.elapsed();
     let text = String::from_utf8_lossy(&fetched.body.begins);
     let media = fetched.field("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -154,14 +210,15 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
         kind.push_str(&format!(" to {}", without_numbers(&target)));
     }
     let failure = FAILURES.iter().find(|failure| text.contains(**failure));
-    Ok(PageLook {
+    let look = PageLook {
         status: fetched.head.status,
         kind,
         parts: parts(&text),
         shortest: usize::try_from(fetched.body.length).unwrap_or(usize::MAX),
         failure: failure.map(|failure| (*failure).to_owned()),
         cache: cached(|name| fetched.field(name)),
-    })
+    };
+    Ok((look, took))
 }
 
 /// The field by which a cache declares that it answered: one of its own with `hit` in it, or an age above 0.
@@ -249,6 +306,14 @@ mod tests {
         let mut cached = look(200, &page("12:00:01", "rain"));
         cached.cache = Some("x-cache: HIT".into());
         assert!(before.difference(&cached).unwrap().contains("cache"));
+    }
+
+    #[test]
+    fn blocks_are_in_order_and_as_equal_as_can_be() {
+        assert_eq!(in_blocks(&[3.0, 1.0, 2.0]), [3.0, 1.0, 2.0]);
+        let twelve: Vec<f64> = (1..=12).map(f64::from).collect();
+        assert_eq!(in_blocks(&twelve), [1.0, 2.0, 3.0, 4.0, 5.5, 7.0, 8.0, 9.0, 10.0, 11.5]);
+        assert_eq!(in_blocks(&[]), Vec::<f64>::new());
     }
 
     #[test]

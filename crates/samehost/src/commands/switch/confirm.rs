@@ -1,7 +1,6 @@
 //! Prompts on the terminal, and switches that are rolled back unless confirmed: data for the watcher, starting it, and rolling back
 //! overdue switches without a watcher. See `watch.rs`.
 
-use std::cell::RefCell;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use samehost_bench::PageLook;
-use samehost_model::switch::SwitchReport;
-use samehost_switch::{Page, PageError, left_undone, not_back, reload};
+use samehost_model::switch::{PageTimes, SwitchReport};
+use samehost_switch::{left_undone, not_back, reload};
 use samehost_transaction::{
     Entry, RolledBack, Settled, State, Store, TransactionError, Version, confirm as keep, may_be_confirmed,
     settled, take_back,
@@ -20,6 +19,7 @@ use serde_json::json;
 
 use super::Doing;
 use super::ending::{Act, Told, refusal, tell};
+use super::page::Site;
 use crate::cli::{ApplyOptions, ConfirmOptions, Consent};
 use crate::exit::Ending;
 use crate::output;
@@ -37,11 +37,14 @@ const UNITS: &str = "/etc/systemd/system";
 /// Name of the note with what a person was told once.
 const TOLD: &str = "told";
 
-/// Data for the watcher, stored with the switch. Private to its user, because a URL may contain a password.
+/// Data for the watcher and for `switch check`, stored with the switch. Private to its user, because a URL may contain a password.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Watched {
     /// Its URL, and its appearance before the switch.
     pub(super) page: Option<(String, PageLook)>,
+    /// How long it took before the switch.
+    #[serde(default)]
+    pub(super) page_times: Option<PageTimes>,
     pub(super) new: Vec<String>,
     pub(super) old: Vec<String>,
 }
@@ -51,46 +54,6 @@ impl Watched {
     pub(super) fn of(store: &Store, id: &str) -> Self {
         serde_json::from_slice(&store.noted(id, "watch").unwrap_or_default()).unwrap_or_default()
     }
-}
-
-pub(super) struct Site {
-    url: String,
-    look: RefCell<PageLook>,
-}
-
-impl Site {
-    pub(super) fn ask(url: &str) -> anyhow::Result<Self> {
-        let look = PageLook::take(url).with_context(|| "--page is not answered")?;
-        if let Some(cache) = look.cache() {
-            return Err(WrongUse(format!(
-                "--page is answered by a cache ({cache}), which would do so without the application as well: name a page that is not cached"
-            ))
-            .into());
-        }
-        Ok(Site { url: url.to_owned(), look: RefCell::new(look) })
-    }
-}
-
-impl Page for Site {
-    fn remember(&self) -> Result<String, PageError> {
-        let look = PageLook::take(&self.url).map_err(|error| PageError(error.to_string()))?;
-        let (words, fails) = (look.to_string(), look.fails());
-        self.look.replace(look);
-        if fails { Err(PageError(words)) } else { Ok(words) }
-    }
-
-    fn compare(&self) -> Result<String, PageError> {
-        match self.look.borrow().differs(&self.url) {
-            Ok(None) => Ok(self.look.borrow().to_string()),
-            Ok(Some(how)) => Err(PageError(how)),
-            Err(error) => Err(PageError(error.to_string())),
-        }
-    }
-}
-
-/// Whether a page was named that shows whether the application works.
-pub(super) fn works(page: Option<&anyhow::Result<Site>>) -> bool {
-    matches!(page, Some(Ok(site)) if !site.look.borrow().fails())
 }
 
 /// The switch of this name; without one the newest that is in one of these states, after naming it. Those that are put back
@@ -149,6 +112,7 @@ pub(super) fn agrees() -> anyhow::Result<bool> {
 pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
     let watched = Watched {
         page: site.map(|site| (site.url.clone(), site.look.borrow().clone())),
+        page_times: site.and_then(|site| site.before.borrow().clone()?.ok()),
         new: report.hops.iter().map(|hop| hop.to.clone()).collect(),
         old: report.hops.iter().map(|hop| hop.from.clone()).collect(),
     };

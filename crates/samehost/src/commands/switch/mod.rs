@@ -3,6 +3,7 @@
 
 mod confirm;
 mod ending;
+mod page;
 mod stored;
 mod watch;
 
@@ -19,12 +20,13 @@ use samehost_model::{Endpoint, ObstacleCode, Redactor};
 use samehost_report::saving_in_words;
 use samehost_scan::{Stamps, Timed};
 use samehost_switch::{
-    Confirm, Decider, Direction, Environment, PASSED, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
+    Decider, Direction, Environment, PASSED, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
 use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, connect};
 
-use self::confirm::{Site, agrees, may_ask};
+use self::confirm::{agrees, may_ask};
+use self::page::Site;
 use crate::cli::{ApplyOptions, Consent, FinishOptions, MoveOptions, StoredVerb, SwitchOptions, UnixOrTcp};
 use crate::commands::scan;
 use crate::exit::Ending;
@@ -180,7 +182,10 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
     }
     let waiting = progress::waiting("what is here, and who talks to what");
     let page = options.apply.page.as_deref().map(Site::ask);
-    let request = SwitchRequest { has_page: confirm::works(page.as_ref()), ..request_of(options, targets)? };
+    let request = SwitchRequest {
+        has_page: page.as_ref().is_some_and(|page| page.as_ref().is_ok_and(Site::works)),
+        ..request_of(options, targets)?
+    };
     let scan = look()?;
     waiting.set_message("what a switch would change, and what is in the way");
     let mut plan = plan(&request, &scan).map_err(|error| WrongUse(error.to_string()))?;
@@ -206,7 +211,7 @@ fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
     let request = SwitchRequest {
         reloads: reloads(&options.apply),
         observe: options.apply.observe.unwrap_or(OBSERVE),
-        has_page: confirm::works(page.as_ref()),
+        has_page: page.as_ref().is_some_and(|page| page.as_ref().is_ok_and(Site::works)),
         ..SwitchRequest::new(vec![id.clone()], Direction::Unix)
     };
     let scan = look()?;
@@ -311,7 +316,8 @@ fn apply(
             store: &store,
             command: wanted.words.clone(),
             page: site.map(|site| site as &dyn Page),
-            confirm: within.map(|within| Confirm { within, note: &note }),
+            confirm_within: within,
+            note: &note,
             is_interrupted: &|| wanted.interrupted.load(Ordering::Relaxed),
             progress: &|what| {
                 if !quiet {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use samehost_analysis::compare_own_times;
 use samehost_model::scan::{ApplicationSeen, Scan, Standing};
-use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
-use samehost_report::own_times_in_words;
+use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimesCompared, PageTimesCompared, StoredSwitch};
+use samehost_report::{own_times_in_words, page_times_in_words};
 use samehost_switch::{
     CheckedFile, LOOK, OwnLooks, Seen, drift, followed, left_open, look_again, new_places, preview, reload,
     stays_open, would_not_be_back,
@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use super::confirm::{Watched, agrees, may_ask, named, take_back_overdue, told_before};
 use super::ending::{Act, BELOW, Told, refusal, tell, worse};
+use super::page::{apart_s, compare_page};
 use super::{Doing, look, unanswered};
 use crate::cli::{CheckOptions, Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
@@ -444,6 +445,7 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
     let switches: Vec<(&Store, &str)> = ids.iter().map(|(store, id)| (*store, id.as_str())).collect();
     // They have connected meanwhile.
     found.times = compared(&switches, &look()?, options.observe.unwrap_or(LOOK));
+    found.pages = pages_since(&switches);
     let mut out = Vec::new();
     if options.json {
         out = output::as_json(&found.as_json())?;
@@ -467,6 +469,7 @@ struct Checked {
     silent: BTreeMap<String, Vec<String>>,
     used: BTreeMap<String, Seen>,
     times: BTreeMap<String, Vec<OwnTimesCompared>>,
+    pages: BTreeMap<String, PageTimesCompared>,
 }
 
 impl Checked {
@@ -476,6 +479,7 @@ impl Checked {
             let times = self.times.get(&checked.id).map_or(&[][..], Vec::as_slice);
             let mut value = check_as_json(checked, self.used.get(&checked.id), times);
             value["unanswered"] = json!(self.silent.get(&checked.id));
+            value["page_times"] = json!(self.pages.get(&checked.id));
             values.push(value);
         }
         values
@@ -502,8 +506,24 @@ impl Checked {
             for line in self.times.get(&checked.id).into_iter().flatten().flat_map(own_times_in_words) {
                 add_line(out, BELOW, &line);
             }
+            if let Some(page) = self.pages.get(&checked.id) {
+                add_line(out, BELOW, &page_times_in_words(page));
+            }
         }
     }
+}
+
+/// How long the pages of these switches take now against before: by the switch. Each page is timed once.
+fn pages_since(switches: &[(&Store, &str)]) -> BTreeMap<String, PageTimesCompared> {
+    let (mut all, mut now) = (BTreeMap::new(), BTreeMap::new());
+    for (store, id) in switches {
+        let Watched { page: Some((url, look)), page_times: Some(before), .. } = Watched::of(store, id) else {
+            continue;
+        };
+        let now = now.entry(url).or_insert_with_key(|url| look.times(url).map_err(|why| why.to_string()));
+        all.insert((*id).to_owned(), compare_page(&before, now.clone()));
+    }
+    all
 }
 
 fn check_as_json(checked: &CheckedFile, used: Option<&Seen>, times: &[OwnTimesCompared]) -> Value {
@@ -550,7 +570,7 @@ fn compare(looks: OwnLooks) -> OwnTimesCompared {
         Err(why) => (None, Some(why)),
     };
     let (before, after) = (before.ok(), after.ok());
-    let apart_s = before.as_ref().zip(after.as_ref()).and_then(|(before, after)| apart_s(before, after));
+    let apart_s = before.as_ref().zip(after.as_ref()).and_then(|(a, b)| apart_s(&a.at, &b.at));
     OwnTimesCompared {
         name: looks.name,
         from: looks.from,
@@ -561,13 +581,6 @@ fn compare(looks: OwnLooks) -> OwnTimesCompared {
         apart_s,
         not_compared,
     }
-}
-
-/// From the beginning of one look to that of the other, in seconds.
-fn apart_s(before: &OwnTimes, after: &OwnTimes) -> Option<f64> {
-    let before: Timestamp = before.at.parse().ok()?;
-    let after: Timestamp = after.at.parse().ok()?;
-    Some(after.duration_since(before).as_secs_f64())
 }
 
 /// What a watcher keeps of it: those that are compared, in one sentence each.

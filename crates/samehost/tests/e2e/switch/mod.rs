@@ -14,6 +14,7 @@ mod in_use;
 mod laravel;
 mod nginx_fpm;
 mod own_times;
+mod page_times;
 mod pgbouncer;
 mod redis;
 mod refusals;
