@@ -61,7 +61,7 @@ const CLAIMS: &[Claim] = &[
     ("samehost-report/src/verbs/reproduction.rs", "holds", "Holds"),
     ("samehost/src/reproduce/claims.rs", "it holds at {agree}", "agree"),
     ("samehost-switch/src/usage.rs", "in use: {} connected", "ApplicationSeen::InUse"),
-    ("samehost/src/commands/switch/stored.rs", "holds", "checked.holds"),
+    ("samehost/src/commands/switch/checked.rs", "holds", "checked.holds"),
     ("samehost-switch/src/plan/obstacles/login.rs", "over {} works, but the account lacks", "views"),
     ("samehost/src/commands/switch/watch.rs", "the page stayed as it was", "is_green"),
     ("samehost/src/commands/switch/watch.rs", "nobody confirmed it in time", "is_overdue"),

@@ -1,6 +1,7 @@
 //! `samehost switch`: from TCP to a Unix socket or back, each switch as one transaction: plan, pre-flight, diff, prompt,
 //! apply.
 
+mod checked;
 mod confirm;
 mod ending;
 mod page;
@@ -40,7 +41,7 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
     match &options.stored {
         None => move_targets(&options.moving),
         Some(StoredVerb::List(options)) => stored::list(options),
-        Some(StoredVerb::Check(options)) => stored::check(options),
+        Some(StoredVerb::Check(options)) => checked::check(options),
         Some(StoredVerb::Undo(options)) => stored::undo(options),
         Some(StoredVerb::Confirm(options)) => confirm::confirm(options),
         Some(StoredVerb::Recover(options)) => stored::recover(options),

@@ -16,8 +16,8 @@ use samehost_scan::services_at;
 use samehost_switch::{LOOK, Seen, Usage, refused_since, reload};
 use samehost_transaction::{Entry, State, Store, confirm, recover};
 
+use super::checked::{compared, in_short};
 use super::confirm::{Watched, forget_unit, put_back};
-use super::stored::{compared, in_short};
 use super::{look, unanswered};
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
