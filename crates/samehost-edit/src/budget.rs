@@ -69,6 +69,8 @@ struct Counter {
     main: RefCell<PathBuf>,
     account: RefCell<Account>,
     steps_left: Cell<u64>,
+    /// What was made once for all configurations of a run.
+    made: RefCell<BTreeMap<String, Rc<dyn Any>>>,
     /// With these it began; what was earned since is added.
     steps_given: Cell<u64>,
     held: Cell<u64>,
@@ -95,6 +97,22 @@ pub fn run<T>(work: impl FnOnce() -> T) -> T {
     COUNTER.with(|counter| counter.runs.set(counter.runs.get() + 1));
     let _open = Open;
     work()
+}
+
+/// What is made once in a run, as its files do not change meanwhile; outside of a run it is made each time. Of fifty sites each
+/// asked the whole web server, and each of that one's blocks the whole of PHP-FPM: the last site found the budget spent.
+pub fn once_in_a_run<T: 'static>(key: &str, make: impl FnOnce() -> T) -> Rc<T> {
+    let known = COUNTER.with(|counter| counter.made.borrow().get(key).cloned());
+    if let Some(made) = known.and_then(|known| known.downcast().ok()) {
+        return made;
+    }
+    let made = Rc::new(make());
+    COUNTER.with(|counter| {
+        if counter.runs.get() > 0 {
+            counter.made.borrow_mut().insert(key.to_owned(), Rc::<T>::clone(&made));
+        }
+    });
+    made
 }
 
 /// What an editor says of a configuration, or that it takes more than it may.
@@ -196,6 +214,7 @@ impl Counter {
         if self.runs.get() == 0 {
             self.of_run.take();
             self.of_files.take();
+            self.made.take();
         }
     }
 

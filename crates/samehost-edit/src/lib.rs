@@ -28,7 +28,7 @@ mod spelling;
 pub use crate::editor::{Arguments, Check, OfService, Program};
 pub use crate::files::{Edit, EditError, apply};
 pub use asked::{LIBPQ_WORDS, Library, OverSocket, Word, parameter};
-pub use budget::{Metered, run as within_budget};
+pub use budget::{Metered, once_in_a_run, run as within_budget};
 pub use editor::Editor;
 pub use files::{Files, Overlay, glob};
 pub use formats::{EDITORS, by_hand, editor, recognise};

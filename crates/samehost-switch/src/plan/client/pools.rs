@@ -12,9 +12,10 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use samehost_edit::Role;
 use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
+use samehost_edit::{Role, once_in_a_run};
 use samehost_model::scan::{Process, Scan};
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::services_at;
@@ -48,7 +49,7 @@ pub(crate) fn pools_around(scan: &Scan, file: &Path) -> Vec<Pool> {
     let sites = passing(scan);
     let mut found = first_around(file, |directory, is_its_own| {
         let its = sites.iter().filter(|site| is_site_at(&site.roots, directory, is_its_own));
-        its.flat_map(|site| &site.to).flat_map(|endpoint| pools_at(scan, endpoint)).collect()
+        its.flat_map(|site| &site.to).flat_map(|endpoint| pools_at(scan, endpoint).to_vec()).collect()
     });
     if found.is_empty() {
         found = pools_of_their_own(scan, file);
@@ -142,11 +143,11 @@ pub(crate) fn is_roots(scan: &Scan, pid: u32) -> bool {
 /// The directories of sites that web servers of this machine pass to these pools.
 pub(crate) fn sites_of(scan: &Scan, pools: &[Pool]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for Passing { roots, to } in passing(scan) {
+    for Passing { roots, to } in passing(scan).iter() {
         let is_new = roots.iter().any(|root| !found.contains(root));
         let to_them = |endpoint| pools_at(scan, endpoint).iter().any(|pool| pools.contains(pool));
         if is_new && to.iter().any(to_them) {
-            found.extend(roots);
+            found.extend(roots.iter().cloned());
         }
     }
     found.sort();
@@ -173,7 +174,11 @@ fn roots_of_apache(text: &str) -> Vec<PathBuf> {
 }
 
 /// The pools that listen at an endpoint.
-fn pools_at(scan: &Scan, endpoint: &Endpoint) -> Vec<Pool> {
+fn pools_at(scan: &Scan, endpoint: &Endpoint) -> Rc<Vec<Pool>> {
+    once_in_a_run(&format!("pools at {endpoint}"), || pools_there(scan, endpoint))
+}
+
+fn pools_there(scan: &Scan, endpoint: &Endpoint) -> Vec<Pool> {
     let mut found = Vec::new();
     for at in services_at(scan, endpoint) {
         let Some(service) = scan.services.get(at) else { continue };
@@ -196,7 +201,11 @@ struct Passing {
     to: Vec<Endpoint>,
 }
 
-fn passing(scan: &Scan) -> Vec<Passing> {
+fn passing(scan: &Scan) -> Rc<Vec<Passing>> {
+    once_in_a_run("sites that are passed on", || blocks_and_hosts(scan))
+}
+
+fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
     let mut found = Vec::new();
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for service in nginx {
