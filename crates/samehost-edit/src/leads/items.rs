@@ -1,12 +1,13 @@
 //! A text as the values that stand in it, whatever format it has: what is quoted, the words that are not, and the values of
 //! options, each with the key before it and the brackets around it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::address::{self, is_of_a_name};
 use super::variables::{Known, with_defaults};
 
-/// Longest line that is looked at, in bytes, and how many values of a text are kept.
+/// How much of a line is looked at at a time, in bytes, and how many values of a text are kept.
 const LONGEST_LINE: usize = 8192;
 const MOST: usize = 50_000;
 /// Directives of web servers with addresses to which they do not connect.
@@ -40,22 +41,69 @@ pub(super) struct Item {
     pub(super) is_option: bool,
 }
 
-/// The values of a text, in its order, with its scopes; its comments, and lines that connect to nobody, are left out.
-pub(super) fn items(text: &str) -> (Vec<Item>, Scopes) {
+/// The values of a text, in its order, with its scopes; its comments, and lines that connect to nobody, are left out. With it
+/// whether there are more than are kept.
+pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
     let known = Known::of(text);
     let mut reader = Reader { is_xml: is_xml(text), ..Reader::default() };
     for (index, line) in text.lines().enumerate() {
         reader.line = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let Some(code) = reader.without_comment(line) else { continue };
-        if code.len() > LONGEST_LINE || is_directive_of_its_own(code) {
+        if is_directive_of_its_own(code) {
             continue;
         }
-        let code = known.filled(code);
-        reader.begin_line(&code);
-        reader.read(&code);
-        reader.above = name_for_below(&code).unwrap_or(std::mem::take(&mut reader.above));
+        for (start, piece) in pieces(code) {
+            // JSON may escape its slashes.
+            let piece = piece.replace("\\/", "/");
+            let piece = known.filled(&piece);
+            if start == 0 {
+                reader.begin_line(&piece);
+            }
+            reader.before_piece = start as u32;
+            reader.read(&piece);
+            reader.above = name_for_below(&piece).unwrap_or(std::mem::take(&mut reader.above));
+        }
     }
-    (reader.items, reader.scopes)
+    (reader.items, reader.scopes, reader.is_cut)
+}
+
+/// A line in pieces of up to [`LONGEST_LINE`], each with where it begins: up to a comma outside of quotes, else up to a blank or the end
+/// of what is quoted. JSON is one line of a megabyte, and a port was closed under an address in such a one.
+fn pieces(line: &str) -> Vec<(usize, &str)> {
+    let (mut pieces, mut start, mut best) = (Vec::new(), 0, 0);
+    let (mut quote, mut opened, mut before) = (None, 0, ' ');
+    let mut last: HashMap<char, usize> = HashMap::new();
+    if line.len() > LONGEST_LINE {
+        last.extend(['"', '\'', '`'].into_iter().filter_map(|one| Some((one, line.rfind(one)?))));
+    }
+    for (at, letter) in line.char_indices() {
+        if at.saturating_sub(start) >= LONGEST_LINE {
+            let end = if best > start { best } else { at };
+            pieces.push((start, &line[start..end]));
+            start = end;
+        }
+        match quote {
+            Some(open) if letter == open && before != '\\' => {
+                quote = None;
+                if opened < start {
+                    // The end of a text that began in another piece opens none.
+                    pieces.push((start, &line[start..at]));
+                    start = at + 1;
+                }
+            }
+            None if last.get(&letter).is_some_and(|last| *last > at) => (quote, opened) = (Some(letter), at),
+            _ => {}
+        }
+        let is_between = quote.is_none() && matches!(letter, ',' | ';' | '&');
+        let is_far = at.saturating_sub(best.max(start)) > LONGEST_LINE / 2
+            && (letter.is_ascii_whitespace() || letter == '>');
+        if is_between || is_far {
+            best = at + letter.len_utf8();
+        }
+        before = letter;
+    }
+    pieces.push((start, &line[start..]));
+    pieces
 }
 
 /// An XML file begins with a tag; PHP and ERB with one of their own.
@@ -95,6 +143,10 @@ impl Scopes {
 struct Reader {
     items: Vec<Item>,
     line: u32,
+    /// How many bytes of the line are before the piece of it that is read.
+    before_piece: u32,
+    /// Whether there are values that are not kept, since there are too many.
+    is_cut: bool,
     /// What ends the comment in which the line begins.
     comment_ends: Option<&'static str>,
     /// The name that a line above gives to those below it.
@@ -156,7 +208,7 @@ impl Reader {
             }
             let is_sole = span.is_quoted && (is_command(&span.text) || holds_values(&span.text));
             if is_sole {
-                self.read_command(&span.text.replace("\\\"", "\""), span.start as u32);
+                self.read_command(&span.text.replace("\\\"", "\""), self.before_piece + span.start as u32);
                 continue;
             }
             let is_argument = is_closed && gap.trim_end().ends_with(['(', ',', '[']);
@@ -190,7 +242,9 @@ impl Reader {
         let is_address = item.text.contains([':', '/', '=']) || address::host(&item.text).is_some();
         // `port:` is a key.
         let is_key = item.text.ends_with(':');
-        let is_kept = (is_alone || is_address || is_of_host(&item)) && !is_key && self.items.len() < MOST;
+        let is_kept = (is_alone || is_address || is_of_host(&item)) && !is_key;
+        self.is_cut |= is_kept && self.items.len() >= MOST;
+        let is_kept = is_kept && !self.is_cut;
         item.follows &= last.is_kept;
         self.last = Last { line: item.line, key: item.key.clone(), text: item.text.clone(), is_kept };
         if is_kept {
@@ -210,6 +264,7 @@ impl Reader {
             item.column += column + 1;
         }
         self.items.append(&mut inner.items);
+        self.is_cut |= inner.is_cut;
         self.last = Last::default();
     }
 
@@ -252,7 +307,7 @@ impl Reader {
             key,
             text,
             unless,
-            column: span.start as u32 + 1,
+            column: self.before_piece + span.start as u32 + 1,
             scope,
             follows,
             is_beside_a_name: false,

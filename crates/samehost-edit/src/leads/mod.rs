@@ -56,7 +56,7 @@ pub enum LeadForm {
     MountedPath,
 }
 
-/// How many values of a text are told: nobody reads more, and each is compared with what editors found.
+/// How many values of a text are told, of those that are asked for: nobody reads more, and each is compared with what editors found.
 const MOST: usize = 2000;
 /// How many lines above an argument may name its service.
 const NEAR: u32 = 12;
@@ -81,7 +81,7 @@ const OWN: &[&str] = &[
 /// The values of a text that may lead to a server, in the order of the text; none twice for the same line.
 ///
 /// Comments are left out, and so are values whose key says where the program itself is, directives of web servers that
-/// connect to nobody, and lines of more than 8 KiB. A host without a port gets the one beside it, else that whose key begins
+/// connect to nobody. A host without a port gets the one beside it, else that whose key begins
 /// alike in the same scope, else the usual ones of what its key names; without any it is left out. No name is looked up. Of a
 /// long text the first 2,000 are returned.
 #[must_use]
@@ -94,21 +94,28 @@ pub fn leads(text: &str) -> Vec<Lead> {
 /// The same with ports that stand alone, each of which may lead to this machine: `{ port: 6379 }`, `QUEUE_PORT=6379`.
 #[must_use]
 pub fn leads_and_ports(text: &str) -> Vec<Lead> {
-    let (items, scopes) = items::items(text);
+    leads_among(text, &|_| true).0
+}
+
+/// Those of them that are wanted, however many others are before them, and whether the text has more values than are
+/// looked at. The address after 2,000 others was dropped in silence, and its port closed.
+#[must_use]
+pub fn leads_among(text: &str, is_wanted: &dyn Fn(&Lead) -> bool) -> (Vec<Lead>, bool) {
+    let (items, scopes, is_cut) = items::items(text);
     let mut places = Places::of(text, &items, &scopes);
     let mut found: Vec<Lead> = Vec::new();
     for (at, item) in items.iter().enumerate() {
         if is_own(&item.key) || item.unless.iter().any(|name| is_own(name)) {
             continue;
         }
-        for lead in places.leads(at) {
+        for lead in places.leads(at).into_iter().filter(|lead| is_wanted(lead)) {
             let mut of_this_line = found.iter().rev().take_while(|other| other.line == lead.line);
             if found.len() < MOST && of_this_line.all(|other| *other != lead) {
                 found.push(lead);
             }
         }
     }
-    found
+    (found, is_cut)
 }
 
 /// Whether a value says where the program itself is, by its name.

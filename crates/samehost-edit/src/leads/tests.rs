@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use samehost_model::Endpoint;
 
-use super::{Lead, LeadForm, address, leads, leads_and_ports};
+use super::{Lead, LeadForm, address, leads, leads_among, leads_and_ports};
 
 /// Ways to write the address of a server: the host is 127.0.0.1 and its port @PORT. Each is a whole text.
 const SPELLINGS: &[&str] = &[
@@ -374,13 +374,9 @@ fn what_leads_nowhere_is_none() {
 
 /// The leads of a text that leads to port 6395 of this machine, or has that port alone.
 fn to_the_port(text: &str) -> Vec<Lead> {
-    let mut found = leads_and_ports(text);
-    found.retain(|lead| {
-        lead.endpoints
-            .iter()
-            .any(|one| matches!(one, Endpoint::Tcp { host, port: 6395 } if address::host(host).is_some()))
-    });
-    found
+    let is_it =
+        |one: &Endpoint| matches!(one, Endpoint::Tcp { host, port: 6395 } if address::host(host).is_some());
+    leads_among(text, &|lead| lead.endpoints.iter().any(is_it)).0
 }
 
 #[test]
@@ -469,4 +465,29 @@ fn a_default_counts_without_its_variable() {
         leads_and_ports("'host' => env('REDIS_HOST', '127.0.0.1'), 'port' => env('REDIS_PORT', '6395'),");
     assert_eq!((found.len(), found[0].name.as_str()), (1, "REDIS_HOST"));
     assert_eq!(found[0].unless, ["REDIS_HOST", "REDIS_PORT"]);
+}
+
+#[test]
+fn no_value_is_lost_in_a_long_line_or_behind_many_others() {
+    let queue = r#""queue":{"host":"127.0.0.1","port":6395}}"#;
+    let lorem = "lorem, it's ipsum ";
+    for text in [
+        format!(r#"{{"texts":"{}",{queue}"#, lorem.repeat(60)),
+        format!(r#"{{"texts":"{}",{queue}"#, lorem.repeat(3_000)),
+        format!(r#"{{"texts":"{}",{queue}"#, "x".repeat(100_000)),
+        format!(r#"{{"texts":[{}"a"],{queue}"#, "\"a\\\"b\",".repeat(20_000)),
+        format!(r#"{{"texts":[{}"a"],{queue}"#, "{\"a\":1},".repeat(20_000)),
+        format!("<a>{}</a><redis host=\"127.0.0.1\" port=\"6395\"/>", "<b>x</b>".repeat(9_000)),
+        format!("let a = \"{}\"; let r = new Redis(6395, \"127.0.0.1\");", "'".repeat(20_001)),
+        r#"{"queue":"redis:\/\/127.0.0.1:6395\/2"}"#.to_owned(),
+    ] {
+        let start: String = text.chars().take(40).collect();
+        assert_eq!(to_the_port(&text).len(), 1, "{start} … {}", text.len());
+    }
+    let many: String = (1..=40_000).map(|at| format!("s{at} = 127.0.0.1:{}\n", 10_000 + at)).collect();
+    let text = format!("{many}queue = 127.0.0.1:6395\n");
+    let wanted = |lead: &Lead| lead.endpoints.contains(&address::tcp("127.0.0.1", 6395));
+    let (found, is_cut) = leads_among(&text, &wanted);
+    assert!(found.len() == 1 && found[0].line == 40_001 && !is_cut, "{found:?}");
+    assert!(leads_among(&format!("{many}{text}"), &wanted).1, "it is said where it stops");
 }

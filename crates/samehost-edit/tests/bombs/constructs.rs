@@ -47,6 +47,12 @@ pub const CONSTRUCTS: &[Construct] = &[
         within(dialect, &format!("{bare}{}1{}{end}", "(".repeat(length / 2), ")".repeat(length / 2)))
     }),
     alone("brackets ${", |dialect, length| raw(dialect, "${", length)),
+    alone("tags of PHP", |dialect, length| raw(dialect, "<?php ", length)),
+    alone("one line many times", |dialect, length| {
+        let line = "REDIS_URL=redis://127.0.0.1:6380/1\n";
+        within(dialect, &line.repeat(length / line.len()))
+    }),
+    alone("quotes", |dialect, length| raw(dialect, "\"", length)),
     alone("minus and not", |dialect, length| raw(dialect, "!-", length)),
     alone("open blocks", |dialect, length| within(dialect, &filled(dialect.block.0, dialect, length))),
     alone("nested blocks", |dialect, length| {

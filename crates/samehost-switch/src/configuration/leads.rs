@@ -20,7 +20,7 @@ use samehost_system::{User, lookup};
 use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines, ParsedConfig};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
-use crate::place::is_local;
+use crate::place::{is_local, real};
 use crate::request::Direction;
 
 /// Longest file that is searched, in bytes.
@@ -75,8 +75,10 @@ pub(crate) fn localhost_of(scan: &Scan, path: &Path, lead: &Lead, endpoint: &End
     Some(lead.localhost.unwrap_or(if is_php { Localhost::Socket } else { Localhost::None }))
 }
 
-/// How many values of a text have its readers asked.
+/// How many values of a text have its readers asked, and how many bytes they read for that: 28,000 lines that lead to one
+/// server took 17 s.
 const MAX_ASKED: usize = 100;
+const MAX_ASKED_BYTES: usize = 4 << 20;
 
 /// A text with those who read it, and how many of its values they were asked about.
 pub(crate) struct Readers<'a> {
@@ -113,7 +115,7 @@ impl<'a> Readers<'a> {
 
     /// What each reads without a value, beside what it read.
     fn without(&mut self, lead: &Lead) -> Option<Vec<(Reading, &'a Reading)>> {
-        if self.asked >= MAX_ASKED {
+        if self.asked >= MAX_ASKED || self.asked * self.text.len() > MAX_ASKED_BYTES {
             return None;
         }
         self.asked += 1;
@@ -414,6 +416,8 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
 /// How many directories below an application's are searched for settings where it has none by a usual name, and in how many
 /// files.
 const DEEPEST: usize = 3;
+/// The same where an address is looked for: directories of Java and of layered PHP are eight deep.
+pub(crate) const OF_AN_APPLICATION: usize = 16;
 const MOST: usize = 600;
 /// How many files below a directory are listed, the nearest first.
 const MOST_LISTED: usize = 3000;
@@ -487,7 +491,7 @@ pub(crate) fn settings_below(directory: &Path, reader: Option<&User>) -> Vec<Pat
 
 /// Files of a directory, and of those so many levels below it, that a program may read its settings from, the nearest
 /// first, of those that are wanted by their path and their name in small letters. With it whether there are too many to
-/// list.
+/// list. A directory by a link is one of an application's.
 pub(crate) fn files_below(
     directory: &Path,
     deepest: usize,
@@ -495,15 +499,17 @@ pub(crate) fn files_below(
     is_wanted: &dyn Fn(&Path, &str) -> bool,
 ) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
+    let (mut linked, follows) = (BTreeSet::from([real(directory)]), deepest == OF_AN_APPLICATION);
     let mut waiting = VecDeque::from([(directory.to_owned(), 0)]);
     while let Some((folder, depth)) = waiting.pop_front() {
         let disk = Disk::of(&folder, Reads::Application, reader);
         for path in disk.list(&folder).unwrap_or_default() {
             let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-            // A directory by a link may lead out of the application.
             let Ok(kind) = std::fs::symlink_metadata(&path).map(|found| found.file_type()) else { continue };
             let is_foreign = FOREIGN.contains(&name.as_str()) || name.starts_with('.');
-            if kind.is_dir() && depth < deepest && !is_foreign {
+            // A directory by a link is read once: it may lead out of the application, or around.
+            let is_linked = kind.is_symlink() && follows && path.is_dir() && linked.insert(real(&path));
+            if (kind.is_dir() || is_linked) && depth < deepest && !is_foreign {
                 waiting.push_back((path, depth + 1));
             } else if has_settings(&name)
                 && is_wanted(&path, &name)

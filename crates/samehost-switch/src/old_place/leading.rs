@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use samehost_edit::{Lead, LeadForm, Role, Setting, leads_and_ports};
+use samehost_edit::{Lead, LeadForm, Role, Setting, leads_among};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
@@ -20,7 +20,7 @@ use super::left::{Left, Sources, is_there};
 use super::processes::told;
 use super::texts::{Text, Whose, assigned, names, texts};
 use crate::configuration::leads::{Readers, localhost_of};
-use crate::findings::place;
+use crate::findings::{place, shown};
 use crate::place::real;
 use crate::plan::hop::Hop;
 use crate::plan::stages::follow::assignments;
@@ -40,9 +40,12 @@ pub(crate) fn who_leads_there(
     let assigned = assigned(sources);
     let (texts, is_cut) = texts(scan, &[left], sources);
     for text in texts {
-        let Values { staying, moving: parts } = text.values(scan, left, (sources, &assigned));
+        let Values { staying, moving: parts, is_cut } = text.values(scan, left, (sources, &assigned));
         moving.extend(parts.into_iter().map(|one| one.name));
-        for one in staying {
+        if is_cut {
+            found.push(text.not_read_to_its_end(left));
+        }
+        for one in staying.into_iter().take(MOST_TOLD) {
             // A line of a web server is told by its process.
             let is_told = found.iter().any(|other| other.found.contains(&place(&text.path, one.line)));
             if !is_told {
@@ -76,6 +79,9 @@ pub(crate) fn with_inert(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> 
     sources
 }
 
+/// How many values of one text are told: each of them keeps the place open.
+const MOST_TOLD: usize = 24;
+
 struct Value {
     line: u32,
     name: String,
@@ -85,6 +91,8 @@ struct Value {
 struct Values {
     staying: Vec<Value>,
     moving: Vec<Value>,
+    /// Whether the text has more than is looked at.
+    is_cut: bool,
 }
 
 impl Text {
@@ -103,6 +111,17 @@ impl Text {
         }
     }
 
+    fn not_read_to_its_end(&self, left: Left<'_>) -> Named {
+        Named {
+            found: format!(
+                "{} has more values than are read: whether one leads to {} is not known",
+                shown(&self.path),
+                left.from
+            ),
+            remedy: format!("Look through it for {}, and close the place by hand", left.from),
+        }
+    }
+
     /// The values that lead to a place, given what the plan knows of them and which variables its configurations set: the
     /// default of one that is set counts for nobody.
     fn values(
@@ -115,7 +134,9 @@ impl Text {
         let mut moving = Vec::new();
         let mut readers =
             Readers::of(self.readers.iter().map(|one| &**one).collect(), &self.path, &self.text);
-        for lead in leads_and_ports(&self.text) {
+        let leads_there = |lead: &Lead| lead.endpoints.iter().any(|one| is_there(scan, one, left.from));
+        let (leads, is_cut) = leads_among(&self.text, &leads_there);
+        for lead in leads {
             let there = lead.endpoints.iter().find(|endpoint| is_there(scan, endpoint, left.from));
             let Some(there) = there.filter(|there| self.may_connect(scan, &lead, there, assigned)) else {
                 continue;
@@ -139,7 +160,7 @@ impl Text {
                 None => staying.push(value),
             }
         }
-        Values { staying, moving }
+        Values { staying, moving, is_cut }
     }
 
     fn may_connect(&self, scan: &Scan, lead: &Lead, there: &Endpoint, assigned: &BTreeSet<String>) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::read_link;
 
 use samehost_edit::formats::php_fpm::HandedKind;
-use samehost_edit::leads_and_ports;
+use samehost_edit::{Lead, leads_among};
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
 use samehost_system::identity::is_shared_with;
@@ -32,9 +32,9 @@ pub(super) fn told(scan: &Scan, left: Left<'_>, moving: &BTreeSet<String>) -> Ve
     let mut found: Vec<Named> = Vec::new();
     let mut seen = BTreeSet::new();
     for Said { whose, place, text, is_applications } in said(scan, left) {
-        for lead in leads_and_ports(&text) {
-            let is_there = lead.endpoints.iter().any(|one| is_there(scan, one, left.from));
-            if !is_there || (is_applications && moving.contains(&lead.name)) {
+        let is_wanted = |lead: &Lead| lead.endpoints.iter().any(|one| is_there(scan, one, left.from));
+        for lead in leads_among(&text, &is_wanted).0 {
+            if is_applications && moving.contains(&lead.name) {
                 continue;
             }
             // Of many workers with the same words one is told.

@@ -14,7 +14,7 @@ use samehost_services::Kind;
 use samehost_system::User;
 
 use super::left::{Left, Sources};
-use crate::configuration::leads::files_below;
+use crate::configuration::leads::{OF_AN_APPLICATION, files_below};
 use crate::configuration::server_files::{self, folder, project};
 use crate::configuration::{ConfigFile, ParsedConfig, units};
 use crate::disk::{Disk, Reads};
@@ -24,8 +24,6 @@ use crate::plan::stages::follow::assignments;
 /// Longest text that is searched, and all those around the plan's own together, in bytes.
 const LONGEST: usize = 1 << 20;
 const MOST_BYTES: u64 = 64 << 20;
-/// How many directories below the one of an application are searched.
-const DEEPEST: usize = 5;
 /// Directories of everybody: a file there has no project around it.
 const EVERYBODYS: &[&str] =
     &["/", "/etc", "/home", "/opt", "/root", "/srv", "/usr/local/etc", "/var", "/var/www"];
@@ -79,7 +77,7 @@ pub(super) fn texts(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> (Vec<
         }
         let root = project(main);
         let is_shared = whose == Whose::Servers || EVERYBODYS.iter().any(|name| root == Path::new(name));
-        below.insert(if is_shared { (folder(main).to_owned(), 0) } else { (root, DEEPEST) });
+        below.insert(if is_shared { (folder(main).to_owned(), 0) } else { (root, OF_AN_APPLICATION) });
         for path in all.of_configuration(&config, whose) {
             below.insert((folder(&path).to_owned(), 0));
         }
