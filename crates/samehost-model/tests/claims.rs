@@ -55,6 +55,7 @@ const CLAIMS: &[Claim] = &[
     ("samehost-report/src/verbs/switch.rs", "All files were restored{but}", "SwitchOutcome::RolledBack"),
     ("samehost-report/src/verbs/switch.rs", "the application uses {to} now", "Standing::InUse"),
     ("samehost-report/src/verbs/switch.rs", "in use: {there}", "Standing::InUse"),
+    ("samehost-report/src/verbs/switch.rs", "in use", "Standing::InUse"),
     ("samehost-report/src/verbs/unexpected.rs", "Every client that was seen is as expected", "Unexpected"),
     ("samehost-report/src/verbs/unexpected.rs", "{} not as expected", "Unexpected"),
     ("samehost-model/src/reproduction.rs", "holds", "Holds"),

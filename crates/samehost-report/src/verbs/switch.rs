@@ -24,7 +24,9 @@ impl Terminal {
         page.section(wrap_spans(&[answer(report)], columns));
         page.section(wrap_spans(&what_brings_more(report), columns));
         page.section(wrap_spans(&visitors(report), columns));
-        page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
+        let groups =
+            alike(&report.hops, |hop| (name_of(hop), &hop.from, &hop.to, &hop.service, &hop.clients));
+        page.section(groups.iter().flat_map(|hops| moved(hops, columns)).collect());
         let is_plan = matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined);
         if is_plan {
             steps(&mut page, &report.steps);
@@ -201,12 +203,31 @@ fn looks(report: &SwitchReport) -> String {
     looks.join("; ")
 }
 
-fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
-    // The name of a web server's line has its place in it, which is below.
-    let name = hop.name.strip_suffix(&format!(", {}", hop.place)).unwrap_or(&hop.name);
-    let name = Span::new(Tone::Bold, format!("  {name}  "));
+/// What has the same key, together, in the order of the first of each: fifty sites are fifty rows, and no more.
+fn alike<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<Vec<&'a T>> {
+    let mut groups: Vec<Vec<&'a T>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|group| key(group[0]) == key(one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+/// The name of a web server's line without its place, which is told beside it.
+fn name_of(hop: &SwitchHop) -> &str {
+    hop.name.strip_suffix(&format!(", {}", hop.place)).unwrap_or(&hop.name)
+}
+
+/// A connection that moves, or a row for each of those that move alike.
+fn moved(hops: &[&SwitchHop], columns: usize) -> Vec<Line> {
+    let hop = hops[0];
+    let name = Span::new(Tone::Bold, format!("  {}  ", name_of(hop)));
     let mut way = vec![Span::plain(format!("{} → {}", hop.from, hop.to))];
-    way.extend([&hop.place].into_iter().chain(&hop.also).map(Span::dim));
+    if hops.len() == 1 {
+        way.extend([&hop.place].into_iter().chain(&hop.also).map(Span::dim));
+    }
     let mut lines = labelled(&name, 4, &way, columns);
     let clients = hop.clients.join(", ");
     let who = match (&hop.service, clients.is_empty()) {
@@ -215,6 +236,18 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
         (None, _) => clients,
     };
     lines.extend(labelled(&Span::plain("    "), 4, &[Span::dim(who)], columns));
+    for hop in hops.iter().filter(|_| hops.len() > 1) {
+        let mut row = vec![Span::plain(&hop.place)];
+        row.extend(hop.also.iter().map(Span::dim));
+        row.extend(match (hop.standing, &hop.login) {
+            (Some(Standing::InUse), _) => Some(Span::new(Tone::Good, "in use")),
+            (_, login) => login.as_ref().map(|_| Span::new(Tone::Good, "tried")),
+        });
+        lines.extend(labelled(&Span::plain("    "), 6, &row, columns));
+    }
+    if hops.len() > 1 {
+        return lines;
+    }
     if let Some(login) = &hop.login {
         let text = format!("tried over the new transport {login}");
         lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(Tone::Good, text)], columns));
@@ -233,11 +266,20 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
 
 fn change(title: String, step: &SwitchStep, columns: usize) -> Vec<Line> {
     let mut lines = vec![Line::of(Tone::Bold, title)];
-    for file in &step.files {
-        lines.extend(diff(file, columns));
+    for files in alike(&step.files, |file| (&file.lines, file.made, file.removed)) {
+        lines.extend(diff(&files, columns));
     }
-    for check in &step.checks {
-        lines.extend(labelled(&Span::dim("  then"), 7, &[Span::plain(format!("check: {check}"))], columns));
+    let without_file = |check: &String| {
+        let file = step.files.iter().find(|file| check.split(' ').any(|word| word == file.path));
+        file.map_or_else(|| check.clone(), |file| check.replace(&file.path, "FILE"))
+    };
+    for checks in alike(&step.checks, without_file) {
+        let text = if checks.len() == 1 {
+            format!("check: {}", checks[0])
+        } else {
+            format!("check of each of {} files: {}", checks.len(), without_file(checks[0]))
+        };
+        lines.extend(labelled(&Span::dim("  then"), 7, &[Span::plain(text)], columns));
     }
     for reload in &step.reloads {
         lines.extend(labelled(&Span::dim("  then"), 7, &[Span::plain(reload)], columns));
@@ -245,13 +287,18 @@ fn change(title: String, step: &SwitchStep, columns: usize) -> Vec<Line> {
     lines
 }
 
-fn diff(file: &FileDiff, columns: usize) -> Vec<Line> {
+/// The changed lines of a file, or of several of which the same lines change.
+fn diff(files: &[&FileDiff], columns: usize) -> Vec<Line> {
+    let file = files[0];
     let what = match (file.made, file.removed) {
         (true, _) => " (made)",
         (false, true) => " (removed)",
         (false, false) => "",
     };
-    let mut lines = labelled(&Span::plain("  "), 4, &[Span::plain(format!("{}{what}", file.path))], columns);
+    let mut lines = Vec::new();
+    for FileDiff { path, .. } in files {
+        lines.extend(labelled(&Span::plain("  "), 4, &[Span::plain(format!("{path}{what}"))], columns));
+    }
     for line in &file.lines {
         let tone = if line.sign == '-' { Tone::Bad } else { Tone::Good };
         let label = Span::dim(format!("  {:>5} ", line.line));
@@ -274,8 +321,14 @@ fn in_the_way(obstacle: &SwitchObstacle, columns: usize) -> Vec<Line> {
 
 fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    for text in texts {
-        lines.extend(labelled(&Span::plain("  •"), 4, &[Span::plain(text)], columns));
+    for same in alike(texts, String::as_str) {
+        let times = if same.len() > 1 { format!(" ({} times)", same.len()) } else { String::new() };
+        lines.extend(labelled(
+            &Span::plain("  •"),
+            4,
+            &[Span::plain(format!("{}{times}", same[0]))],
+            columns,
+        ));
     }
     titled(title, lines)
 }

@@ -12,6 +12,7 @@ mod foreseen;
 mod haproxy;
 mod in_use;
 mod laravel;
+mod many_sites;
 mod nginx_fpm;
 mod own_times;
 mod page_times;
