@@ -7,8 +7,11 @@ use std::ops::Range;
 use super::address::{self, is_of_a_name};
 use super::variables::{Known, with_defaults};
 
-/// How much of a line is looked at at a time, in bytes, and how many values of a text are kept.
+/// Longest line that is looked at as one, in bytes, and about how long the pieces of a longer one are: a piece of 8 KiB of nothing
+/// but quotes or `${` took 30 s for a megabyte of them.
 const LONGEST_LINE: usize = 8192;
+const PIECE: usize = 256;
+/// How many values of a text are kept.
 const MOST: usize = 50_000;
 /// Directives of web servers with addresses to which they do not connect.
 const OWN_DIRECTIVES: &[&str] = &[
@@ -67,17 +70,18 @@ pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
     (reader.items, reader.scopes, reader.is_cut)
 }
 
-/// A line in pieces of up to [`LONGEST_LINE`], each with where it begins: up to a comma outside of quotes, else up to a blank or the end
+/// A line over [`LONGEST_LINE`] in pieces of some [`PIECE`], each with where it begins: up to a comma outside of quotes, else up to a blank or the end
 /// of what is quoted. JSON is one line of a megabyte, and a port was closed under an address in such a one.
 fn pieces(line: &str) -> Vec<(usize, &str)> {
+    if line.len() <= LONGEST_LINE {
+        return vec![(0, line)];
+    }
     let (mut pieces, mut start, mut best) = (Vec::new(), 0, 0);
     let (mut quote, mut opened, mut before) = (None, 0, ' ');
-    let mut last: HashMap<char, usize> = HashMap::new();
-    if line.len() > LONGEST_LINE {
-        last.extend(['"', '\'', '`'].into_iter().filter_map(|one| Some((one, line.rfind(one)?))));
-    }
+    let ends = ['"', '\'', '`'].into_iter().filter_map(|one| Some((one, line.rfind(one)?)));
+    let last: HashMap<char, usize> = ends.collect();
     for (at, letter) in line.char_indices() {
-        if at.saturating_sub(start) >= LONGEST_LINE {
+        if at.saturating_sub(start) >= PIECE {
             let end = if best > start { best } else { at };
             pieces.push((start, &line[start..end]));
             start = end;
@@ -95,8 +99,8 @@ fn pieces(line: &str) -> Vec<(usize, &str)> {
             _ => {}
         }
         let is_between = quote.is_none() && matches!(letter, ',' | ';' | '&');
-        let is_far = at.saturating_sub(best.max(start)) > LONGEST_LINE / 2
-            && (letter.is_ascii_whitespace() || letter == '>');
+        let is_far =
+            at.saturating_sub(best.max(start)) > PIECE / 2 && (letter.is_ascii_whitespace() || letter == '>');
         if is_between || is_far {
             best = at + letter.len_utf8();
         }
