@@ -99,6 +99,7 @@ const CLAIMS: &[Claim] = &[
         "Watched::of",
     ),
     ("samehost-report/src/verbs/switch.rs", "At {until} it is kept where the page", "report.kept_by_page"),
+    ("samehost-report/src/verbs/switch.rs", "in use", "Standing::InUse"),
     ("samehost-switch/src/usage.rs", "the file was changed just now", "self.settles"),
 ];
 
