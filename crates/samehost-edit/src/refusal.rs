@@ -8,6 +8,9 @@ use samehost_model::Redactor;
 /// Result of an editor; the default error is a refusal. Where the file and the line are not at hand it is a [`Reason`].
 pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 
+/// What to write by hand where an editor does not know of which server a host is: who knows the place where it leads says more.
+pub const OF_UNKNOWN_SERVER: &str = "where the program that reads it takes a path for a host: the path of its server's socket (MySQL), or the directory of that (PostgreSQL)";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub file: PathBuf,

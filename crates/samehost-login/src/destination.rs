@@ -56,8 +56,11 @@ impl Destination {
     /// # Errors
     /// When no known server has such URLs, a part is wrong, or the URL asks for TLS.
     pub fn of(url: &ServerUrl) -> Result<Self, DestinationError> {
-        let known =
-            if url.scheme == "unix" { Some((Protocol::Plain, Leads::Socket)) } else { scheme(&url.scheme) };
+        let known = match url.scheme.as_str() {
+            "unix" => Some((Protocol::Plain, Leads::Socket)),
+            "tcp" => Some((Protocol::Plain, Leads::Tcp)),
+            name => scheme(name),
+        };
         let Some((protocol, leads)) = known else {
             return Err(DestinationError::Scheme(url.scheme.clone()));
         };
@@ -126,7 +129,7 @@ fn decoded(text: &str, what: &str) -> Result<String, DestinationError> {
 fn host_and_port(url: &ServerUrl) -> Result<(String, Option<u16>), DestinationError> {
     let (host, port) = url.host_and_port();
     if host.contains(',') || port.is_some_and(|port| port.contains(',')) {
-        return Err(part("only one host can be named"));
+        return Err(part("each of several servers has a socket of its own; ask for each"));
     }
     let port = port.map(number).transpose()?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -10,6 +10,7 @@
 mod address;
 mod credentials;
 mod destination;
+mod dsn;
 mod error;
 mod expected;
 mod link;

@@ -2,7 +2,10 @@
 //! no format.
 
 use samehost_model::Protocol;
-pub use samehost_model::percent_decoded as unescape;
+pub use samehost_model::{percent_decoded as unescape, percent_encoded as escape};
+use samehost_services::{Localhost, localhost_in, plain_scheme};
+
+use crate::dsn;
 
 /// Why a text with `://` cannot be read. Shows no part of the text that may be secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,15 +37,16 @@ pub struct ServerUrl {
 }
 
 impl ServerUrl {
-    /// Parses a URL; `None` if the text has no `://` and so is not a URL. The exception is what Go's driver for MySQL takes,
-    /// which has no scheme: `user:password@tcp(host:port)/db`.
+    /// Parses a URL, or what a driver takes in its place: `user:password@tcp(host:port)/db` of Go's for MySQL, and names with
+    /// values ([`dsn::as_url`]). `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Result<Self, UrlError>> {
-        if let Some((scheme, rest)) = text.split_once("://") {
-            return Some(Self::parts(scheme, rest));
-        }
         let is_gos = ["@unix(", "@tcp(", "@("].iter().any(|words| text.contains(words));
-        is_gos.then(|| Self::parts("mysql", text))
+        let own = if text.contains("://") || is_gos { None } else { Some(dsn::as_url(text)?) };
+        let url = own.as_deref().unwrap_or(text);
+        let (scheme, rest) = url.split_once("://").unwrap_or(("mysql", url));
+        let is_localhost_a_host = localhost_in(text) == Some(Localhost::Tcp);
+        Some(Self::parts(scheme, rest).map(|url| ServerUrl { is_localhost_a_host, ..url }))
     }
 
     /// Value of an option; the last one counts.
@@ -80,8 +84,6 @@ impl ServerUrl {
         };
         let login = login.unwrap_or_default();
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let is_localhost_a_host =
-            samehost_services::takes_localhost_for_a_host(written) || of_go(place).is_some();
         let mut options = decoded_options(query.unwrap_or_default())?;
         let (place, socket) = out_of_brackets(place)?;
         if let Some(path) = socket {
@@ -89,7 +91,7 @@ impl ServerUrl {
         }
         Ok(ServerUrl {
             scheme,
-            is_localhost_a_host,
+            is_localhost_a_host: false,
             user: decoded_login(user)?,
             password: decoded_login(password)?,
             place,
@@ -122,23 +124,6 @@ fn decoded_options(query: &str) -> Result<Vec<(String, String)>, UrlError> {
     Ok(options)
 }
 
-/// The scheme that names the protocol alone: `jdbc:mysql`, `mysql+pymysql` and `mysql2` are how JDBC, SQLAlchemy and Rails
-/// spell mysql.
-fn plain_scheme(scheme: &str) -> String {
-    let scheme = scheme.strip_prefix("jdbc:").unwrap_or(scheme);
-    if samehost_services::scheme(scheme).is_some() {
-        return scheme.to_owned();
-    }
-    let without_driver = scheme.split('+').next().unwrap_or(scheme);
-    for candidate in [without_driver, without_driver.trim_end_matches(|letter: char| letter.is_ascii_digit())]
-    {
-        if samehost_services::scheme(candidate).is_some() {
-            return candidate.to_owned();
-        }
-    }
-    scheme.to_owned()
-}
-
 /// The place in the usual form, and the path of a socket in it. Go's driver for MySQL has its own form: `unix(/path)/db` is
 /// `localhost/db` with a socket, and `tcp(host:port)/db` is `host:port/db`.
 fn out_of_brackets(place: &str) -> Result<(String, Option<String>), UrlError> {
@@ -159,19 +144,6 @@ fn of_go(place: &str) -> Option<(&str, &str)> {
 
 fn in_brackets<'a>(place: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     place.strip_prefix(start)?.split_once(')')
-}
-
-/// Percent-encodes everything but letters, digits, and the punctuation of paths.
-#[must_use]
-pub fn escape(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -201,6 +173,8 @@ mod tests {
             ("mysql://u:p@tcp(h:1)/db", "mysql", "h:1/db"),
             ("redis+unix:///run/r.sock", "redis+unix", "/run/r.sock"),
             ("odd+driver://h", "odd+driver", "h"),
+            ("db+postgresql://h/db", "postgresql", "h/db"),
+            ("pdo-pgsql://h/db", "postgres", "h/db"),
         ] {
             let url = ServerUrl::parse(text).unwrap().unwrap();
             assert_eq!((url.scheme.as_str(), url.place.as_str()), (scheme, place), "{text}");

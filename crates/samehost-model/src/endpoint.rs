@@ -249,6 +249,19 @@ impl schemars::JsonSchema for Endpoint {
     }
 }
 
+/// Percent-encodes everything but letters, digits, and the punctuation of paths.
+#[must_use]
+pub fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
 /// Decodes the percent-encoding of a part of a URL (RFC 3986, section 2.1), such as a host that is a path: `%2Frun%2Fpg`.
 /// `None` if a `%` lacks two digits, or the bytes are not UTF-8.
 #[must_use]

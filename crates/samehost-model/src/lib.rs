@@ -33,7 +33,7 @@ pub use codes::{FindingCode, ObstacleCode};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
-pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX, percent_decoded};
+pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX, percent_decoded, percent_encoded};
 pub use metric::{Better, Family, Metric, MetricInfo, metric_title, split_unit};
 pub use quantity::{
     QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list, parse_size,

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use samehost_model::scan::{Explanation, Scan};
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_services::Kind;
+use samehost_system::lookup;
 
 use crate::{described, services_at};
 
@@ -139,7 +140,7 @@ fn host_of(name: &str) -> Option<String> {
         "localhost" => Some(bare.to_owned()),
         _ => {
             let ip: std::net::IpAddr = bare.parse().ok()?;
-            (ip.is_loopback() || ip.is_unspecified()).then(|| bare.to_owned())
+            lookup::is_own(ip).then(|| bare.to_owned())
         }
     }
 }

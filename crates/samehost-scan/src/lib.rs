@@ -12,8 +12,8 @@ mod filter;
 mod how;
 mod inventory;
 mod listing;
+mod started_with;
 mod target;
-mod told_file;
 mod traffic;
 mod verify;
 
@@ -35,8 +35,8 @@ pub use listing::trust::{
     Trusted, accounts_of, described, expected, expected_of, holders_of, plausible, users,
 };
 pub use samehost_system::diag::Counters;
+pub use started_with::{reader_of, started_with};
 pub use target::{Target, TargetError, endpoint_of, endpoints_of, services_called};
-pub use told_file::told_file;
 pub use traffic::catch::talkers;
 pub use traffic::exchanges::{Timed, are_too_many_lost, no_time, parts, refusal_of_bpf};
 pub use traffic::held_back::{HeldBack, Sender, held_back};

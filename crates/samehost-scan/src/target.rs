@@ -8,7 +8,7 @@ use samehost_login::url::ServerUrl;
 use samehost_login::{Destination, DestinationError};
 use samehost_model::scan::{Address, Scan, Socket};
 use samehost_model::{Endpoint, EndpointError, Protocol, Redactor};
-use samehost_services::Kind;
+use samehost_services::{ASKED_FOR_TLS_ON_A_SOCKET, Kind};
 
 use crate::namespaces;
 
@@ -36,6 +36,9 @@ pub enum TargetError {
         "`{0}` is encrypted: a switch to a Unix socket would drop that; verify the endpoint itself (tcp:HOST:PORT)"
     )]
     Encrypted(String),
+    /// What was read, and what not.
+    #[error("`{0}` is no address of one server: {1}")]
+    Unreadable(String, String),
     #[error(
         "definition of service \"{0}\" not found: libpq looks in PGSERVICEFILE or ~/.pg_service.conf, and then in pg_service.conf of the system"
     )]
@@ -57,6 +60,12 @@ impl FromStr for Target {
             if !text.contains(':') {
                 return Err(TargetError::Form(shown(text)));
             }
+            if let Some((first, _)) = text.split_once(',')
+                && host_and_port(first).is_some()
+            {
+                let why = format!("each of several servers has a socket of its own; ask for each: {first}");
+                return Err(TargetError::Unreadable(shown(text), why));
+            }
             let endpoint = match (text.parse::<Endpoint>(), host_and_port(text)) {
                 (Ok(endpoint), _) | (Err(_), Some(endpoint)) => endpoint,
                 (Err(error), None) => return Err(error.into()),
@@ -71,7 +80,7 @@ impl FromStr for Target {
             DestinationError::Encrypted(_) => TargetError::Encrypted(shown(text)),
             DestinationError::Endpoint(error) => TargetError::Endpoint(error),
             DestinationError::Service(name) => TargetError::Service(name),
-            _ => TargetError::Form(shown(text)),
+            other => TargetError::Unreadable(shown(text), other.to_string()),
         })?;
         let mut notes = notes(&found);
         notes.extend(note_on_tls(&found, &url));
@@ -106,7 +115,7 @@ fn note_on_tls(found: &Destination, url: &ServerUrl) -> Option<String> {
     }
     if let Some(option) = first_of(url, REQUIRE_TLS) {
         return Some(format!(
-            "{option}: there is no TLS on a socket of PostgreSQL; libpq and pgx go without there, pg of Node, lib/pq, Prisma and asyncpg fail"
+            "{option}: there is no TLS on a socket of PostgreSQL; {ASKED_FOR_TLS_ON_A_SOCKET}"
         ));
     }
     let option = first_of(url, REFUSED_ON_A_SOCKET)?;

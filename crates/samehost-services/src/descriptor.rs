@@ -52,7 +52,7 @@ pub struct Descriptor {
     /// A usual path of its socket: the one to propose. Its file name tells what a socket is.
     pub socket: String,
     /// The same where its configuration is in a directory of one version; `{version}` stands for that.
-    socket_of_version: Option<String>,
+    pub socket_of_version: Option<String>,
     /// Files below the working directory of an application's server that may say where it listens.
     pub own_files: Vec<String>,
     /// Where its clients look for a socket when none is named, the most usual first. `{port}` stands for the port.

@@ -13,4 +13,6 @@ pub use descriptor::{
     php_version, socket_by_port, word_after,
 };
 pub use kind::Kind;
-pub use protocol::{Leads, Protocol, has_bare_password, scheme, takes_localhost_for_a_host};
+pub use protocol::{
+    ASKED_FOR_TLS_ON_A_SOCKET, Leads, Protocol, has_bare_password, localhost_in, plain_scheme, scheme,
+};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::{Descriptor, Kind};
+use crate::{Descriptor, Kind, Localhost};
 
 /// A protocol that samehost can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -136,14 +136,50 @@ pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
     None
 }
 
-/// Whether the driver of a scheme connects to `localhost` over TCP, where libmysqlclient takes its default socket: JDBC, and SQLAlchemy's
-/// drivers that are written in Python (docs.sqlalchemy.org/en/20/dialects/mysql.html).
+/// The scheme that names the protocol alone: `jdbc:mysql`, `mysql+pymysql`, `mysql2`, `db+mysql` and `pdo-mysql` are how JDBC, SQLAlchemy,
+/// Rails, Celery and Doctrine spell mysql. Itself where no service has one of its parts.
 #[must_use]
-pub fn takes_localhost_for_a_host(scheme: &str) -> bool {
-    let of_python = ["pymysql", "aiomysql", "asyncmy", "mysqlconnector"];
-    scheme.starts_with("jdbc:")
-        || scheme.split_once('+').is_some_and(|(_, driver)| of_python.contains(&driver))
+pub fn plain_scheme(written: &str) -> String {
+    let written = written.strip_prefix("jdbc:").unwrap_or(written);
+    if scheme(written).is_some() {
+        return written.to_owned();
+    }
+    for part in written.split('+') {
+        let part = part.strip_prefix("pdo-").or(part.strip_prefix("pdo_")).unwrap_or(part);
+        let name = match part.trim_end_matches(|letter: char| letter.is_ascii_digit()) {
+            "pgsql" => "postgres",
+            "mysqli" => "mysql",
+            other => other,
+        };
+        if scheme(name).is_some() {
+            return name.to_owned();
+        }
+    }
+    written.to_owned()
 }
+
+/// What `localhost` means to who takes such a text, a URL or a DSN: JDBC, ADO.NET, Go, and SQLAlchemy's drivers that are written in
+/// Python (docs.sqlalchemy.org/en/20/dialects/mysql.html) connect over TCP where libmysqlclient, and so PDO and DBI, takes its default
+/// socket. `None` where the spelling does not say whose it is.
+#[must_use]
+pub fn localhost_in(text: &str) -> Option<Localhost> {
+    let text = text.to_ascii_lowercase();
+    let of_python = ["pymysql", "aiomysql", "asyncmy", "mysqlconnector"];
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    let is_pythons =
+        scheme.and_then(|scheme| scheme.split_once('+')).is_some_and(|(_, own)| of_python.contains(&own));
+    let is_gos = text.contains("@tcp(") || text.contains("@(");
+    let is_of_c = scheme.is_none() && ["mysql:", "dbi:"].iter().any(|start| text.starts_with(start));
+    let is_ado = scheme.is_none() && ["server=", "data source="].iter().any(|start| text.starts_with(start));
+    if is_of_c {
+        return Some(Localhost::Socket);
+    }
+    (text.starts_with("jdbc:") || is_pythons || is_gos || is_ado).then_some(Localhost::Tcp)
+}
+
+/// What clients of PostgreSQL do that ask for TLS at a socket, where there is none.
+pub const ASKED_FOR_TLS_ON_A_SOCKET: &str =
+    "libpq and pgx go without there, pg of Node, lib/pq, Prisma, asyncpg and others fail";
 
 /// Whether a login without a colon in a URL of this scheme is a password.
 #[must_use]

@@ -8,40 +8,60 @@ use std::time::Duration;
 use crate::accounts::{self, Account, account_of};
 use crate::command::Run;
 use crate::open;
+use crate::routes::{local_routes, route_to};
 
 /// Time limit of the resolver and of a lookup in directories.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Addresses of a name, each once; empty if it is unknown. `localhost` and names below it are this machine, whatever a name
-/// server would say.
+/// Addresses of a name, each once; empty if it is unknown.
 #[must_use]
 pub fn addresses(name: &str) -> Vec<IpAddr> {
-    let listed = listed(name, &open::text("/etc/hosts"));
-    if !listed.is_empty() {
-        return listed;
-    }
-    let name_in_lower_case = name.to_ascii_lowercase();
-    if name_in_lower_case == "localhost" || name_in_lower_case.ends_with(".localhost") {
-        return vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
-    }
-    asked(name)
+    let known = known(name, &open::text("/etc/hosts"));
+    if known.is_empty() { asked(name) } else { known }
 }
 
-/// Whether a name is `localhost`, or stands in this machine's file of hosts. No name server is asked.
+/// Whether a host, a name or an address, is this machine, by each address that its file of hosts has for it. No name server is
+/// asked: a word of somebody's text may be anything. That a name stands in the file says nothing: `10.0.0.5 db` is another machine,
+/// and a socket in its place led to other data.
 #[must_use]
-pub fn is_listed(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || !listed(name, &open::text("/etc/hosts")).is_empty()
+pub fn is_here(host: &str) -> bool {
+    let found = match host.parse() {
+        Ok(ip) => vec![ip],
+        Err(_) => known(host, &open::text("/etc/hosts")),
+    };
+    !found.is_empty() && found.into_iter().all(is_own)
 }
 
-/// The names in this machine's file of hosts, in small letters.
+/// Whether an address is one of this machine: of its loopback, of an interface, or none, which leads to its loopback (Linux).
 #[must_use]
-pub fn listed_names() -> Vec<String> {
+pub fn is_own(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    if ip.is_loopback() || ip.is_unspecified() {
+        return true;
+    }
+    local_routes().is_ok_and(|routes| route_to(&routes, ip).is_some())
+}
+
+/// What leads to this machine in some text, in small letters: the names in its file of hosts, and the addresses of its interfaces.
+#[must_use]
+pub fn own_names() -> Vec<String> {
     let mut names = Vec::new();
     for line in open::text("/etc/hosts").lines() {
         let words = line.split('#').next().unwrap_or_default().split_whitespace();
-        names.extend(words.skip(1).map(str::to_ascii_lowercase));
+        names.extend(words.skip(1).map(str::to_ascii_lowercase).filter(|name| is_here(name)));
     }
+    names.extend(local_routes().unwrap_or_default().iter().map(|route| route.destination.to_string()));
     names
+}
+
+/// What a name stands for without a name server. `localhost` and names below it are this machine, whatever a server would say.
+fn known(name: &str, hosts: &str) -> Vec<IpAddr> {
+    let listed = listed(name, hosts);
+    let name = name.to_ascii_lowercase();
+    if listed.is_empty() && (name == "localhost" || name.ends_with(".localhost")) {
+        return vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
+    }
+    listed
 }
 
 fn listed(name: &str, hosts: &str) -> Vec<IpAddr> {
@@ -114,6 +134,19 @@ mod tests {
         assert!(listed("nobody", hosts).is_empty());
         assert!(addresses("localhost").iter().all(IpAddr::is_loopback));
         assert!(asked("-h").is_empty() && asked("a b").is_empty() && asked("").is_empty());
+    }
+
+    #[test]
+    fn a_host_is_here_by_its_addresses_and_not_by_being_listed() {
+        let here =
+            ["localhost", "LOCALHOST", "db.localhost", "127.1.2.3", "::1", "::ffff:127.0.0.1", "0.0.0.0"];
+        assert!(here.into_iter().all(is_here));
+        assert!(["203.0.113.7", "no-such-name", "", "127.0.0.1:80"].into_iter().all(|host| !is_here(host)));
+        for (line, is) in
+            [("10.0.0.5 db", false), ("127.0.1.1 db", true), ("127.0.0.1 db\n10.0.0.5 db", false)]
+        {
+            assert_eq!(known("db", line).into_iter().all(is_own), is, "{line}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! known yet is one line in [`named`].
 
 use samehost_model::Endpoint;
-use samehost_services::{Kind, Leads as SchemeLeads, Localhost, scheme, takes_localhost_for_a_host};
+use samehost_services::{Kind, Leads as SchemeLeads, plain_scheme, scheme};
 
 use super::LeadForm;
 
@@ -221,12 +221,8 @@ fn in_url(url: &str) -> Option<(String, u16)> {
 }
 
 fn ports_of_scheme(name: &str) -> Vec<u16> {
-    let name = match name {
-        "pgsql" | "pdo-pgsql" | "pdo_pgsql" => "postgres",
-        "mysqli" | "mysql2" | "pdo-mysql" | "pdo_mysql" => "mysql",
-        other => other,
-    };
-    let Some((protocol, SchemeLeads::Tcp | SchemeLeads::Tls)) = scheme(name) else { return Vec::new() };
+    let found = scheme(&plain_scheme(name));
+    let Some((protocol, SchemeLeads::Tcp | SchemeLeads::Tls)) = found else { return Vec::new() };
     Kind::of_protocol(protocol).map_or(Vec::new(), |kind| kind.descriptor().ports.clone())
 }
 
@@ -274,19 +270,6 @@ fn in_dsn(text: &str) -> Vec<(String, u16)> {
     found
 }
 
-/// What `localhost` means to the library whose spelling a value has: PDO's and DBI's are of C.
-pub(super) fn localhost(text: &str) -> Option<Localhost> {
-    let lower = text.to_ascii_lowercase();
-    let is_of_c = ["mysql:", "dbi:"].iter().any(|start| lower.starts_with(start)) && !lower.contains("://");
-    let scheme = lower.split("://").next().unwrap_or_default();
-    let is_host = takes_localhost_for_a_host(scheme) || lower.contains("@tcp(") || lower.contains("@(");
-    match (is_of_c, is_host) {
-        (true, _) => Some(Localhost::Socket),
-        (_, true) => Some(Localhost::Tcp),
-        _ => None,
-    }
-}
-
 /// Whether a text has a word of a service that speaks a protocol of its own: its name, or one of its programs.
 pub(super) fn names_a_service(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
@@ -310,20 +293,41 @@ pub(super) fn usual_ports(key: &str) -> Vec<u16> {
         if protocol.name().contains("http") {
             continue;
         }
-        let is_named = key.contains(kind.name())
+        if key.contains(kind.name())
             || key.contains(protocol.name())
-            || (kind.name() == "postgres" && (key.starts_with("pg") || key.contains("pgsql")));
-        if is_named {
+            || (kind == Kind::Postgres && is_pg(&key))
+        {
             ports.extend(kind.descriptor().ports.first());
         }
     }
     if ports.is_empty() && ["db", "database", "sql"].iter().any(|word| key.contains(word)) {
-        ports = vec![3306, 5432];
+        ports = DATABASES.to_vec();
     }
     ports.sort_unstable();
     ports.dedup();
     // Without any the nearest port decides, else it is dropped.
     if ports.is_empty() { vec![0] } else { ports }
+}
+
+/// Usual ports of the servers that a database may be of, where its name does not say which.
+pub(super) const DATABASES: [u16; 2] = [3306, 5432];
+
+/// The ports of [`DATABASES`] of whose server a line speaks: `DB_CONNECTION=pgsql`, `require('pg')`, `driver: mysql`.
+pub fn databases_in(line: &str) -> Vec<u16> {
+    let line = line.to_ascii_lowercase();
+    let is_comment = ["#", "//", ";", "--", "*"].iter().any(|sign| line.trim_start().starts_with(sign));
+    let mut words = line.split(|sign: char| !sign.is_ascii_alphanumeric());
+    let is_named = [
+        line.contains("mysql") || line.contains("mariadb"),
+        line.contains("postgres") || line.contains("psycopg") || words.any(is_pg),
+    ];
+    let named = DATABASES.into_iter().zip(is_named).filter(|(_, is)| *is && !is_comment);
+    named.map(|(port, _)| port).collect()
+}
+
+/// Whether a word is one of PostgreSQL's short ones: `pg`, `pgsql`, `PGHOST`, `pdo_pgsql`.
+fn is_pg(word: &str) -> bool {
+    word.starts_with("pg") || word.contains("pgsql")
 }
 
 fn paths(text: &str) -> Vec<Named> {

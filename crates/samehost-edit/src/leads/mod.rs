@@ -5,8 +5,9 @@
 use std::collections::HashMap;
 
 use samehost_model::Endpoint;
-use samehost_services::Localhost;
+use samehost_services::{Localhost, localhost_in};
 
+pub use self::address::databases_in;
 use self::items::{Item, Scopes, is_of_host, is_of_port};
 
 mod address;
@@ -60,6 +61,8 @@ pub enum LeadForm {
 const MOST: usize = 2000;
 /// How many lines above an argument may name its service.
 const NEAR: u32 = 12;
+/// How many lines above and below a host may name its database.
+const MOST_BESIDE: usize = 40;
 /// Calls that take a host, and behind user, password and database its port.
 const PORT_IS_LAST: &[&str] =
     &["mysqli", "mysqli_connect", "real_connect", "mysqli_real_connect", "mysql_real_connect"];
@@ -179,6 +182,8 @@ struct Places<'a> {
     named: ByScope,
     /// Lines of which it is known whether they have a word of a service.
     services: HashMap<u32, bool>,
+    /// Lines that speak of databases, in small letters, with the ports of these; once they are looked for.
+    databases: Option<Vec<(String, Vec<u16>)>>,
 }
 
 impl<'a> Places<'a> {
@@ -196,7 +201,7 @@ impl<'a> Places<'a> {
             }
         }
         let lines = text.lines().collect();
-        Places { items, scopes, lines, ports, hosts, named, services: HashMap::new() }
+        Places { items, scopes, lines, ports, hosts, named, services: HashMap::new(), databases: None }
     }
 
     /// What an item says by itself and with those around it.
@@ -228,11 +233,18 @@ impl<'a> Places<'a> {
                     form = LeadForm::HostAndPort;
                 }
             }
+            let has_none = matches!(endpoints[..], [Endpoint::Tcp { port: 0, .. }]);
+            if form == LeadForm::Host && has_none && self.is_beside_a_database(item) {
+                endpoints = address::DATABASES.map(|port| address::tcp(&written, port)).to_vec();
+            }
+            if form == LeadForm::Host && endpoints.len() > 1 {
+                self.keep_spoken_of(name, &mut endpoints);
+            }
             // Without any port it leads nowhere that is known.
             endpoints.retain(|one| !matches!(one, Endpoint::Tcp { port: 0, .. }));
             if !endpoints.is_empty() {
                 let (line, column) = (item.line, item.column);
-                let localhost = address::localhost(&item.text);
+                let localhost = localhost_in(&item.text);
                 found.push(Lead {
                     line,
                     column,
@@ -307,6 +319,44 @@ impl<'a> Places<'a> {
 }
 
 impl Places<'_> {
+    /// Whether a host without a port stands beside the name of a database, in its line or in one as deep of the same block: Dovecot's
+    /// `connect = host=127.0.0.1 dbname=mail`, Postfix's `hosts =` and `dbname =`, `{ host: '127.0.0.1', database: 'shop' }`.
+    fn is_beside_a_database(&self, item: &Item) -> bool {
+        let own = (item.line as usize).saturating_sub(1);
+        let depth_of = |line: &str| line.len() - line.trim_start().len();
+        let Some(line) = self.lines.get(own) else { return false };
+        let depth = depth_of(line);
+        let is_of_block = |line: &&&str| {
+            line.trim().is_empty() || depth_of(line) >= depth && !line.trim_start().starts_with('[')
+        };
+        let is_named =
+            |line: &&str| depth_of(line) == depth && names_a_database(line.split(['=', ':']).take(1));
+        let above = self.lines[..own].iter().rev().take(MOST_BESIDE).take_while(is_of_block);
+        let below = self.lines[own + 1..].iter().take(MOST_BESIDE).take_while(is_of_block);
+        names_a_database(line.split(['=', ':'])) || above.chain(below).any(is_named)
+    }
+
+    /// Of the servers that a host without a port may lead to keeps the one of which the text speaks: in lines with names that begin alike
+    /// (`DB_CONNECTION=pgsql` beside `DB_HOST`), else in any. `DB_HOST` of a program of PostgreSQL led to the MariaDB beside it.
+    fn keep_spoken_of(&mut self, name: &str, endpoints: &mut Vec<Endpoint>) {
+        let lines = &self.lines;
+        let all = self.databases.get_or_insert_with(|| {
+            let named = lines.iter().map(|line| (line.to_ascii_lowercase(), databases_in(line)));
+            named.filter(|(_, ports)| !ports.is_empty()).collect()
+        });
+        let start = start_of_name(name);
+        for is_alike in [true, false] {
+            let near = all.iter().filter(|(line, _)| !is_alike || line.contains(&start));
+            let spoken: Vec<u16> = near.flat_map(|(_, ports)| ports).copied().collect();
+            let is_spoken_of =
+                |one: &Endpoint| matches!(one, Endpoint::Tcp { port, .. } if spoken.contains(port));
+            if endpoints.iter().filter(|one| is_spoken_of(one)).count() == 1 {
+                endpoints.retain(is_spoken_of);
+                return;
+            }
+        }
+    }
+
     fn is_near_a_service(&mut self, line: u32, above: u32) -> bool {
         let Places { lines, services, .. } = self;
         (line.saturating_sub(above).max(1)..=line).any(|number| {
@@ -330,6 +380,16 @@ fn in_order(ports: &[usize], hosts: &[usize], host: usize) -> Option<usize> {
     }
 }
 
+/// Whether one of these texts, each before a value, ends with the name of a setting that has a database's.
+fn names_a_database<'a>(mut before_values: impl Iterator<Item = &'a str>) -> bool {
+    before_values.any(|text| {
+        let name = text.trim_end().trim_end_matches(['"', '\'']).to_ascii_lowercase();
+        ["dbname", "db_name", "database"].iter().any(|word| {
+            name.strip_suffix(word).is_some_and(|rest| !rest.ends_with(|last: char| last.is_alphanumeric()))
+        })
+    })
+}
+
 fn is_keyed_port(item: &Item) -> bool {
     let is_option = item.is_option && item.key.eq_ignore_ascii_case("p");
     address::port(item.text.trim()).is_some() && (is_option || is_of_port(&item.key))
@@ -340,7 +400,11 @@ fn start_of(item: &Item) -> String {
     if item.is_option {
         return String::new();
     }
-    let key = item.key.to_ascii_lowercase();
+    start_of_name(&item.key)
+}
+
+fn start_of_name(name: &str) -> String {
+    let key = name.to_ascii_lowercase();
     let ends = items::PLACES.iter().chain(items::PORTS);
     let end = ends.into_iter().find_map(|end| key.strip_suffix(end));
     end.unwrap_or(&key).trim_matches(['_', '-', '.']).to_owned()

@@ -254,6 +254,38 @@ proptest! {
     }
 }
 
+#[test]
+fn a_host_without_a_port_leads_to_the_database_that_its_text_speaks_of() {
+    let (mysql, postgres, either) = (["3306"].as_slice(), ["5432"].as_slice(), ["3306", "5432"].as_slice());
+    for (text, expected) in [
+        ("DB_HOST=127.0.0.1", either),
+        ("DB_TYPE=postgres\nDB_HOST=127.0.0.1", postgres),
+        ("DB_CONNECTION=pgsql\nDB_HOST=127.0.0.1\nOLD_URL=mysql://u@10.0.0.9/a", postgres),
+        ("const { Pool } = require('pg');\nnew Pool({ host: process.env.DB_HOST || '127.0.0.1' })", postgres),
+        ("database:\n  driver: mysql\n  db_host: 127.0.0.1", mysql),
+        ("# PostgreSQL or MySQL\nDB_HOST=127.0.0.1", either),
+        // Dovecot, Postfix, mysql2 of Node
+        ("driver = mysql\nconnect = host=127.0.0.1 dbname=mail user=mail", mysql),
+        ("driver = pgsql\nconnect = host=127.0.0.1 dbname=mail user=mail", postgres),
+        ("user = mail\nhosts = 127.0.0.1\ndbname = mail\nquery = SELECT 1", either),
+        ("mysql.createConnection({\n  host: '127.0.0.1',\n  user: 'me',\n  database: 'shop',\n})", mysql),
+        ("[db]\ndatabase = shop\n[web]\nhost = 127.0.0.1", &[]),
+        ("host = 127.0.0.1\nname = web", &[]),
+    ] {
+        let found: Vec<String> = leads(text)
+            .iter()
+            .flat_map(|lead| &lead.endpoints)
+            .filter(|one| matches!(one, Endpoint::Tcp { host, .. } if host == "127.0.0.1"))
+            .map(|one| one.to_string().rsplit(':').next().unwrap().to_owned())
+            .collect();
+        assert_eq!(found, expected, "{text}");
+    }
+    assert_eq!(
+        reported("result_backend = \"db+postgresql://u:p@127.0.0.1/a\"", false),
+        ["1 result_backend tcp:127.0.0.1:5432"]
+    );
+}
+
 /// The leads of a text over TCP, or to sockets.
 fn reported(text: &str, to_sockets: bool) -> Vec<String> {
     let mut reported = Vec::new();

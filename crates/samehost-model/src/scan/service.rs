@@ -22,7 +22,7 @@ pub enum RecognisedBy {
 }
 
 /// A listening process with all its endpoints.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Service {
     /// What it is, as the registry of known services calls it: `mariadb`, `redis`, `nginx`.

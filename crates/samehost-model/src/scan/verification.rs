@@ -216,7 +216,7 @@ pub struct HowTo {
     pub label: String,
     /// The path of its socket.
     pub path: String,
-    /// Where that path is from: `found here`, `given`, `localhost`, `elsewhere` (the URL's host is not this machine) or `usual`.
+    /// Where that path is from: `found here`, `given`, `localhost`, `elsewhere` (another machine), `unsafe` (its own is taken) or `usual`.
     pub path_from: &'static str,
     /// Where other services of the kind listen that run here, where the question names none of them.
     pub others: Vec<String>,

@@ -25,6 +25,9 @@ impl Terminal {
         let from = match answer.path_from {
             "found here" => "It listens there now.",
             "given" => "The path is the one of the URL.",
+            "unsafe" => {
+                "The path to give it. The socket that it has is not safe, as another server took its path or may: samehost scan says which."
+            }
             "localhost" => "`localhost` is this path to the client.",
             "elsewhere" => {
                 "The host of the URL is not this machine, by its address and by /etc/hosts. A Unix socket leads to a server of this machine only: to another one, with other data."

@@ -128,12 +128,14 @@ fn at_port(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
     found
 }
 
+/// Addresses of this machine that an endpoint names. A listener at all addresses here answers at none of another machine's.
 fn addresses(endpoint: &Endpoint) -> Vec<SocketAddr> {
     let Endpoint::Tcp { host, port } = endpoint else { return Vec::new() };
-    let ips = match host.parse::<IpAddr>() {
+    let mut ips = match host.parse::<IpAddr>() {
         Ok(ip) => vec![ip],
         Err(_) => lookup::addresses(host),
     };
+    ips.retain(|ip| lookup::is_own(*ip));
     ips.into_iter().map(|ip| SocketAddr::new(ip.to_canonical(), *port)).collect()
 }
 
@@ -169,11 +171,15 @@ pub struct UnsafeSocket {
     path: PathBuf,
     name: String,
     why: String,
+    is_taken: bool,
 }
 
 impl UnsafeSocket {
     #[must_use]
     pub fn remedy(&self) -> &'static str {
+        if self.is_taken {
+            return "Stop one of the two, and restart the other with a path of its own";
+        }
         "Have the server listen in a directory that only root or the server's own user writes, below /run: then nobody else can put a socket in its place"
     }
 }
@@ -182,11 +188,16 @@ impl UnsafeSocket {
 /// several with the same name (`/run/postgresql`, `/tmp`) prefers one that no other user can replace.
 ///
 /// # Errors
-/// When another user made the socket, or can replace it.
+/// When another user made the socket, or can replace it, or another server took its path: who went there had other data.
 pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Result<Option<PathBuf>, UnsafeSocket> {
     let Some(found) = scan.services.get(service) else { return Ok(None) };
     let pair = Pair::ahead(scan, found, &[], Vec::new(), port);
     let (Some(listener), Some(path)) = (pair.listener, pair.path()) else { return Ok(None) };
+    let there = services_at(scan, &Endpoint::Unix(path.clone()));
+    if let Some(other) = there.first().filter(|_| !there.contains(&service)) {
+        let why = format!("the path leads to {} now, which took it", described(scan, &scan.services[*other]));
+        return Err(UnsafeSocket { path, name: described(scan, found), why, is_taken: true });
+    }
     let Some(why) = unsafe_because(scan, found, listener.uid, &path) else { return Ok(Some(path)) };
     for socket in scan.listeners(found) {
         let Some(other) = socket.local.path() else { continue };
@@ -199,7 +210,7 @@ pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Result<Optio
             return Ok(Some(other.to_owned()));
         }
     }
-    Err(UnsafeSocket { path, name: described(scan, found), why })
+    Err(UnsafeSocket { path, name: described(scan, found), why, is_taken: false })
 }
 
 /// Reason not to use a service's socket; `None` when it is safe.

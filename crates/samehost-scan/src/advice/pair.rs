@@ -10,11 +10,13 @@ use samehost_services::{Descriptor, Kind, socket_by_port};
 use super::endpoint;
 use super::walk::Root;
 use crate::proc::status::{self, Status};
+use crate::started_with::started_with;
 
-/// The path to propose for the socket of a service that has none: by the configuration that the command line of its process names.
-fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
-    let named = server.and_then(|server| known.file_named(&server.command_line));
-    named.map_or_else(|| known.socket.clone(), |(file, _)| known.socket_for(&file))
+/// The path to propose for the socket of a service that has none: by what it was started with, where its version has a path.
+fn proposed_socket(scan: &Scan, known: &Descriptor, service: Option<&Service>) -> String {
+    let has_own = service.filter(|_| known.socket_of_version.is_some());
+    let file = has_own.and_then(|service| started_with(scan, service));
+    file.map_or_else(|| known.socket.clone(), |file| known.socket_for(&file))
 }
 
 /// The path to propose to a service at this port, or to one that would be there: the usual one where it is free and the port is the
@@ -30,7 +32,7 @@ pub fn proposed_for(
 ) -> String {
     let usual = match file {
         Some(file) => known.socket_for(file),
-        None => proposed_socket(known, service.and_then(|service| scan.main_process(service))),
+        None => proposed_socket(scan, known, service),
     };
     if let Some(name) = port.and_then(|port| known.name_by_port(port)) {
         return Path::new(&usual).with_file_name(name).display().to_string();
@@ -42,7 +44,7 @@ pub fn proposed_for(
         if service.is_some_and(is_elsewhere) {
             continue;
         }
-        let proposed = other.kind.map(|kind| proposed_socket(kind.descriptor(), scan.main_process(other)));
+        let proposed = other.kind.map(|kind| proposed_socket(scan, kind.descriptor(), Some(other)));
         let is_own = service.is_some_and(|own| std::ptr::eq(own, other));
         for socket in scan.listeners(other) {
             is_taken |= !is_own && socket.local.path().is_some_and(|path| path == Path::new(&usual));
@@ -310,16 +312,17 @@ mod tests {
 
     #[test]
     fn a_socket_is_proposed_by_the_configuration_of_its_server() {
-        fn master(file: &str) -> Process {
-            Process { command_line: vec![format!("php-fpm: master process ({file})")], ..Process::default() }
+        fn proposed(file: &str) -> String {
+            let command_line = vec![format!("php-fpm: master process ({file})")];
+            let processes = vec![Process { pid: 1, command_line, ..Process::default() }];
+            let service = Service { kind: Some(Kind::PhpFpm), pid: Some(1), ..Service::default() };
+            let scan = Scan { processes, ..Scan::default() };
+            proposed_socket(&scan, Kind::PhpFpm.descriptor(), Some(&service))
         }
-        fn proposed(process: Option<&Process>) -> String {
-            proposed_socket(Kind::PhpFpm.descriptor(), process)
-        }
-        let debians = master("/etc/php/8.2/fpm/php-fpm.conf");
-        assert_eq!(proposed(Some(&debians)), "/run/php/php8.2-fpm.sock");
-        assert_eq!(proposed(Some(&master("/usr/local/etc/php-fpm.conf"))), "/run/php/php-fpm.sock");
-        assert_eq!(proposed(None), "/run/php/php-fpm.sock");
+        assert_eq!(proposed("/etc/php/8.2/fpm/php-fpm.conf"), "/run/php/php8.2-fpm.sock");
+        assert_eq!(proposed("/usr/local/etc/php-fpm.conf"), "/run/php/php-fpm.sock");
+        let none = proposed_socket(&Scan::default(), Kind::PhpFpm.descriptor(), None);
+        assert_eq!(none, "/run/php/php-fpm.sock");
     }
 
     #[test]

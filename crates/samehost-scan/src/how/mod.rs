@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
-use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Service, SocketKind};
+use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
 use samehost_services::{Client, Kind, Language, Localhost, Protocol, UnixSocket, languages};
 use samehost_system::lookup;
 use samehost_system::namespaces::network_setting;
 
 use crate::advice::{proposed_for, services_at, socket_of};
 use crate::listing::datagrams::takes_datagrams;
+use crate::started_with::started_with;
 use crate::target::{Target, endpoint_of};
-use crate::told_file::told_file;
 use blanks::Words;
 
 mod blanks;
@@ -56,9 +56,13 @@ pub enum HowError {
     #[error("{0} cannot use a Unix socket: {1}")]
     CannotBySelf(String, String),
     #[error(
-        "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
+        "{0} says no service, nobody listens there, and no server has that port by custom; name the service: samehost how SERVICE --url …"
     )]
-    Unspoken,
+    Unspoken(String),
+    #[error(
+        "a process has no address of its own; give a URL such as mysql://user@127.0.0.1/db, or name the service"
+    )]
+    NoAddress,
 }
 
 /// Names of the services that `how` has an answer for.
@@ -156,7 +160,8 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     let place_of = |client: &Client| or_tcp.as_ref().filter(|_| is_tcp(client)).unwrap_or(&as_socket);
     let server = if place.listens { Vec::new() } else { steps(kind, setting, place) };
     // A socket of this machine in place of another machine's server has other data.
-    let is_elsewhere = matches!(question.address(), Some(Endpoint::Tcp { host, .. }) if !is_here(host));
+    let is_elsewhere =
+        matches!(question.address(), Some(Endpoint::Tcp { host, .. }) if !lookup::is_here(host));
     Ok(HowTo {
         schema: HOW_SCHEMA,
         service: kind.name().to_owned(),
@@ -170,19 +175,11 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     })
 }
 
-/// Whether a host is this machine, as far as can be said without asking a name server.
-fn is_here(host: &str) -> bool {
-    match host.parse::<std::net::IpAddr>() {
-        Ok(ip) => ip.to_canonical().is_loopback() || ip.is_unspecified(),
-        Err(_) => lookup::is_listed(host),
-    }
-}
-
 fn kind_of(question: &Question, scan: &Scan) -> Result<Kind, HowError> {
     let name = match (&question.service, &question.url) {
         (Some(name), _) => name.as_str(),
-        (None, Some(target)) => service_of(target, scan)?,
-        (None, None) => return Err(HowError::Unspoken),
+        (None, Some(target)) => service_of(target, question, scan)?,
+        (None, None) => return Err(HowError::NoAddress),
     };
     Kind::called(name).ok_or_else(|| unknown(name))
 }
@@ -191,11 +188,22 @@ fn unknown(name: &str) -> HowError {
     HowError::Service(name.to_owned(), services().join(", "))
 }
 
-/// The kind of server that a target is of: its scheme says so, else who listens there.
-fn service_of(target: &Target, scan: &Scan) -> Result<&'static str, HowError> {
-    let Target::Address { protocol, endpoint, .. } = target else { return Err(HowError::Unspoken) };
+/// The kind of server that a target is of: its scheme says so, else who listens there, the client that is asked about, or the
+/// server whose usual port it is.
+fn service_of(target: &Target, question: &Question, scan: &Scan) -> Result<&'static str, HowError> {
+    let Target::Address { protocol, endpoint, .. } = target else { return Err(HowError::NoAddress) };
     let there = || services_at(scan, endpoint).into_iter().find_map(|at| scan.services[at].kind);
-    Kind::of_protocol(*protocol).or_else(there).map(Kind::name).ok_or(HowError::Unspoken)
+    let of_client = || {
+        let asked = question.client.as_deref()?;
+        let mut clients = languages().iter().flat_map(|language| &language.clients);
+        kind_that_speaks(clients.find(|client| client.is_called(asked))?.protocol, scan)
+    };
+    let by_port = || {
+        let Endpoint::Tcp { port, .. } = endpoint else { return None };
+        Kind::all().find(|kind| kind.descriptor().ports.first() == Some(port))
+    };
+    let kind = Kind::of_protocol(*protocol).or_else(there).or_else(of_client).or_else(by_port);
+    kind.map(Kind::name).ok_or_else(|| HowError::Unspoken(endpoint.to_string()))
 }
 
 /// Socket and address of the service, or where they would be by default.
@@ -224,10 +232,15 @@ impl Place {
         };
         let (path, from, listens) = match socket_path(scan, &services, kind, port) {
             Some(path) => (path, "found here", true),
-            None => (usual_path(scan, &services, kind, port), "usual", false),
+            None => {
+                let is_unsafe = services.iter().any(|at| socket_of(scan, *at, Some(port)).is_err());
+                let from = if is_unsafe { "unsafe" } else { "usual" };
+                (usual_path(scan, &services, kind, port), from, false)
+            }
         };
         let service = services.first().map(|at| &scan.services[*at]);
-        let (host, file) = ("127.0.0.1".to_owned(), service.and_then(|service| file_of(scan, service)));
+        let (host, of_all) = ("127.0.0.1".to_owned(), !kind.descriptor().several_sites);
+        let file = service.filter(|_| of_all).and_then(|service| started_with(scan, service));
         let mut place = Place { path, from, listens, host, port, file };
         match address {
             Some(Endpoint::Tcp { host, .. }) => place.host.clone_from(host),
@@ -261,16 +274,6 @@ impl Place {
             .replace("{host}", &self.host)
             .replace("{port}", &self.port.to_string())
     }
-}
-
-/// The configuration that a service was started with, if it is one for all that it serves.
-fn file_of(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let known = service.kind?.descriptor();
-    if known.several_sites {
-        return None;
-    }
-    let named = || Some(known.file_named(&scan.main_process(service)?.command_line)?.0);
-    told_file(scan, service).or_else(named).filter(|file| !file.is_relative() || file.as_os_str().is_empty())
 }
 
 /// The services of this network namespace that are of a kind. MariaDB and MySQL are separate kinds with the same addresses.
@@ -430,8 +433,9 @@ fn steps(kind: Kind, setting: &str, place: &Place) -> Vec<String> {
             value_here("unix/max_dgram_qlen")
         )
     } else {
+        let setting = known.backlog_of(BURST).map(|setting| format!(", {setting}")).unwrap_or_default();
         format!(
-            "give it a backlog for a burst (net.core.somaxconn{} caps it): a full one refuses at once on a Unix socket",
+            "give it a backlog for a burst{setting} (net.core.somaxconn{} caps it): a full one refuses at once on a Unix socket",
             value_here("core/somaxconn")
         )
     });
@@ -444,6 +448,9 @@ fn steps(kind: Kind, setting: &str, place: &Place) -> Vec<String> {
     steps.push(format!("{port}; restart, then see what changed: samehost scan"));
     steps
 }
+
+/// The backlog that is proposed where no connections were counted.
+const BURST: u32 = 4096;
 
 /// The value of a setting as part of a sentence; nothing where `/proc` does not show it.
 fn value_here(name: &str) -> String {

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use samehost_edit::{Files, Lead, LeadForm, Overlay, Reading, Refusal, Setting, leads};
+use samehost_edit::{
+    Files, Lead, LeadForm, OF_UNKNOWN_SERVER, Overlay, Reading, Refusal, Setting, databases_in, leads,
+};
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{described, proposed_for, services_at, socket_of};
@@ -20,7 +22,7 @@ use samehost_system::{User, lookup};
 use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines, ParsedConfig};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
-use crate::place::{is_local, real};
+use crate::place::real;
 use crate::request::Direction;
 
 /// Longest file that is searched, in bytes.
@@ -36,6 +38,8 @@ pub(crate) struct Left {
     pub(crate) service: usize,
     /// Whether its line has another value that leads there.
     pub(crate) is_one_of_several: bool,
+    /// Whether it may lead to another kind of server as well, as its text does not say which.
+    pub(crate) is_unsure: bool,
 }
 
 impl Left {
@@ -48,6 +52,12 @@ impl Left {
         };
         let column = if self.is_one_of_several { format!(":{}", self.lead.column) } else { String::new() };
         let place = format!("{}:{}{column}:{name}", shown(&self.file), self.lead.line);
+        if self.is_unsure {
+            return format!(
+                "{place} may lead to {}, {who}: it has no port, and nothing in its file says which database it is of",
+                self.endpoint
+            );
+        }
         match localhost_of(scan, &self.file, &self.lead, &self.endpoint) {
             Some(Localhost::Socket) => format!(
                 "{place} leads to the default socket of its library, which takes `localhost` for that and not for {}",
@@ -167,7 +177,15 @@ pub(crate) fn of_text(scan: &Scan, path: &Path, bytes: &[u8], to: Direction) -> 
         if lead.form == LeadForm::MountedPath {
             continue;
         }
+        let first = found.len();
+        let named = databases_in(&path.file_name().unwrap_or_default().to_string_lossy());
         for endpoint in &lead.endpoints {
+            // `mysql-aliases.cf` names no other.
+            if lead.endpoints.len() > 1
+                && matches!((&named[..], endpoint), ([own], Endpoint::Tcp { port, .. }) if own != port)
+            {
+                continue;
+            }
             let known = services.entry(endpoint.clone());
             let service = *known.or_insert_with(|| service_of(scan, endpoint, to));
             if let Some(service) = service {
@@ -177,10 +195,12 @@ pub(crate) fn of_text(scan: &Scan, path: &Path, bytes: &[u8], to: Direction) -> 
                     endpoint: endpoint.clone(),
                     service,
                     is_one_of_several: false,
+                    is_unsure: false,
                 });
-                break;
             }
         }
+        let is_unsure = found.len() > first + 1;
+        found[first..].iter_mut().for_each(|left| left.is_unsure = is_unsure);
     }
     for at in 1..found.len() {
         let is_same = found[at - 1].lead.line == found[at].lead.line;
@@ -193,8 +213,8 @@ pub(crate) fn of_text(scan: &Scan, path: &Path, bytes: &[u8], to: Direction) -> 
 /// What every spelling of a loopback address has one of, in small letters.
 const OF_LOOPBACK: &[&str] = &["localhost", "127.", "::1", "::0", "0:0", "ffff:7f"];
 
-/// The names in this machine's file of hosts, read once for thousands of texts.
-static LISTED: LazyLock<Vec<String>> = LazyLock::new(lookup::listed_names);
+/// The names and addresses of this machine, read once for thousands of texts.
+static LISTED: LazyLock<Vec<String>> = LazyLock::new(lookup::own_names);
 
 /// Whether a text has a word that may name this machine. Few have, and none of the others is read for its values: the plan of a
 /// site of WordPress, with its 3,000 files, took 5.5 s of CPU time, and takes 2.1.
@@ -207,8 +227,10 @@ fn may_name_this_machine(bytes: &[u8]) -> bool {
 /// The service at an endpoint that a switch in this direction would move away from.
 fn service_of(scan: &Scan, endpoint: &Endpoint, to: Direction) -> Option<usize> {
     let is_wanted = match (to, endpoint) {
+        // Who connects to no address connects here, and hardly anybody writes that: it is where a program listens.
         (Direction::Unix, Endpoint::Tcp { host, port }) => {
-            is_listened_at(scan, *port) && is_here(host) && is_local(endpoint)
+            let is_any = host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified());
+            is_listened_at(scan, *port) && !is_any && lookup::is_here(host)
         }
         (Direction::Tcp, Endpoint::Unix(_)) => true,
         _ => false,
@@ -247,15 +269,6 @@ fn is_listened_at(scan: &Scan, port: u16) -> bool {
         }
     }
     false
-}
-
-/// Whether a host is an address, `localhost`, or a name in the file of this machine's hosts. A word of somebody's text is
-/// asked of no name server.
-pub(crate) fn is_here(host: &str) -> bool {
-    match host.parse::<IpAddr>() {
-        Ok(ip) => !ip.is_unspecified(),
-        Err(_) => lookup::is_listed(host),
-    }
 }
 
 fn kind_of(scan: &Scan, left: &Left) -> Option<Kind> {
@@ -372,7 +385,17 @@ impl<'a> Leading<'a> {
         for left in self.at(refusal) {
             words = with_own_places(&words, self.scan, left);
         }
-        words
+        if refusal.by_hand != OF_UNKNOWN_SERVER || self.at(refusal).is_empty() {
+            return words;
+        }
+        // Each server to which the line leads.
+        let mut all = Vec::new();
+        for left in self.at(refusal) {
+            let label = kind_of(self.scan, left).filter(|_| left.is_unsure).map(Kind::label);
+            let own = label.map(|label| format!("Of {label}: ")).unwrap_or_default();
+            all.push(own + &to_unix(self.scan, left));
+        }
+        all.join(". ")
     }
 
     /// Whether a refused line leads to a server here over TCP, and to none over its socket.

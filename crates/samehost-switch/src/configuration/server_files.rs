@@ -14,7 +14,7 @@ use samehost_edit::formats::systemd::{environment_files, places};
 use samehost_edit::{Files, glob};
 use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service, Socket};
-use samehost_scan::{Trusted, plausible, told_file};
+use samehost_scan::{Trusted, plausible, reader_of, started_with};
 use samehost_services::Kind;
 use samehost_system::{decider, open, ownership};
 
@@ -22,7 +22,7 @@ use super::ConfigFile;
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
 use crate::place::real;
-use crate::reload::{is_kind, master};
+use crate::reload::is_kind;
 
 /// Files in which a service may have its configuration, the most certain first. What it was started with is the process' own
 /// claim: it counts for root's processes, for those of the service's account or unit, and for the owner of that file.
@@ -34,20 +34,13 @@ pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
     let (Some(kind), process) = (service.kind, scan.main_process(service)) else { return Vec::new() };
     let known = kind.descriptor();
     let way = process.and_then(|process| known.file_named(&process.command_line));
-    let mut files: Vec<PathBuf> = named_by(scan, service).into_iter().collect();
+    let mut files: Vec<PathBuf> = started_with(scan, service).into_iter().collect();
     if files.is_empty() || way.is_some_and(|(_, way)| way.beside) {
         let usual = known.main_files.iter().map(PathBuf::from);
         files.extend(usual.filter(|path| process.is_none_or(|process| !is_denied(kind, path, process))));
     }
     files.retain(|path| !path.as_os_str().is_empty() && is_for(scan, service, path));
     files
-}
-
-/// The file that a service was started with, as the server or its command line says; an empty path where it was started with
-/// none.
-pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    let told = told_file(scan, service);
-    if told.is_some() { told } else { named(service.kind?, scan.main_process(service)?) }
 }
 
 /// Whether a process shows that it was not started with a file: it works elsewhere than that says, or lacks an argument of it.
@@ -79,7 +72,7 @@ fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
     if let Some(container) = &process.container {
         return Some(format!("it runs in the {container}, and has files of its own"));
     }
-    let kind = service.kind.filter(|_| named_by(scan, service).is_none())?;
+    let kind = service.kind.filter(|_| started_with(scan, service).is_none())?;
     let mut usual = kind.descriptor().main_files.iter().map(Path::new);
     let denied = usual.find(|path| path.exists() && is_denied(kind, path, process))?;
     Some(format!(
@@ -99,24 +92,12 @@ pub(crate) fn looked_in(scan: &Scan, service: &Service, files: &[PathBuf]) -> St
 
 /// Whether a file of this system may be the configuration of a service.
 pub(crate) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
-    let Some(pid) = service.pid else { return true };
+    let Some(reader) = reader_of(scan, service) else { return true };
     let mut trusted = Trusted::default();
     if let Ok(found) = fs::metadata(path) {
         trusted = trusted.or(found.uid());
     }
-    let reader = match service.kind {
-        Some(kind) => reader(kind, pid),
-        None => pid,
-    };
     may_be(scan, service, &trusted) && is_same_file(reader, path)
-}
-
-/// The process that reads the configuration: a master, where one reloads. Its workers may be in a chroot.
-fn reader(kind: Kind, pid: u32) -> u32 {
-    if !kind.descriptor().reloads_by_master {
-        return pid;
-    }
-    master(kind, pid).unwrap_or(pid)
 }
 
 /// Whether a service may be what its program's name says.
@@ -139,15 +120,6 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
         (Err(_), Err(_)) => true,
         _ => false,
     }
-}
-
-fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
-    let (found, _) = kind.descriptor().file_named(&process.command_line)?;
-    if found.is_absolute() || found.as_os_str().is_empty() {
-        return Some(found);
-    }
-    let directory = fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
-    Some(directory.join(found))
 }
 
 /// The process that runs by a configuration: the one whose command line names this file; else the only one whose own
@@ -176,7 +148,7 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
 
 /// Whether it is known what a service was started with, and a file is not among what it reads.
 pub(crate) fn reads_others(scan: &Scan, service: &Service, asked: &ConfigFile) -> bool {
-    let Some(main) = named_by(scan, service) else { return false };
+    let Some(main) = started_with(scan, service) else { return false };
     let Ok(Some(config)) = ConfigFile::run_by(&main, service.kind) else { return false };
     // A php.ini is read beside the file of a PHP-FPM.
     if config.editor.name() != asked.editor.name() {
@@ -277,32 +249,6 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
-
-    fn file(kind: &str, words: &[&str]) -> Option<PathBuf> {
-        let kind = Kind::named(kind).unwrap();
-        let command_line = words.iter().map(|word| (*word).to_owned()).collect();
-        named(kind, &Process { command_line, ..Process::default() })
-    }
-
-    #[test]
-    fn command_lines_name_files() {
-        for (kind, words, path) in [
-            (
-                "php-fpm",
-                &["php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)"][..],
-                "/etc/php/8.2/fpm/php-fpm.conf",
-            ),
-            ("nginx", &["nginx: master process /usr/sbin/nginx -p /srv/x -c a.conf"], "/srv/x/a.conf"),
-            ("nginx", &["nginx: master process nginx"], "/etc/nginx/nginx.conf"),
-            ("mariadb", &["/usr/sbin/mariadbd", "--defaults-file=/x/my.cnf"], "/x/my.cnf"),
-            ("postgres", &["postgres", "-D", "/var/lib/pg"], "/var/lib/pg/postgresql.conf"),
-            ("pgbouncer", &["pgbouncer", "-d", "-u", "pg", "/x/pool.ini"], "/x/pool.ini"),
-        ] {
-            assert_eq!(file(kind, words), Some(PathBuf::from(path)));
-        }
-        assert_eq!(file("pgbouncer", &[]), None);
-        assert_eq!(file("redis", &["redis-server 127.0.0.1:6379"]), None);
-    }
 
     #[test]
     fn the_usual_file_is_none_of_a_process_that_lacks_what_it_says() {

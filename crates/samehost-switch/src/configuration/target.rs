@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_edit::{EDITORS, Files};
 use samehost_model::scan::{Process, Scan, Service};
-use samehost_scan::{Trusted, described};
+use samehost_scan::{Trusted, described, started_with};
 use samehost_services::Kind;
 use samehost_system::User;
 
@@ -141,7 +141,7 @@ fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
     let units = [one, other].map(|service| scan.main_process(service)?.unit.as_ref());
     are_equal([one, other].map(|service| service.pid))
         || are_equal(units)
-        || are_equal([one, other].map(|service| server_files::named_by(scan, service)))
+        || are_equal([one, other].map(|service| started_with(scan, service)))
         || are_equal([one, other].map(directory))
         || share_a_port(scan, one, other)
 }

@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
-use samehost_system::User;
+use samehost_system::{User, lookup};
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::ConfigFile;
-use crate::configuration::leads::is_here;
 use crate::place::{is_local, real};
 use crate::plan::hop::Hop;
 
@@ -54,7 +53,7 @@ pub(crate) fn is_there(scan: &Scan, endpoint: &Endpoint, listener: &Endpoint) ->
             if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
                 return is_local(listener);
             }
-            if !is_here(host) || !is_local(endpoint) {
+            if !lookup::is_here(host) {
                 return false;
             }
             let (there, services) = (services_at(scan, endpoint), services_at(scan, listener));

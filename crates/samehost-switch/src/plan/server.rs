@@ -9,7 +9,7 @@ use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{
-    Trusted, Unserved, described, expected, expected_of, holders_of, service_at, services_at,
+    Trusted, Unserved, described, expected, expected_of, holders_of, service_at, services_at, started_with,
 };
 use samehost_services::{Kind, UnixSocket};
 use samehost_system::{lookup, peer, start_time};
@@ -186,7 +186,7 @@ pub(crate) fn is_or_descends(pid: u32, from: &Known) -> bool {
 fn runs_by_another(scan: &Scan, config: &ConfigFile, endpoint: &Endpoint) -> Option<SwitchObstacle> {
     let there = services_at(scan, endpoint).into_iter().filter_map(|at| scan.services.get(at));
     let service = there.into_iter().find(|service| server_files::reads_others(scan, service, config))?;
-    let own = shown(&server_files::named_by(scan, service)?);
+    let own = shown(&started_with(scan, service)?);
     let (who, file) = (described(scan, service), shown(&config.file));
     Some(bar(
         ObstacleCode::Server,

@@ -318,10 +318,91 @@ fn how_says_which_of_several_servers_it_is_about() {
     let celerys = format!("redis+socket://{}?virtual_host=5", other.display());
     let found = asked(&["how", "--url", &celerys, "--client", "ioredis"]);
     assert_eq!(found["clients"][0]["socket"], format!("new Redis({{ path: '{}', db: 5 }})", other.display()));
+    // A server that took the other's path has other data.
+    let _thief = Held::redis(&home, free_port(), &other, &[]);
+    let found =
+        asked(&["how", "--url", &format!("redis://127.0.0.1:{}/3", ports[1]), "--client", "redis-cli"]);
+    assert_eq!(found["path_from"], "unsafe");
+    assert_ne!(found["path"].as_str(), other.to_str(), "{found}");
     // Another machine's server has other data than any socket here.
     for host in ["192.0.2.4", "cache.example"] {
         let found = asked(&["how", "--url", &format!("redis://{host}:6379/3"), "--client", "ioredis"]);
         assert_eq!(found["path_from"], "elsewhere", "{host}");
+    }
+}
+
+#[test]
+fn how_reads_what_drivers_take_in_place_of_a_url() {
+    let home = Home::new();
+    let socket = home.path("redis.sock");
+    let port = free_port();
+    let _redis = Held::redis(&home, port, &socket, &[]);
+    let (pg, path) = (free_port(), socket.display());
+    let words = |url: &str, client: &str| {
+        let ended = home.run(&["how", "--url", url, "--client", client, "--json"]);
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.both()));
+        let one = &found["clients"][0];
+        (one["socket"].as_str().unwrap().to_owned(), one["tcp"].as_str().unwrap().to_owned())
+    };
+    // The server at the address says what it is, where the text does not.
+    for (url, client, expected) in [
+        (
+            format!("127.0.0.1:{port},defaultDatabase=5"),
+            "stackexchange",
+            format!("Connect(\"!{path},defaultDatabase=5\")"),
+        ),
+        (
+            format!("{{ host: '127.0.0.1', port: {port}, db: 5 }}"),
+            "ioredis",
+            format!("{{ path: '{path}', db: 5 }}"),
+        ),
+        (format!("redis.Redis(host='127.0.0.1', port={port}, db=5)"), "redis-py", format!("'{path}', db=5)")),
+        (format!("tcp://127.0.0.1:{port}?database=5"), "predis", format!("'{path}', 'database' => 5")),
+        (format!("Server=127.0.0.1;Port={port}"), "redis-cli", format!("redis-cli -s {path}")),
+    ] {
+        assert!(words(&url, client).0.contains(&expected), "{url}: {:?}", words(&url, client));
+    }
+    // Database, user and port are kept in the words of the client.
+    for (url, client, expected) in [
+        (
+            format!("host=127.0.0.1 port={pg} dbname=shop user=fern"),
+            "pgx",
+            format!("fern@127.0.0.1:{pg}/shop"),
+        ),
+        (
+            format!("Host=127.0.0.1;Port={pg};Database=shop;Username=fern"),
+            "npgsql",
+            format!("Port={pg};Username=fern;Database=shop"),
+        ),
+        (
+            format!("jdbc:postgresql://127.0.0.1:{pg}/shop?user=fern"),
+            "pgjdbc",
+            format!("127.0.0.1:{pg}/shop?user=fern"),
+        ),
+        (
+            "fern:pw@tcp(127.0.0.1:3306)/shop".into(),
+            "go-sql-driver",
+            "fern:password@tcp(127.0.0.1:3306)/shop".into(),
+        ),
+        (
+            "Server=127.0.0.1;Port=3306;Database=shop;Uid=fern;Pwd=pw".into(),
+            "dotnet",
+            "Port=3306;User ID=fern;Database=shop".into(),
+        ),
+        ("mysql:host=127.0.0.1;dbname=shop".into(), "pdo", "port=3306;dbname=shop".into()),
+    ] {
+        assert!(words(&url, client).1.contains(&expected), "{url}: {:?}", words(&url, client));
+    }
+    // What was read, and what not, in one sentence; and no password.
+    for (url, expected) in [
+        ("localhost:11211,localhost:11212", "ask for each: localhost:11211"),
+        ("redis://a,b/1", "each of several servers has a socket of its own"),
+        ("Server=127.0.0.1,1433;Uid=sa;Pwd=hunter2", "tcp:127.0.0.1:1433 says no service"),
+        ("odd://sa:hunter2@127.0.0.1/x", "`odd://` is not the scheme of a known server"),
+    ] {
+        let ended = home.run(&["how", "--url", url]);
+        let said = ended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(ended.status == 2 && said.contains(expected) && !said.contains("hunter2"), "{url}: {said}");
     }
 }
 

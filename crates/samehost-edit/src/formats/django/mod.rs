@@ -161,7 +161,12 @@ impl<'a> Settings<'a> {
         let (reason, by_hand) = if from_environment {
             (
                 format!("{name} comes from the environment"),
-                "in the environment of the application, or its .env: the URL there".to_owned(),
+                if name.ends_with("HOST") {
+                    "there, or as the default here: the path of the socket (MySQL), or its directory (PostgreSQL)"
+                } else {
+                    "in the environment of the application, or its .env: the URL there"
+                }
+                .to_owned(),
             )
         } else {
             (

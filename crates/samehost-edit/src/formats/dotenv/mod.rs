@@ -8,7 +8,7 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use crate::budget::Metered;
 use crate::editor::Editor;
 use crate::files::{Edit, Files};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{OF_UNKNOWN_SERVER, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
@@ -276,9 +276,7 @@ impl<'a> Reader<'a> {
         if name.starts_with("POSTGRES") || (has_postgres && !has_mysql) {
             return format!("{name}=/run/postgresql (the socket's directory), with the port as it is");
         }
-        format!(
-            "where the program that reads {name} takes a path for a host: {name}=/run/mysqld/mysqld.sock (MySQL: the socket) or {name}=/run/postgresql (PostgreSQL: its directory)"
-        )
+        OF_UNKNOWN_SERVER.to_owned()
     }
 
     /// Why an entry may not be the effective one.

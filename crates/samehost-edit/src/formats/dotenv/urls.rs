@@ -119,6 +119,13 @@ impl Reader<'_> {
                     number.unwrap_or("0")
                 ),
             ),
+            Framework::Laravel => (
+                "Laravel's URL cannot name a socket",
+                format!(
+                    "{name}= (empty), and in config/database.php for the connection that reads it: 'host' => '{REDIS}', 'port' => 0, 'database' => {}",
+                    number.unwrap_or("0")
+                ),
+            ),
             Framework::Node if known => (
                 "each library of Node has its own words for a socket",
                 format!(

@@ -13,6 +13,7 @@ use samehost_edit::{Files, Library, OverSocket, Word, parameter};
 use samehost_login::Encrypted;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Protocol};
+use samehost_services::ASKED_FOR_TLS_ON_A_SOCKET;
 use samehost_system::diag::Diag;
 use samehost_system::peer::holder_among;
 
@@ -130,10 +131,7 @@ fn fails(hop: &Hop, asked: &Asked, sentence: &str) -> SwitchObstacle {
 fn depends(hop: &Hop, asked: &Asked) -> SwitchObstacle {
     bar(
         ENCRYPTION,
-        format!(
-            "{}. Which library connects is not known: libpq and pgx go without TLS there, pg of Node, lib/pq, asyncpg and others fail",
-            asks(hop, asked)
-        ),
+        format!("{}. Which library connects is not known: {ASKED_FOR_TLS_ON_A_SOCKET}", asks(hop, asked)),
         format!(
             "Take {} out there, then switch again; or --accept {ENCRYPTION} where the program connects by libpq",
             asked.word.name

@@ -81,6 +81,17 @@ fn cases(home: &Home, server: &str, place: &Place, rows: &[&'static Row]) -> Vec
             let (login, at) = ("app:password", format!("127.0.0.1:{port}/{NUMBER}"));
             (format!("redis+unix://{login}@{socket}?db={NUMBER}"), format!("redis://{login}@{at}"))
         }
+        "mysql" => (
+            format!("mysql://root@localhost/mysql?socket={socket}"),
+            format!("mysql://root@127.0.0.1:{port}/mysql"),
+        ),
+        "postgres" => {
+            let (own, folder) = ("application_name=kept", place.socket.parent().unwrap().display());
+            (
+                format!("postgres://postgres@/template1?host={folder}&port={port}&{own}"),
+                format!("postgres://postgres@127.0.0.1:{port}/template1?{own}"),
+            )
+        }
         _ => (format!("unix:{socket}"), format!("tcp:127.0.0.1:{port}")),
     };
     let (unix, tcp) = (asked(home, service, &unix), asked(home, service, &tcp));
@@ -172,8 +183,33 @@ fn ask_front(case: &Case, port: u16) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// The transport that a client has.
-fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result<&'static str, String> {
+/// What the server says of a client in words that name a user, a database and an option: each has to be among it.
+fn kept(case: &Case, place: &Place) -> Result<String, String> {
+    let said = place.said(case.row.service);
+    let asked: &[&str] = match case.row.service {
+        "mysql" => &["root", "mysql"],
+        "postgres" => &["postgres", "template1", "kept"],
+        _ => &[],
+    };
+    let has = |name: &str| said.iter().any(|one| one == name);
+    let words = case.words.replace(place.socket.to_str().unwrap(), "");
+    let words = words.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '_');
+    let words: BTreeSet<&str> = words.collect();
+    let lost: Vec<&&str> = asked.iter().filter(|name| words.contains(**name) && !has(name)).collect();
+    if lost.is_empty() {
+        Ok(said.join(", "))
+    } else {
+        Err(format!("{lost:?} is lost: the server says {said:?}"))
+    }
+}
+
+/// The transport that a client has, and what of its words its server has.
+fn transport(
+    home: &Home,
+    shop: &Workshop,
+    case: &Case,
+    place: &Place,
+) -> Result<(&'static str, String), String> {
     let service = case.row.server;
     place.forget(service);
     if let Run::Front(front) = case.row.run {
@@ -182,7 +218,7 @@ fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result
             front.command(&folder, &Workshop::words(case), &place.socket.with_file_name("index.php"));
         let mut client = Client::start(&mut command)?;
         ask_front(case, port).map_err(|error| error + &client.said())?;
-        return seen(place, service);
+        return Ok((seen(place, service)?, String::new()));
     }
     let mut client = Client::start(&mut shop.command(case)?)?;
     client.wait_until_ready()?;
@@ -193,7 +229,7 @@ fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result
             return Err(format!("the server sees {transport}, verify {verified}"));
         }
     }
-    Ok(transport)
+    Ok((transport, kept(case, place)?))
 }
 
 /// Holds rows against their servers, tells each case, and gives what is wrong.
@@ -211,12 +247,15 @@ fn held(rows: &[&'static Row], mut servers: Servers, tell: fn(&str)) -> Vec<Stri
     for case in all.iter().filter(|case| shop.has(case.row.language)) {
         let (_, place) = places.iter().find(|(server, _)| *server == case.row.server).unwrap();
         let found = transport(&home, &shop, case, place);
-        let over = found.as_deref().unwrap_or("no connection");
+        let (over, said) = match &found {
+            Ok((over, said)) => (*over, said.as_str()),
+            Err(_) => ("no connection", ""),
+        };
         let folder = place.socket.ancestors().nth(2).unwrap().display().to_string();
         let words = case.words.replace(&folder, "/run").replace(&place.port.to_string(), "PORT");
-        tell(&format!("{} | {} | {over} | {words}", case.row.client, case.expected));
+        tell(&format!("{} | {} | {over} | {said} | {words}", case.row.client, case.expected));
         wrong.extend(under_run::wrong(&home, &shop, case, place));
-        match (found, case.expected) {
+        match (found.map(|(over, _)| over), case.expected) {
             (Ok("tcp"), "not tcp") => wrong.push(format!("{}: tcp", case.what())),
             (_, "not tcp") => {}
             (Ok(found), expected) if found == expected => {}

@@ -44,7 +44,7 @@ impl Case {
 
 /// A user and a database that the test's server has.
 fn names(service: &str) -> (&'static str, &'static str) {
-    if service == "mysql" { ("root", "mysql") } else { ("postgres", "postgres") }
+    if service == "mysql" { ("root", "mysql") } else { ("postgres", "template1") }
 }
 
 /// The words of a row as code that runs: the names that a reader fills in are filled in.
@@ -69,7 +69,7 @@ fn filled(words: &str, service: &str) -> String {
         .replace("dbname=DB", &format!("dbname={database}"))
         .replace("-d DB", &format!("-d {database}"))
         // lib/pq asks for TLS over TCP, which our server has not.
-        .replace("dbname=postgres\")", "dbname=postgres sslmode=disable\")")
+        .replace(" application_name=kept\")", " sslmode=disable application_name=kept\")")
 }
 
 /// What is fetched for a language, by `cargo xtask servers`; see `xtask/src/fetched.rs`.

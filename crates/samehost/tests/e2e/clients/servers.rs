@@ -294,36 +294,8 @@ impl Place {
     pub(super) fn seen(&self, service: &str) -> BTreeSet<&'static str> {
         let socket = text(&self.socket);
         let said = match service {
-            // Who asked the last time may not be gone yet on a busy machine: it is known by its database here, by its name below.
-            "mysql" => must(
-                "mariadb",
-                &[
-                    "--no-defaults",
-                    "-uroot",
-                    "-Dinformation_schema",
-                    "-BN",
-                    "-S",
-                    socket,
-                    "-e",
-                    "SELECT IF(HOST LIKE '%:%', HOST, 'unix') FROM information_schema.PROCESSLIST WHERE NOT DB <=> 'information_schema' AND COMMAND <> 'Daemon'",
-                ],
-            ),
-            "postgres" => must(
-                "psql",
-                &[
-                    "-XAtq",
-                    "-U",
-                    "postgres",
-                    "-h",
-                    text(self.socket.parent().unwrap()),
-                    "-p",
-                    &self.port.to_string(),
-                    "-d",
-                    "application_name=who_asks",
-                    "-c",
-                    "SELECT coalesce(host(client_addr), 'unix') FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'who_asks'",
-                ],
-            ),
+            "mysql" => self.ask_mysql("IF(HOST LIKE '%:%', HOST, 'unix')"),
+            "postgres" => self.ask_postgres("coalesce(host(client_addr), 'unix')"),
             "redis" => {
                 let clients = must("redis-cli", &["-s", socket, "client", "list"]);
                 let is_in_it = |line: &&str| {
@@ -339,6 +311,37 @@ impl Place {
         };
         let is_unix = |line: &str| line.starts_with("unix") || line == "imuxsock";
         said.lines().map(|line| if is_unix(line) { "unix" } else { "tcp" }).collect()
+    }
+
+    /// User, database and the name of an application, as the server has them of the clients that are connected.
+    pub(super) fn said(&self, service: &str) -> Vec<String> {
+        let said = match service {
+            "mysql" => self.ask_mysql("CONCAT(USER, ' ', IFNULL(DB, ''))"),
+            "postgres" => self.ask_postgres("usename || ' ' || datname || ' ' || application_name"),
+            _ => return Vec::new(),
+        };
+        let words: BTreeSet<String> = said.split_whitespace().map(str::to_owned).collect();
+        words.into_iter().collect()
+    }
+
+    fn ask_mysql(&self, what: &str) -> String {
+        // Who asked the last time may not be gone yet on a busy machine: it is known by its database here, by its name below.
+        let question = format!(
+            "SELECT {what} FROM information_schema.PROCESSLIST WHERE NOT DB <=> 'information_schema' AND COMMAND <> 'Daemon'"
+        );
+        let words =
+            ["--no-defaults", "-uroot", "-Dinformation_schema", "-BN", "-S", text(&self.socket), "-e"];
+        must("mariadb", &[&words[..], &[&question]].concat())
+    }
+
+    fn ask_postgres(&self, what: &str) -> String {
+        let question = format!(
+            "SELECT {what} FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'who_asks'"
+        );
+        let (folder, port) = (text(self.socket.parent().unwrap()), self.port.to_string());
+        let words =
+            ["-XAtq", "-U", "postgres", "-h", folder, "-p", &port, "-d", "application_name=who_asks", "-c"];
+        must("psql", &[&words[..], &[&question]].concat())
     }
 
     /// A line for each client of either memcached, without the one that asks.
