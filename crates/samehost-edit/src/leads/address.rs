@@ -270,18 +270,24 @@ fn in_dsn(text: &str) -> Vec<(String, u16)> {
     found
 }
 
-/// Whether a text has a word of a service that speaks a protocol of its own: its name, or one of its programs.
-pub(super) fn names_a_service(text: &str) -> bool {
+/// The usual ports of the services with a protocol of their own of which a text has a word: a name, or one of their programs.
+pub(super) fn ports_spoken_of(text: &str) -> Vec<u16> {
     let text = text.to_ascii_lowercase();
-    Kind::all().any(|kind| {
-        let Some(protocol) = kind.protocol() else { return false };
+    let mut ports = Vec::new();
+    for kind in Kind::all() {
+        let Some(protocol) = kind.protocol().filter(|protocol| !protocol.name().contains("http")) else {
+            continue;
+        };
         let known = kind.descriptor();
-        let mut words = known.programs.iter().chain(&known.tools).map(String::as_str);
-        !protocol.name().contains("http")
-            && (text.contains(kind.name())
-                || text.contains(protocol.name())
-                || words.any(|word| text.contains(word)))
-    })
+        let names = [kind.name(), protocol.name()].into_iter();
+        let mut words = names.chain(known.programs.iter().chain(&known.tools).map(String::as_str));
+        if words.any(|word| text.contains(word)) {
+            ports.push(known.ports.first().copied().unwrap_or_default());
+        }
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }
 
 /// The usual ports of the services that a key names; a database may be either.

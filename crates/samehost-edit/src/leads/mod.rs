@@ -12,6 +12,7 @@ use self::items::{Item, Scopes, is_of_host, is_of_port};
 
 mod address;
 mod items;
+mod tools;
 mod variables;
 
 /// A value that may lead to a server, found by its form and not by an editor.
@@ -52,6 +53,8 @@ pub enum LeadForm {
     Host,
     /// A port whose host is left out, or computed: it may be this machine.
     Port,
+    /// A host without any port, or a client program without a place, in the words of a service: its usual port, most likely.
+    Usual,
     Path,
     /// The path of a socket's file that is mounted into a container.
     MountedPath,
@@ -97,11 +100,13 @@ pub fn leads(text: &str) -> Vec<Lead> {
 /// The same with ports that stand alone, each of which may lead to this machine: `{ port: 6379 }`, `QUEUE_PORT=6379`.
 #[must_use]
 pub fn leads_and_ports(text: &str) -> Vec<Lead> {
-    leads_among(text, &|_| true).0
+    leads_among(text, &|lead| lead.form != LeadForm::Usual).0
 }
 
 /// Those of them that are wanted, however many others are before them, and whether the text has more values than are
-/// looked at. The address after 2,000 others was dropped in silence, and its port closed.
+/// looked at. The address after 2,000 others was dropped in silence, and its port closed; and so was the usual port of a
+/// service below `connect("127.0.0.1")` and `redis-cli` in a crontab: [`LeadForm::Usual`] is for who asks what leads to a
+/// place that is closed, and for nobody else.
 #[must_use]
 pub fn leads_among(text: &str, is_wanted: &dyn Fn(&Lead) -> bool) -> (Vec<Lead>, bool) {
     let (items, scopes, is_cut) = items::items(text);
@@ -116,6 +121,11 @@ pub fn leads_among(text: &str, is_wanted: &dyn Fn(&Lead) -> bool) -> (Vec<Lead>,
             if found.len() < MOST && of_this_line.all(|other| *other != lead) {
                 found.push(lead);
             }
+        }
+    }
+    for lead in tools::leads(text).into_iter().filter(|lead| is_wanted(lead)) {
+        if found.len() < MOST && found.iter().all(|other| other.line != lead.line) {
+            found.push(lead);
         }
     }
     (found, is_cut)
@@ -180,8 +190,8 @@ struct Places<'a> {
     hosts: Keyed,
     /// Hosts without paths: one beside a port is none of two that belong together.
     named: ByScope,
-    /// Lines of which it is known whether they have a word of a service.
-    services: HashMap<u32, bool>,
+    /// Lines of which it is known of which services they speak, by the usual ports of these.
+    services: HashMap<u32, Vec<u16>>,
     /// Lines that speak of databases, in small letters, with the ports of these; once they are looked for.
     databases: Option<Vec<(String, Vec<u16>)>>,
 }
@@ -239,6 +249,11 @@ impl<'a> Places<'a> {
             }
             if form == LeadForm::Host && endpoints.len() > 1 {
                 self.keep_spoken_of(name, &mut endpoints);
+            }
+            if form == LeadForm::Host && matches!(endpoints[..], [Endpoint::Tcp { port: 0, .. }]) {
+                let ports = self.spoken_of_around(item);
+                endpoints = ports.into_iter().map(|port| address::tcp(&written, port)).collect();
+                form = LeadForm::Usual;
             }
             // Without any port it leads nowhere that is known.
             endpoints.retain(|one| !matches!(one, Endpoint::Tcp { port: 0, .. }));
@@ -358,11 +373,40 @@ impl Places<'_> {
     }
 
     fn is_near_a_service(&mut self, line: u32, above: u32) -> bool {
-        let Places { lines, services, .. } = self;
-        (line.saturating_sub(above).max(1)..=line).any(|number| {
-            let text = lines.get(number as usize - 1).copied().unwrap_or_default();
-            *services.entry(number).or_insert_with(|| address::names_a_service(text))
-        })
+        (line.saturating_sub(above).max(1)..=line).any(|number| !self.spoken_of(number).is_empty())
+    }
+
+    fn spoken_of(&mut self, number: u32) -> &[u16] {
+        let text = self.lines.get((number as usize).saturating_sub(1)).copied().unwrap_or_default();
+        self.services.entry(number).or_insert_with(|| address::ports_spoken_of(text))
+    }
+
+    /// The usual ports of the services that the line of a host speaks of; else, of an argument, the nearest of the lines above; of a
+    /// key, the lines that it stands in: those above that are less deep, up to its section.
+    fn spoken_of_around(&mut self, item: &Item) -> Vec<u16> {
+        let own = self.spoken_of(item.line);
+        if !own.is_empty() || item.is_option {
+            return own.to_vec();
+        }
+        let depth_of = |line: &str| line.len() - line.trim_start().len();
+        let text =
+            |places: &Self, number: u32| places.lines.get(number as usize - 1).copied().unwrap_or_default();
+        let above = if item.is_argument { NEAR } else { MOST_BESIDE as u32 };
+        let mut depth = depth_of(text(self, item.line));
+        for number in (item.line.saturating_sub(above).max(1)..item.line).rev() {
+            let line = text(self, number);
+            let is_section = line.trim_start().starts_with('[');
+            let is_around = item.is_argument || is_section || depth_of(line) < depth;
+            if line.trim().is_empty() || !is_around {
+                continue;
+            }
+            depth = depth.min(depth_of(line));
+            let spoken = self.spoken_of(number);
+            if !spoken.is_empty() || is_section && !item.is_argument {
+                return spoken.to_vec();
+            }
+        }
+        Vec::new()
     }
 }
 

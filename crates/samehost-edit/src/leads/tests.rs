@@ -523,3 +523,39 @@ fn no_value_is_lost_in_a_long_line_or_behind_many_others() {
     assert!(found.len() == 1 && found[0].line == 40_001 && !is_cut, "{found:?}");
     assert!(leads_among(&format!("{many}{text}"), &wanted).1, "it is said where it stops");
 }
+
+#[test]
+fn a_host_without_a_port_leads_to_the_usual_one_of_the_service_that_is_spoken_of() {
+    let usual = |text: &str| {
+        let (found, _) = leads_among(text, &|lead| lead.form == LeadForm::Usual);
+        found.iter().flat_map(|lead| &lead.endpoints).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for text in [
+        "$r = new Redis();\n$r->connect(\"127.0.0.1\");",
+        "import redis\nr = redis.StrictRedis(host=\"localhost\")",
+        "{\"redis\": {\"host\": \"127.0.0.1\"}}",
+        "{\n  \"redis\": {\n    \"host\": \"127.0.0.1\"\n  }\n}",
+        "[redis]\nhost = 127.0.0.1",
+        "redis:\n  pool: 4\n  host: localhost",
+        "5 4 * * * app redis-cli -h 127.0.0.1 incr nightly",
+        "5 4 * * * app /usr/bin/redis-cli incr nightly",
+        "{\"scripts\": {\"clean\": \"redis-cli flushall\"}}",
+    ] {
+        let found = usual(text);
+        assert!(found.len() == 1 && found[0].ends_with(":6379"), "{text}: {found:?}");
+        assert!(leads_and_ports(text).iter().all(|lead| lead.form != LeadForm::Usual), "{text}");
+    }
+    for text in [
+        "redis-cli -s /run/r.sock ping",
+        "redis-cli -p 6380 ping",
+        "# redis-cli flushall",
+        "apt-get install redis-tools",
+        "see redis-cli-notes for more",
+        "mysqldump shop",
+        "[redis]\nport = 6380\n[web]\nhost = 127.0.0.1",
+        "redis:\n  size: 3\nweb:\n  host: 127.0.0.1",
+        "redis: { host: 10.0.0.9, port: 6379 }\nserver:\n  address: 127.0.0.1",
+    ] {
+        assert_eq!(usual(text), Vec::<String>::new(), "{text}");
+    }
+}

@@ -163,10 +163,11 @@ impl Texts<'_> {
         self.lefts.iter().any(|left| match left.from {
             Endpoint::Tcp { port, .. } => {
                 let mut usual = Kind::all().filter(|kind| kind.descriptor().ports.contains(port));
-                let mut hosts = ["127.", "localhost", "0.0.0.0", "::"].iter();
+                let has_host = ["127.", "localhost", "0.0.0.0", "::"].iter().any(|host| text.contains(host));
+                let has_tool =
+                    |kind: Kind| kind.descriptor().tools.iter().any(|tool| text.contains(tool.as_str()));
                 text.contains(&port.to_string())
-                    || (hosts.any(|host| text.contains(host))
-                        && usual.any(|kind| !is_others || names(text, kind)))
+                    || usual.any(|kind| has_tool(kind) || has_host && (!is_others || names(text, kind)))
             }
             Endpoint::Unix(path) if is_others => {
                 let named = [Some(path.as_path()), path.parent()];
