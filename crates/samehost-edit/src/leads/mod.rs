@@ -194,6 +194,10 @@ struct Places<'a> {
     services: HashMap<u32, Vec<u16>>,
     /// Lines that speak of databases, in small letters, with the ports of these; once they are looked for.
     databases: Option<Vec<(String, Vec<u16>)>>,
+    /// Lines of which it is known whether a host in them is beside a database: one may have ten thousand hosts.
+    beside_databases: HashMap<u32, bool>,
+    /// Ports of the databases that are spoken of in lines with such a beginning of a name, and in any.
+    spoken_by_start: HashMap<String, [Vec<u16>; 2]>,
 }
 
 impl<'a> Places<'a> {
@@ -211,7 +215,18 @@ impl<'a> Places<'a> {
             }
         }
         let lines = text.lines().collect();
-        Places { items, scopes, lines, ports, hosts, named, services: HashMap::new(), databases: None }
+        Places {
+            items,
+            scopes,
+            lines,
+            ports,
+            hosts,
+            named,
+            services: HashMap::new(),
+            databases: None,
+            beside_databases: HashMap::new(),
+            spoken_by_start: HashMap::new(),
+        }
     }
 
     /// What an item says by itself and with those around it.
@@ -336,8 +351,17 @@ impl<'a> Places<'a> {
 impl Places<'_> {
     /// Whether a host without a port stands beside the name of a database, in its line or in one as deep of the same block: Dovecot's
     /// `connect = host=127.0.0.1 dbname=mail`, Postfix's `hosts =` and `dbname =`, `{ host: '127.0.0.1', database: 'shop' }`.
-    fn is_beside_a_database(&self, item: &Item) -> bool {
-        let own = (item.line as usize).saturating_sub(1);
+    fn is_beside_a_database(&mut self, item: &Item) -> bool {
+        if let Some(known) = self.beside_databases.get(&item.line) {
+            return *known;
+        }
+        let is_beside = self.is_line_beside_a_database(item.line);
+        self.beside_databases.insert(item.line, is_beside);
+        is_beside
+    }
+
+    fn is_line_beside_a_database(&self, line: u32) -> bool {
+        let own = (line as usize).saturating_sub(1);
         let depth_of = |line: &str| line.len() - line.trim_start().len();
         let Some(line) = self.lines.get(own) else { return false };
         let depth = depth_of(line);
@@ -360,9 +384,16 @@ impl Places<'_> {
             named.filter(|(_, ports)| !ports.is_empty()).collect()
         });
         let start = start_of_name(name);
-        for is_alike in [true, false] {
-            let near = all.iter().filter(|(line, _)| !is_alike || line.contains(&start));
-            let spoken: Vec<u16> = near.flat_map(|(_, ports)| ports).copied().collect();
+        let both = self.spoken_by_start.entry(start).or_insert_with_key(|start| {
+            [true, false].map(|is_alike| {
+                let near = all.iter().filter(|(line, _)| !is_alike || line.contains(start));
+                let mut ports: Vec<u16> = near.flat_map(|(_, ports)| ports).copied().collect();
+                ports.sort_unstable();
+                ports.dedup();
+                ports
+            })
+        });
+        for spoken in both.iter() {
             let is_spoken_of =
                 |one: &Endpoint| matches!(one, Endpoint::Tcp { port, .. } if spoken.contains(port));
             if endpoints.iter().filter(|one| is_spoken_of(one)).count() == 1 {

@@ -447,7 +447,7 @@ mod tests {
             ("postgres://u:hunter2@h:x/", "not a port number"),
             ("postgres://u:hunter2@h/?sslmode=verify-full", "sslmode"),
             ("postgres://u@h/?password=hunter2", "PGPASSWORD"),
-            ("postgres://u:hunter2@a,b/", "one host"),
+            ("postgres://u:hunter2@a,b/", "each of several servers"),
             ("postgres://u:hunter2@h/?what=1", "options"),
         ] {
             let error = given(text).unwrap_err().to_string();
