@@ -32,7 +32,7 @@ pub use budget::{Metered, once_in_a_run, run as within_budget};
 pub use editor::Editor;
 pub use files::{Files, Overlay, glob};
 pub use formats::{EDITORS, by_hand, editor, recognise};
-pub use leads::{Lead, LeadForm, databases_in, leads, leads_among, leads_and_ports};
+pub use leads::{Lead, LeadForm, databases_in, leads, leads_among};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::{OF_UNKNOWN_SERVER, Reason, Refusal};
 pub use setting::{Access, Goal, Reading, Role, Setting, Uptake};

@@ -75,7 +75,7 @@ pub struct SwitchObstacle {
 }
 
 /// A removed or added line, with secrets redacted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct DiffLine {
     /// `-` or `+`.
     pub sign: char,

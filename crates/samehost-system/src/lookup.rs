@@ -2,6 +2,7 @@
 //! account of a user, from the system's files, else with `id`, which asks the directories (LDAP, SSSD) that this system
 //! is configured for. Each has a time limit, because a server of names may be down.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -35,23 +36,28 @@ pub fn is_here(host: &str) -> bool {
 /// Whether an address is one of this machine: of its loopback, of an interface, or none, which leads to its loopback (Linux).
 #[must_use]
 pub fn is_own(ip: IpAddr) -> bool {
+    is_of_loopback(ip) || local_routes().is_ok_and(|routes| route_to(&routes, ip.to_canonical()).is_some())
+}
+
+fn is_of_loopback(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
-    if ip.is_loopback() || ip.is_unspecified() {
-        return true;
-    }
-    local_routes().is_ok_and(|routes| route_to(&routes, ip).is_some())
+    ip.is_loopback() || ip.is_unspecified()
 }
 
 /// What leads to this machine in some text, in small letters: the names in its file of hosts, and the addresses of its interfaces.
 #[must_use]
 pub fn own_names() -> Vec<String> {
-    let mut names = Vec::new();
-    for line in open::text("/etc/hosts").lines() {
-        let words = line.split('#').next().unwrap_or_default().split_whitespace();
-        names.extend(words.skip(1).map(str::to_ascii_lowercase).filter(|name| is_here(name)));
+    let routes = local_routes().unwrap_or_default();
+    // A list of a hundred thousand blocked names is read once, and not for each of them.
+    let mut names: BTreeMap<String, bool> = BTreeMap::new();
+    for (ip, of_line) in lines(&open::text("/etc/hosts")) {
+        let is_own = is_of_loopback(ip) || route_to(&routes, ip.to_canonical()).is_some();
+        for name in of_line {
+            *names.entry(name.to_ascii_lowercase()).or_insert(true) &= is_own;
+        }
     }
-    names.extend(local_routes().unwrap_or_default().iter().map(|route| route.destination.to_string()));
-    names
+    let here = names.into_iter().filter_map(|(name, is_here)| is_here.then_some(name));
+    here.chain(routes.iter().map(|route| route.destination.to_string())).collect()
 }
 
 /// What a name stands for without a name server. `localhost` and names below it are this machine, whatever a server would say.
@@ -66,14 +72,20 @@ fn known(name: &str, hosts: &str) -> Vec<IpAddr> {
 
 fn listed(name: &str, hosts: &str) -> Vec<IpAddr> {
     let mut found = Vec::new();
-    for line in hosts.lines() {
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        let Some(Ok(ip)) = words.next().map(str::parse::<IpAddr>) else { continue };
-        if words.any(|word| word.eq_ignore_ascii_case(name)) && !found.contains(&ip) {
+    for (ip, mut names) in lines(hosts) {
+        if names.any(|own| own.eq_ignore_ascii_case(name)) && !found.contains(&ip) {
             found.push(ip);
         }
     }
     found
+}
+
+/// The lines of a file of hosts: an address, and its names.
+fn lines(hosts: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &str>)> {
+    hosts.lines().filter_map(|line| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        Some((words.next()?.parse().ok()?, words))
+    })
 }
 
 fn asked(name: &str) -> Vec<IpAddr> {

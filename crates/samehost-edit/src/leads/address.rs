@@ -315,19 +315,28 @@ pub(super) fn usual_ports(key: &str) -> Vec<u16> {
     if ports.is_empty() { vec![0] } else { ports }
 }
 
+/// Whether a line is a comment, by its first signs.
+pub(super) fn is_comment(line: &str) -> bool {
+    let code = line.trim_start();
+    // A time of cron is no comment: `* * * * * redis-cli ping`.
+    let is_time = code
+        .strip_prefix("* ")
+        .is_some_and(|rest| rest.starts_with(|one: char| one == '*' || one.is_ascii_digit()));
+    !is_time && ["#", ";", "//", "-- ", "* "].iter().any(|sign| code.starts_with(sign))
+}
+
 /// Usual ports of the servers that a database may be of, where its name does not say which.
 pub(super) const DATABASES: [u16; 2] = [3306, 5432];
 
 /// The ports of [`DATABASES`] of whose server a line speaks: `DB_CONNECTION=pgsql`, `require('pg')`, `driver: mysql`.
 pub fn databases_in(line: &str) -> Vec<u16> {
     let line = line.to_ascii_lowercase();
-    let is_comment = ["#", "//", ";", "--", "*"].iter().any(|sign| line.trim_start().starts_with(sign));
     let mut words = line.split(|sign: char| !sign.is_ascii_alphanumeric());
     let is_named = [
         line.contains("mysql") || line.contains("mariadb"),
         line.contains("postgres") || line.contains("psycopg") || words.any(is_pg),
     ];
-    let named = DATABASES.into_iter().zip(is_named).filter(|(_, is)| *is && !is_comment);
+    let named = DATABASES.into_iter().zip(is_named).filter(|(_, is)| *is && !is_comment(&line));
     named.map(|(port, _)| port).collect()
 }
 

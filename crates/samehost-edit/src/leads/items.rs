@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::address::{self, is_of_a_name};
+use super::address::{self, is_comment, is_of_a_name};
 use super::variables::{Known, with_defaults};
 
 /// Longest line that is looked at as one, in bytes, and about how long the pieces of a longer one are: a piece of 8 KiB of nothing
@@ -418,15 +418,7 @@ impl Reader {
                 return None;
             }
         }
-        let signs = ["#", ";", "//", "-- ", "* "];
-        // A time of cron is no comment: `* * * * * redis-cli ping`.
-        let is_time = code
-            .strip_prefix("* ")
-            .is_some_and(|rest| rest.starts_with(|one: char| one == '*' || one.is_ascii_digit()));
-        if code.is_empty() || (!is_time && signs.iter().any(|sign| code.starts_with(sign))) {
-            return None;
-        }
-        Some(code_of(line))
+        if code.is_empty() || is_comment(code) { None } else { Some(code_of(line)) }
     }
 }
 

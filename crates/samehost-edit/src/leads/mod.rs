@@ -98,8 +98,7 @@ pub fn leads(text: &str) -> Vec<Lead> {
 }
 
 /// The same with ports that stand alone, each of which may lead to this machine: `{ port: 6379 }`, `QUEUE_PORT=6379`.
-#[must_use]
-pub fn leads_and_ports(text: &str) -> Vec<Lead> {
+fn leads_and_ports(text: &str) -> Vec<Lead> {
     leads_among(text, &|lead| lead.form != LeadForm::Usual).0
 }
 
@@ -258,14 +257,13 @@ impl<'a> Places<'a> {
                     form = LeadForm::HostAndPort;
                 }
             }
-            let has_none = matches!(endpoints[..], [Endpoint::Tcp { port: 0, .. }]);
-            if form == LeadForm::Host && has_none && self.is_beside_a_database(item) {
+            if form == LeadForm::Host && has_no_port(&endpoints) && self.is_beside_a_database(item) {
                 endpoints = address::DATABASES.map(|port| address::tcp(&written, port)).to_vec();
             }
             if form == LeadForm::Host && endpoints.len() > 1 {
                 self.keep_spoken_of(name, &mut endpoints);
             }
-            if form == LeadForm::Host && matches!(endpoints[..], [Endpoint::Tcp { port: 0, .. }]) {
+            if form == LeadForm::Host && has_no_port(&endpoints) {
                 let ports = self.spoken_of_around(item);
                 endpoints = ports.into_iter().map(|port| address::tcp(&written, port)).collect();
                 form = LeadForm::Usual;
@@ -348,7 +346,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Places<'_> {
+impl<'a> Places<'a> {
     /// Whether a host without a port stands beside the name of a database, in its line or in one as deep of the same block: Dovecot's
     /// `connect = host=127.0.0.1 dbname=mail`, Postfix's `hosts =` and `dbname =`, `{ host: '127.0.0.1', database: 'shop' }`.
     fn is_beside_a_database(&mut self, item: &Item) -> bool {
@@ -362,7 +360,6 @@ impl Places<'_> {
 
     fn is_line_beside_a_database(&self, line: u32) -> bool {
         let own = (line as usize).saturating_sub(1);
-        let depth_of = |line: &str| line.len() - line.trim_start().len();
         let Some(line) = self.lines.get(own) else { return false };
         let depth = depth_of(line);
         let is_of_block = |line: &&&str| {
@@ -407,8 +404,13 @@ impl Places<'_> {
         (line.saturating_sub(above).max(1)..=line).any(|number| !self.spoken_of(number).is_empty())
     }
 
+    /// A line by its number, from 1.
+    fn line(&self, number: u32) -> &'a str {
+        self.lines.get((number as usize).saturating_sub(1)).copied().unwrap_or_default()
+    }
+
     fn spoken_of(&mut self, number: u32) -> &[u16] {
-        let text = self.lines.get((number as usize).saturating_sub(1)).copied().unwrap_or_default();
+        let text = self.line(number);
         self.services.entry(number).or_insert_with(|| address::ports_spoken_of(text))
     }
 
@@ -419,13 +421,10 @@ impl Places<'_> {
         if !own.is_empty() || item.is_option {
             return own.to_vec();
         }
-        let depth_of = |line: &str| line.len() - line.trim_start().len();
-        let text =
-            |places: &Self, number: u32| places.lines.get(number as usize - 1).copied().unwrap_or_default();
         let above = if item.is_argument { NEAR } else { MOST_BESIDE as u32 };
-        let mut depth = depth_of(text(self, item.line));
+        let mut depth = depth_of(self.line(item.line));
         for number in (item.line.saturating_sub(above).max(1)..item.line).rev() {
-            let line = text(self, number);
+            let line = self.line(number);
             let is_section = line.trim_start().starts_with('[');
             let is_around = item.is_argument || is_section || depth_of(line) < depth;
             if line.trim().is_empty() || !is_around {
@@ -453,6 +452,16 @@ fn in_order(ports: &[usize], hosts: &[usize], host: usize) -> Option<usize> {
     } else {
         before(ports).filter(|port| before(hosts).is_none_or(|last| *port > last))
     }
+}
+
+/// Whether of a place only the host is known.
+fn has_no_port(endpoints: &[Endpoint]) -> bool {
+    matches!(endpoints, [Endpoint::Tcp { port: 0, .. }])
+}
+
+/// How far a line is indented, in bytes.
+fn depth_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 /// Whether one of these texts, each before a value, ends with the name of a setting that has a database's.

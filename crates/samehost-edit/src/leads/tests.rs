@@ -539,6 +539,7 @@ fn a_host_without_a_port_leads_to_the_usual_one_of_the_service_that_is_spoken_of
         "redis:\n  pool: 4\n  host: localhost",
         "5 4 * * * app redis-cli -h 127.0.0.1 incr nightly",
         "5 4 * * * app /usr/bin/redis-cli incr nightly",
+        "* * * * * app redis-cli incr nightly",
         "{\"scripts\": {\"clean\": \"redis-cli flushall\"}}",
     ] {
         let found = usual(text);

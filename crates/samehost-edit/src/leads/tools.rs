@@ -2,7 +2,8 @@
 
 use samehost_services::{Kind, Protocol};
 
-use super::{Lead, LeadForm, address};
+use super::address::{self, is_comment};
+use super::{Lead, LeadForm};
 
 /// Options behind which a client program has a place.
 const SHORT: &[&str] = &["-h", "-p", "-s", "-u"];
@@ -40,8 +41,7 @@ pub(super) fn leads(text: &str) -> Vec<Lead> {
 /// Whether a line calls a program, and names no place behind it. A comment calls nothing, and the name of a file with it in the middle
 /// (`redis-cli-notes`) is another.
 fn calls(line: &str, tool: &str) -> bool {
-    let is_comment = ["#", "//", ";", "--", "*"].iter().any(|sign| line.trim_start().starts_with(sign));
-    let Some((before, behind)) = line.split_once(tool).filter(|_| !is_comment) else { return false };
+    let Some((before, behind)) = line.split_once(tool).filter(|_| !is_comment(line)) else { return false };
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
     let is_word = !before.ends_with(is_part) && !behind.starts_with(is_part);
     let has_place = behind.split_whitespace().any(|word| {

@@ -1,5 +1,7 @@
 //! A switch on the terminal: moved connections, changed lines, obstacles, the outcome, and how long requests take since.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -204,10 +206,13 @@ fn looks(report: &SwitchReport) -> String {
 }
 
 /// What has the same key, together, in the order of the first of each: fifty sites are fifty rows, and no more.
-fn alike<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<Vec<&'a T>> {
+fn alike<'a, T, K: Eq + Hash>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<Vec<&'a T>> {
     let mut groups: Vec<Vec<&'a T>> = Vec::new();
+    // A file may have thousands of notes, each another.
+    let mut places: HashMap<K, usize> = HashMap::new();
     for one in all {
-        match groups.iter_mut().find(|group| key(group[0]) == key(one)) {
+        let place = *places.entry(key(one)).or_insert(groups.len());
+        match groups.get_mut(place) {
             Some(group) => group.push(one),
             None => groups.push(vec![one]),
         }

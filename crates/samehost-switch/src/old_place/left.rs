@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use samehost_edit::Lead;
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
@@ -40,6 +41,11 @@ pub(crate) struct Left<'a> {
     pub(crate) from: &'a Endpoint,
     pub(crate) to: &'a Endpoint,
     pub(crate) hops: &'a [Hop],
+}
+
+/// Whether a value of a text leads to a listener.
+pub(crate) fn leads_there(scan: &Scan, lead: &Lead, listener: &Endpoint) -> bool {
+    lead.endpoints.iter().any(|endpoint| is_there(scan, endpoint, listener))
 }
 
 /// Whether an address leads to a listener: to the same service at the same port, or to its socket.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::read_link;
 
 use samehost_edit::formats::php_fpm::HandedKind;
-use samehost_edit::{Lead, leads_among};
+use samehost_edit::leads_among;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
 use samehost_system::identity::is_shared_with;
@@ -13,7 +13,7 @@ use samehost_system::peer;
 use samehost_system::proc::{self, pids, status};
 
 use super::elsewhere::Named;
-use super::left::{Left, is_there};
+use super::left::{Left, leads_there};
 use crate::findings::place;
 use crate::plan::client::environment;
 
@@ -32,8 +32,7 @@ pub(super) fn told(scan: &Scan, left: Left<'_>, moving: &BTreeSet<String>) -> Ve
     let mut found: Vec<Named> = Vec::new();
     let mut seen = BTreeSet::new();
     for Said { whose, place, text, is_applications } in said(scan, left) {
-        let is_wanted = |lead: &Lead| lead.endpoints.iter().any(|one| is_there(scan, one, left.from));
-        for lead in leads_among(&text, &is_wanted).0 {
+        for lead in leads_among(&text, &|lead| leads_there(scan, lead, left.from)).0 {
             if is_applications && moving.contains(&lead.name) {
                 continue;
             }

@@ -222,6 +222,7 @@ fn hop(
         }
     }
     let around = Surroundings { request, scan, configurations, taken: &taken };
+    let (place, another_path) = destination(&around, &server, &setting, hops)?;
     let is_client = setting.role == Role::Connects;
     let wanted = match &request.user {
         _ if !is_client => Wanted::Nobody,
@@ -230,7 +231,7 @@ fn hop(
     };
     let client = ClientSide::find(scan, &config, &setting, server.service, wanted);
     let connecting = client.as_ref().map(|(client, _)| &client.identities[..]).unwrap_or_default();
-    let (place, another_path) = destination(&around, &server, &setting, hops, connecting)?;
+    suits(scan, &server, &place, connecting).map_err(|found| with_line(scan, &server, &setting, found))?;
     let (server_line, read) = if place.listens && is_client {
         (None, None)
     } else {
@@ -254,7 +255,6 @@ fn destination(
     server: &Server,
     setting: &Setting,
     hops: &[Hop],
-    connecting: &[ClientIdentity],
 ) -> Result<(Place, Option<String>), Vec<SwitchObstacle>> {
     let Surroundings { request, scan, .. } = *around;
     // Two lines that lead to one listener move to one place: two sites of a web server at one pool of PHP-FPM.
@@ -262,21 +262,24 @@ fn destination(
         let is_its = server.service.is_some() && other.server.service == server.service;
         is_its && same_port(&other.setting.endpoint, &setting.endpoint)
     });
-    if request.to == Direction::Tcp && beside.is_none() {
-        return Ok((tcp_place(around, server, setting).map_err(|found| vec![found])?, None));
+    match (beside, request.to) {
+        (Some(other), _) => {
+            Ok((Place { endpoint: other.to.clone(), listens: other.server_line.is_none() }, None))
+        }
+        (None, Direction::Unix) => {
+            unix_place(around, server, setting).map_err(|found| with_line(scan, server, setting, found))
+        }
+        (None, Direction::Tcp) => {
+            Ok((tcp_place(around, server, setting).map_err(|found| vec![found])?, None))
+        }
     }
-    // All at once, and first whether the server can listen there.
-    let with_line = |found: SwitchObstacle| {
-        let is_of_path = found.code == ObstacleCode::SocketPath;
-        let own = server.line(scan, setting).err().filter(|_| is_of_path);
-        own.into_iter().chain([found]).collect::<Vec<_>>()
-    };
-    let (place, another_path) = match beside {
-        Some(other) => (Place { endpoint: other.to.clone(), listens: other.server_line.is_none() }, None),
-        None => unix_place(around, server, setting).map_err(with_line)?,
-    };
-    suits(scan, server, &place, connecting).map_err(with_line)?;
-    Ok((place, another_path))
+}
+
+/// What is wrong with a path, behind whether the server can listen there at all: all at once.
+fn with_line(scan: &Scan, server: &Server, setting: &Setting, found: SwitchObstacle) -> Vec<SwitchObstacle> {
+    let is_of_path = found.code == ObstacleCode::SocketPath;
+    let own = server.line(scan, setting).err().filter(|_| is_of_path);
+    own.into_iter().chain([found]).collect()
 }
 
 fn note_on_php(hop: &Hop) -> Option<String> {

@@ -3,6 +3,7 @@
 //!
 //! What an editor read, refused or changes is not told again.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -115,7 +116,7 @@ fn values(request: &SwitchRequest, scan: &Scan, read: &[ParsedConfig], unread: &
             let own: BTreeSet<&str> =
                 all.filter(|one| one.file == path).map(|one| one.name.as_str()).collect();
             let mut readers = Readers::of(read.iter().collect(), &path, &text);
-            let unnamed = unnamed(parsed, &path, &key);
+            let unnamed = LazyCell::new(|| unnamed(parsed, &path, &key));
             for left in of_file(request, scan, &parsed.config, &path, &files) {
                 let lead = &left.lead;
                 // A variable beside one that outweighs it (DB_HOST beside DB_SOCKET) is read, and changes nothing.

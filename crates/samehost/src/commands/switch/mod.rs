@@ -24,6 +24,7 @@ use samehost_switch::{
     Decider, Direction, Environment, PASSED, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
 use samehost_system::interrupt;
+use samehost_transaction::{Entry, Store};
 use samehost_transport::{ConnectOptions, connect};
 
 use self::confirm::{agrees, may_ask};
@@ -171,20 +172,13 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, WrongUse> {
 const OBSERVE: Duration = Duration::from_secs(5);
 
 fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
-    if let Some(unfinished) = stored::unfinished()? {
-        return Err(WrongUse(format!(
-            "the switch {unfinished} was interrupted; run this first: samehost switch recover"
-        ))
-        .into());
-    }
-    if let Some(other) = stored::at_work(targets)? {
-        let text = format!("the switch {other} is at work there: wait for it to end, and try again");
-        return Err(WrongUse(text).into());
-    }
+    let entries = switches::entries()?;
+    stored::refuse_beside_others(&entries, targets)?;
     let waiting = progress::waiting("what is here, and who talks to what");
     let page = options.apply.page.as_deref().map(Site::ask);
     let request = SwitchRequest {
         has_page: page.as_ref().is_some_and(|page| page.as_ref().is_ok_and(Site::works)),
+        left_open: left_open(&entries),
         ..request_of(options, targets)?
     };
     let scan = look()?;
@@ -376,19 +370,18 @@ fn request_of(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Switc
         keep_tcp: options.keep_tcp,
         only: options.only.clone(),
         observe: options.apply.observe.unwrap_or(OBSERVE),
-        left_open: left_open()?,
         ..SwitchRequest::new(targets.to_vec(), to)
     })
 }
 
 /// What the switches before left open, with their ids.
-fn left_open() -> anyhow::Result<Vec<(Endpoint, String)>> {
+fn left_open(entries: &[(Store, Entry)]) -> Vec<(Endpoint, String)> {
     let mut open = Vec::new();
-    for (store, entry) in switches::entries()? {
-        let places = samehost_switch::left_open(&store, &entry);
+    for (store, entry) in entries {
+        let places = samehost_switch::left_open(store, entry);
         open.extend(places.into_iter().map(|place| (place, entry.id.clone())));
     }
-    Ok(open)
+    open
 }
 
 fn reloads(options: &ApplyOptions) -> Vec<ReloadWords> {

@@ -24,27 +24,24 @@ use crate::signals;
 use crate::storage::switches;
 use crate::wrong_use::WrongUse;
 
-/// The id of a switch that a crash cut off.
-pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
-    for (_, entry) in switches::entries()? {
-        if entry.state == State::Unfinished {
-            return Ok(Some(entry.id));
-        }
+/// Refuses to plan while a switch is cut off, or at work in a file of these targets: what they say now is not what they will say.
+/// "Nothing to do" was said of a file that was put back six seconds later.
+pub(super) fn refuse_beside_others(entries: &[(Store, Entry)], targets: &[String]) -> Result<(), WrongUse> {
+    if let Some((_, cut_off)) = entries.iter().find(|(_, entry)| entry.state == State::Unfinished) {
+        return Err(WrongUse(format!(
+            "the switch {} was interrupted; run this first: samehost switch recover",
+            cut_off.id
+        )));
     }
-    Ok(None)
-}
-
-/// The switch that is at work in a file of these targets: what they say now is not what they will say. "Nothing to do" was said of a
-/// file that was put back six seconds later.
-pub(super) fn at_work(targets: &[String]) -> anyhow::Result<Option<String>> {
     let targets: Vec<PathBuf> = targets.iter().filter_map(|target| fs::canonicalize(target).ok()).collect();
-    for (_, entry) in switches::entries()? {
-        let is_meant = |file: &PathBuf| targets.iter().any(|target| file.starts_with(target));
-        if entry.state == State::Running && entry.files.iter().any(is_meant) {
-            return Ok(Some(entry.id));
+    let is_meant = |file: &PathBuf| targets.iter().any(|target| file.starts_with(target));
+    let is_at_work = |entry: &Entry| entry.state == State::Running && entry.files.iter().any(is_meant);
+    match entries.iter().find(|(_, entry)| is_at_work(entry)) {
+        Some((_, Entry { id, .. })) => {
+            Err(WrongUse(format!("the switch {id} is at work there: wait for it to end, and try again")))
         }
+        None => Ok(()),
     }
-    Ok(None)
 }
 
 /// Refuses to undo without a name, and without a question, where the newest switch is undone already: whoever repeats the command
