@@ -287,6 +287,16 @@ fn a_plain_word_is_hidden_as_a_word_only() {
     );
 }
 
+/// They may have been removed, become spaces, or be written as escapes.
+#[test]
+fn hidden_characters_of_a_secret_match_whatever_became_of_them() {
+    let redactor = knowing("\0ge\0\u{7}\0he1m\u{200b}");
+    for text in ["gehe1m", "ge   he1m", "ge he1m", r"ge\0\x07\0he1m", r"ge\x00\0he1m", "ge%00%07he1m"] {
+        assert_eq!(redactor.message(&format!("a {text} b")), "a *** b");
+    }
+    assert_eq!(knowing(&"\0".repeat(20_000)).message("a b  c"), "a b  c");
+}
+
 #[test]
 fn what_a_file_holds_is_learned() {
     let mut redactor = Redactor::default();
