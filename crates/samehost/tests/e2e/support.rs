@@ -44,6 +44,7 @@ impl Home {
             .args(arguments)
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("XDG_STATE_HOME", self.path("state"))
+            .env("GOCACHE", go_cache())
             .env_remove("NO_COLOR")
             .stdin(Stdio::null());
         command
@@ -157,6 +158,11 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What Go compiled, for all tests: its standard library takes more than a minute.
+pub(crate) fn go_cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache")
 }
 
 pub(crate) fn send(pid: u32, signal: Signal) {

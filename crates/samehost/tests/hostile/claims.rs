@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use samehost_testing::mariadb::{MariaDb, SECRET, SECRET_IN_URL};
 use samehost_testing::postgres::{self, Cluster};
@@ -72,14 +73,20 @@ const FAKES: &[(&str, u32, &str, &str)] = &[
 
 #[test]
 fn a_login_that_was_not_accepted_is_called_so_over_both_transports() {
-    let mut machine = Machine::new();
-    for (kind, uid, outcome, words) in FAKES {
-        let fake = Fake::start(&mut machine, *uid, kind);
-        let site = with_redis(&machine, &fake.socket.display().to_string(), 0, "HuNtEr2");
-        is_no_success(&machine, &site, "unix", outcome, words);
-        let url = format!("redis://:HuNtEr2@127.0.0.1:{}", fake.port);
-        is_no_success(&machine, &url, "tcp", outcome, words);
-    }
+    // Most of them let one wait: all at once.
+    thread::scope(|scope| {
+        for (kind, uid, outcome, words) in FAKES {
+            let mut machine = Machine::new();
+            let fake = Fake::start(&mut machine, *uid, kind);
+            scope.spawn(move || {
+                let site = with_redis(&machine, &fake.socket.display().to_string(), 0, "HuNtEr2");
+                is_no_success(&machine, &site, "unix", outcome, words);
+                let url = format!("redis://:HuNtEr2@127.0.0.1:{}", fake.port);
+                is_no_success(&machine, &url, "tcp", outcome, words);
+            });
+        }
+    });
+    let machine = Machine::new();
     let nowhere = machine.path("nobody.sock").display().to_string();
     let site = with_redis(&machine, &nowhere, 0, "HuNtEr2");
     is_no_success(&machine, &site, "unix", "unreachable", "nobody is reached there");
@@ -89,8 +96,7 @@ fn a_login_that_was_not_accepted_is_called_so_over_both_transports() {
 
 #[test]
 fn databases_that_refuse_or_are_none_are_no_success_and_the_right_login_is_tried_and_no_more() {
-    let mut machine = Machine::new();
-    for (kind, uid, protocol, outcome) in [
+    let fakes = [
         ("mysql-clear", MALLORY, "mysql", "unproven"),
         ("postgres-clear", MALLORY, "pgsql", "unproven"),
         // Its first bytes are the head of a message that never ends.
@@ -98,11 +104,18 @@ fn databases_that_refuse_or_are_none_are_no_success_and_the_right_login_is_tried
         ("garbage", 0, "mysql", "other_protocol"),
         ("closes", 0, "mysql", "closed"),
         ("silent", 0, "mysql", "silent"),
-    ] {
-        let fake = Fake::start(&mut machine, uid, kind);
-        let site = with_database(&machine, protocol, fake.port, ["app", "HuNtEr2", "shop"]);
-        is_no_success(&machine, &site, "tcp", outcome, "names TCP, and");
-    }
+    ];
+    thread::scope(|scope| {
+        for (kind, uid, protocol, outcome) in fakes {
+            let mut machine = Machine::new();
+            let fake = Fake::start(&mut machine, uid, kind);
+            scope.spawn(move || {
+                let site = with_database(&machine, protocol, fake.port, ["app", "HuNtEr2", "shop"]);
+                is_no_success(&machine, &site, "tcp", outcome, "names TCP, and");
+            });
+        }
+    });
+    let machine = Machine::new();
     let (mariadb, postgres) = (MariaDb::start(&[]), Cluster::start(20));
     for (kind, port, right) in [
         ("mysql", mariadb.port, ["by_native", SECRET, "shop"]),

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use samehost_testing::{Ended, mariadb, must, postgres, wait_for};
 
 use super::{PRELOAD, Redis, SECCOMP};
-use crate::support::Home;
+use crate::support::{Home, go_cache};
 use crate::workloads::support::newest;
 
 #[test]
@@ -96,17 +96,8 @@ fn a_static_go_program_has_the_unix_socket() {
         .arg(&program)
         .arg(&source)
         .current_dir(redis.home.path("run"));
-    build
-        .env("CGO_ENABLED", "0")
-        .env("GO111MODULE", "off")
-        .env("GOFLAGS", "")
-        .env("GOCACHE", redis.home.path("cache"));
-    if let Some(cache) =
-        std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cache/go-build"))
-    {
-        build.env("GOCACHE", cache);
-    }
-    let built = build.output().expect("Go must be installed: cargo xtask servers");
+    build.env("CGO_ENABLED", "0").env("GO111MODULE", "off").env("GOFLAGS", "");
+    let built = build.env("GOCACHE", go_cache()).output().expect("Go must be installed: cargo xtask servers");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let address = format!("127.0.0.1:{}", redis.port);
     let ended = redis.run(&[program.to_str().unwrap(), &address]);

@@ -8,18 +8,15 @@ use std::process::{Command, Stdio};
 use samehost_testing::{metered, must};
 use serde_json::Value;
 
+use crate::support::go_cache;
+
 use super::support::{Here, TINY, assert_faultless, parsed, said};
 
 const GO: &[&str] = &["go-gob", "go-json"];
 
-/// A compiler's cache that the tests share, so that only the first of them compiles Go's standard library.
-fn with_cache(command: &mut Command) -> &mut Command {
-    command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"))
-}
-
 /// A tiny measurement that must succeed, and its report.
 fn report(here: &Here, arguments: &[&str]) -> Value {
-    let output = with_cache(&mut here.bench(&[&["rpc"], arguments, TINY].concat())).output().unwrap();
+    let output = here.bench(&[&["rpc"], arguments, TINY].concat()).output().unwrap();
     here.assert_nothing_left();
     parsed(&output)
 }
@@ -100,7 +97,7 @@ fn the_go_server_takes_over_a_stale_socket() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-bench/src/private_servers/go");
     let mut build = Command::new("go");
     build.args(["build", "-buildvcs=false", "-o"]).arg(&program).current_dir(sources).env("CGO_ENABLED", "0");
-    let built = with_cache(&mut build).output().expect("Go must be installed: cargo xtask servers");
+    let built = build.env("GOCACHE", go_cache()).output().expect("Go must be installed: cargo xtask servers");
     assert!(built.status.success(), "{}", said(&built));
     let socket = |name: &str| folder.path().join(name);
     for stale in [false, true] {

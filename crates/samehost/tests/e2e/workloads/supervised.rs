@@ -32,10 +32,7 @@ const MEASUREMENTS: &[(&str, &[&str], &[Signal])] = &[
 const GO_SERVER: &[&str] = &["127.0.0.1:", ".sock", "could not start the Go server"];
 
 fn started(here: &Here, words: &str) -> Command {
-    let mut command = here.bench(&words.split(' ').chain(["--quiet"]).collect::<Vec<_>>());
-    // Only the first of the tests that compile Go compiles its standard library.
-    command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
-    command
+    here.bench(&words.split(' ').chain(["--quiet"]).collect::<Vec<_>>())
 }
 
 /// That nothing is left of a measurement: its files, its processes, and the System V shared memory that they made.

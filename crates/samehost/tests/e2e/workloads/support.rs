@@ -44,6 +44,7 @@ impl Here {
             .env("TMPDIR", self.runtime.path())
             .env("XDG_STATE_HOME", self.state.path())
             .env("XDG_DATA_HOME", self.state.path())
+            .env("GOCACHE", crate::support::go_cache())
             .env_remove("REDISCLI_AUTH")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
