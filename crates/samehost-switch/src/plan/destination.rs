@@ -1,5 +1,6 @@
 //! Where a connection goes: the endpoint at which its service listens already, else the one that it will have.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -36,6 +37,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) configurations: &'a [ParsedConfig],
     /// Where other servers will be.
     pub(crate) taken: &'a [&'a Endpoint],
+    /// The configurations by which servers run, read once for a plan: a pg_hba.conf of 20 kB read them for each of its 650 lines.
+    pub(crate) known: &'a OnceCell<Vec<ParsedConfig>>,
 }
 
 impl Surroundings<'_> {
@@ -237,7 +240,7 @@ const MAX_PORTS_TRIED: usize = 20;
 /// The port that the user named, or the usual one or the next that is free, for a service that listens on none. Its own
 /// configuration has to change then.
 fn new_port(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Result<Place, SwitchObstacle> {
-    let Surroundings { request, scan, configurations, taken } = around;
+    let Surroundings { request, taken, .. } = around;
     let mut wanted: Vec<Endpoint> = request.address.iter().cloned().collect();
     if let (None, Some(kind)) = (&request.address, server.kind)
         && let Some(usual) = kind.descriptor().ports.first()
@@ -253,7 +256,7 @@ fn new_port(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Re
             found = format!("{endpoint} is another server's in this switch");
             continue;
         }
-        match occupant(scan, configurations, server, &endpoint) {
+        match occupant(around, server, &endpoint) {
             None => return Ok(Place { endpoint, listens: false }),
             Some(occupant) => found = format!("{endpoint} is not free: {occupant}"),
         }
@@ -274,7 +277,7 @@ fn free(
     path: PathBuf,
     port: Option<u16>,
 ) -> Result<(PathBuf, Option<String>), SwitchObstacle> {
-    let Surroundings { request, scan, configurations, .. } = around;
+    let Surroundings { request, scan, .. } = around;
     let by_port = by_port(server, &path, port);
     if around.is_taken(&path) {
         if around.is_taken(&by_port) {
@@ -283,7 +286,7 @@ fn free(
                 "Switch one first, and the other one to a path of its own: --socket /run/NAME/NAME.sock";
             return Err(bar(ObstacleCode::SocketPath, found, remedy));
         }
-        return match occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())) {
+        return match occupant(around, server, &Endpoint::Unix(by_port.clone())) {
             None => Ok((by_port, None)),
             Some(occupant) => Err(not_free(&by_port, &occupant)),
         };
@@ -291,13 +294,11 @@ fn free(
     if is_of_its_site(scan, server, setting, &path) {
         return Ok((path, None));
     }
-    let Some(found) = occupant(scan, configurations, server, &Endpoint::Unix(path.clone())) else {
+    let Some(found) = occupant(around, server, &Endpoint::Unix(path.clone())) else {
         return Ok((path, None));
     };
     let is_asked_for = request.socket.is_some();
-    if is_asked_for
-        || by_port == path
-        || occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())).is_some()
+    if is_asked_for || by_port == path || occupant(around, server, &Endpoint::Unix(by_port.clone())).is_some()
     {
         return Err(not_free(&path, &found));
     }

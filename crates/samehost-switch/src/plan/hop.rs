@@ -1,6 +1,7 @@
 //! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where
 //! that listens or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use samehost_edit::{Library, Role, Setting};
@@ -76,9 +77,9 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
         settings = listeners;
         findings.note(notes);
     }
-    let mut hops: Vec<Hop> = Vec::new();
+    let (mut hops, known): (Vec<Hop>, _) = (Vec::new(), OnceCell::new());
     for (config, setting) in settings {
-        match hop(request, scan, &configurations, config, setting, &hops) {
+        match hop(request, scan, &configurations, config, setting, &hops, &known) {
             Ok(found) => {
                 findings.merge(found.findings);
                 configurations.extend(found.read);
@@ -212,6 +213,7 @@ fn hop(
     config: ConfigFile,
     setting: Setting,
     hops: &[Hop],
+    known: &OnceCell<Vec<ParsedConfig>>,
 ) -> Result<Found, Vec<SwitchObstacle>> {
     let server =
         Server::find(request, scan, configurations, &config, &setting).map_err(|found| vec![found])?;
@@ -221,7 +223,7 @@ fn hop(
             taken.push(&other.to);
         }
     }
-    let around = Surroundings { request, scan, configurations, taken: &taken };
+    let around = Surroundings { request, scan, configurations, taken: &taken, known };
     let (place, another_path) = destination(&around, &server, &setting, hops)?;
     let is_client = setting.role == Role::Connects;
     let wanted = match &request.user {

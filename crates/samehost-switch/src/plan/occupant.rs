@@ -2,6 +2,7 @@
 //! are known say who will: Redis and memcached remove a socket that they find at their path, whoever listens there, so a
 //! server that takes another's path takes its clients as well.
 
+use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,6 +17,7 @@ use samehost_services::Kind;
 use samehost_system::{accounts, lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
+use super::destination::Surroundings;
 use super::server::Server;
 use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
@@ -63,14 +65,9 @@ pub(crate) enum Occupant {
 /// before the write. Comparing what two servers answer was rejected (two empty Redis answer alike), and
 /// so was a login tied to account and program, which two servers of one package share
 /// (docs/decisions/0129).
-pub(crate) fn occupant(
-    scan: &Scan,
-    configurations: &[ParsedConfig],
-    server: &Server,
-    endpoint: &Endpoint,
-) -> Option<Occupant> {
-    let listener = listener(scan, server, endpoint);
-    if listener.is_some() { listener } else { named(scan, configurations, server, endpoint) }
+pub(crate) fn occupant(around: &Surroundings<'_>, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
+    let listener = listener(around.scan, server, endpoint);
+    if listener.is_some() { listener } else { named(around, server, endpoint) }
 }
 
 /// Who listens at an address, or has bound its name; `None` where it is free or the server's own.
@@ -281,15 +278,11 @@ fn holder_of(scan: &Scan, socket: &Socket) -> Option<String> {
 
 /// The line of a configuration that names an address for a listener, of another program than this server: a file that
 /// the user named, one by which a service runs, or one where a service's package has it.
-fn named(
-    scan: &Scan,
-    configurations: &[ParsedConfig],
-    server: &Server,
-    endpoint: &Endpoint,
-) -> Option<Occupant> {
+fn named(around: &Surroundings<'_>, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
+    let Surroundings { scan, configurations, known, .. } = around;
     let own_files = own_files(scan, server);
     let mut seen: Vec<PathBuf> = own_files.clone();
-    for read in configurations {
+    for read in *configurations {
         if seen.contains(&read.config.file) && !server.has_several_sites() {
             continue;
         }
@@ -298,18 +291,11 @@ fn named(
             return Some(found);
         }
     }
-    for path in known_files(scan) {
-        if seen.contains(&path) {
-            continue;
-        }
-        seen.push(path.clone());
-        let Ok(Some(config)) = ConfigFile::at(&path, None) else { continue };
-        let Ok(read) = config.read() else { continue };
-        if let Some(found) = line(&read, server, endpoint) {
-            return Some(found);
-        }
-    }
-    None
+    let mut others = known.get_or_init(|| known_configurations(scan)).iter();
+    others.find_map(|read| {
+        let is_new = !seen.contains(&read.config.file);
+        line(read, server, endpoint).filter(|_| is_new)
+    })
 }
 
 /// The configurations of the server itself: what they name is its own.
@@ -324,8 +310,8 @@ fn own_files(scan: &Scan, server: &Server) -> Vec<PathBuf> {
     files
 }
 
-/// The files by which services run, and those that packages bring.
-fn known_files(scan: &Scan) -> Vec<PathBuf> {
+/// The configurations by which services run, and those that packages bring.
+fn known_configurations(scan: &Scan) -> Vec<ParsedConfig> {
     let mut files: Vec<PathBuf> = Vec::new();
     for service in &scan.services {
         files.extend(server_files::of(scan, service).into_iter().find(|path| path.exists()));
@@ -333,7 +319,8 @@ fn known_files(scan: &Scan) -> Vec<PathBuf> {
     for kind in Kind::all() {
         files.extend(kind.descriptor().main_files.iter().map(PathBuf::from).filter(|path| path.exists()));
     }
-    files
+    let files: BTreeSet<PathBuf> = files.into_iter().collect();
+    files.iter().filter_map(|path| ConfigFile::at(path, None).ok()??.read().ok()).collect()
 }
 
 /// A listener of a configuration at an address. That of the very line that moves does not count.
