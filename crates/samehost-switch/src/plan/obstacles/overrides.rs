@@ -28,7 +28,7 @@ use crate::plan::client::Variables;
 use crate::plan::client::pools::fpm_config;
 use crate::plan::hop::Hop;
 use crate::plan::stages::PlannedStage;
-use crate::plan::stages::follow::{moved_by, texts};
+use crate::plan::stages::follow::{moved_by, other_site, texts};
 use crate::reload::unit_of;
 
 /// What goes before a file that moves, whatever format it has. A variable goes before `.env` by its name; before another
@@ -37,33 +37,58 @@ use crate::reload::unit_of;
 struct Beats<'a> {
     scan: &'a Scan,
     hop: &'a Hop,
-    /// The variables of a `.env` that get another value.
+    hops: &'a [Hop],
+    /// The variables of a `.env` before, and those that get another value.
+    before: Variables,
     moved: Variables,
     text: String,
 }
 
 impl Beats<'_> {
-    /// What a variable would have to say, where its value goes before the file and is another one.
-    fn instead_of(&self, name: &str, value: &str) -> Option<String> {
-        if let Some(new) = self.moved.get(name) {
-            return if new == value { None } else { Some(new.clone()) };
-        }
+    /// What is to be done about a variable whose value goes before the file and is another one.
+    ///
+    /// The new value of the file stands for the old one of the file alone: where a pool said `/3` and the file `/1`, the file's new
+    /// value was given for the pool's, and the application read another database.
+    fn remedy(&self, name: &str, value: &str) -> Option<String> {
         let Hop { config, setting, to, .. } = self.hop;
+        let (take_out, again) = (format!("Take {name} out there, or give it"), "; then switch again");
+        if let Some(new) = self.moved.get(name) {
+            let leads_to = |place: &Endpoint| leads_from(self.scan, name, value, place);
+            if new == value || self.hops.iter().any(|hop| leads_to(&hop.to)) {
+                return None;
+            }
+            let file = shown(&setting.file);
+            return Some(match self.hops.iter().find(|hop| leads_to(&hop.setting.endpoint)) {
+                _ if self.before.get(name).is_some_and(|old| old == value) => {
+                    format!("{take_out} the new value ({new}){again}")
+                }
+                Some(hop) => format!(
+                    "Have it lead to {} there, and leave what else it says: that is not what {file} says{again}",
+                    hop.to
+                ),
+                None => format!("Decide which of the two is meant: {file} says something else{again}"),
+            });
+        }
         if setting.protocol == Protocol::Postgres && to.path().is_some() && name == "PGHOSTADDR" {
-            return if value.is_empty() { None } else { Some("none at all".to_owned()) };
+            return Some(format!("{take_out} none at all{again}")).filter(|_| !value.is_empty());
         }
         if !config.editor.is_beaten_by(&self.text, name) {
             return None;
         }
         let is_old = leads_from(self.scan, name, value, &setting.endpoint);
-        if is_old { Some(format!("one that leads to {to}")) } else { None }
+        Some(format!("{take_out} one that leads to {to}{again}")).filter(|_| is_old)
     }
 }
 
-/// Whether a variable leads to a place.
+/// Whether a variable leads to a place. Symfony has the number of the database behind the path.
 fn leads_from(scan: &Scan, name: &str, value: &str, place: &Endpoint) -> bool {
+    let is_below = |endpoint: &Endpoint| match (endpoint.path(), place.path()) {
+        (Some(path), Some(place)) => path.starts_with(place),
+        _ => false,
+    };
     let found = leads(&format!("{name}={value}"));
-    found.iter().flat_map(|lead| &lead.endpoints).any(|endpoint| is_there(scan, endpoint, place))
+    let mut endpoints = found.iter().flat_map(|lead| &lead.endpoints);
+    endpoints.any(|endpoint| is_below(endpoint) || is_there(scan, endpoint, place))
 }
 
 /// Values that go before those which these stages write.
@@ -77,9 +102,9 @@ pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> V
         }
         let text = hop.config.files().read(&hop.setting.file).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
-        let beats = Beats { scan, hop, moved: moved_by(hop, stages), text };
         let (before, _) = texts(hop, stages);
-        for obstacle in of_hop(&beats, &before, stages, &units) {
+        let beats = Beats { scan, hop, hops, before, moved: moved_by(hop, stages), text };
+        for obstacle in of_hop(&beats, stages, &units) {
             if !found.contains(&obstacle) {
                 found.push(obstacle);
             }
@@ -89,23 +114,24 @@ pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> V
 }
 
 /// The values that go before those of one move's file, wherever they are set.
-fn of_hop(
-    beats: &Beats<'_>,
-    file: &Variables,
-    stages: &[PlannedStage],
-    units: &[WrittenUnit],
-) -> Vec<SwitchObstacle> {
-    let Beats { scan, hop, .. } = beats;
+fn of_hop(beats: &Beats<'_>, stages: &[PlannedStage], units: &[WrittenUnit]) -> Vec<SwitchObstacle> {
+    let Beats { scan, hop, before, .. } = beats;
     let mut found = Vec::new();
-    let mut add = |name: &str, value: &str, who: &str, place: &str| {
-        let Some(new) = beats.instead_of(name, value) else { return };
+    let mut add = |name: &str, value: &str, who: &str, place: &str, other_reader: Option<&Path>| {
+        let Some(mut remedy) = beats.remedy(name, value) else { return };
+        if let Some(root) = other_reader {
+            remedy.push_str(&format!(
+                ". The site in {} is given it as well, and has to understand it",
+                shown(root)
+            ));
+        }
         found.push(bar(
             ObstacleCode::EffectiveValue,
             format!(
                 "{who} sets {name} to {value} ({place}), and that goes before {}: the application would go on as it is",
                 shown(&hop.setting.file)
             ),
-            format!("Take {name} out there, or give it the new value ({new}); then switch again"),
+            remedy,
         ));
     };
     for master in &hop.client.masters {
@@ -113,11 +139,11 @@ fn of_hop(
             let HandedKind::Variable(name) = &one.what else { continue };
             let value = one.value.as_deref().unwrap_or("a value that is computed");
             let who = format!("pool {} of PHP-FPM {}", one.pool, master.pid);
-            add(name, value, &who, &place(&one.file, one.line));
+            add(name, value, &who, &place(&one.file, one.line), other_site(hop));
         }
     }
     for (name, value, place) in of_web_servers(scan) {
-        add(&name, &value, "a web server", &place);
+        add(&name, &value, "a web server", &place, None);
     }
     let processes = processes(scan, hop);
     for unit in not_running(units, hop, &processes) {
@@ -127,12 +153,12 @@ fn of_hop(
         }
         let who = format!("unit {}", unit.name);
         for GivenVariable { name, value, place } in unit.variables() {
-            add(&name, &value, &who, &place);
+            add(&name, &value, &who, &place, None);
         }
     }
     for process in processes {
         let environment = environment(process.pid);
-        if is_loaded_from(file, &environment) {
+        if is_loaded_from(before, &environment) {
             continue;
         }
         if let Some(unit) = &process.unit
@@ -142,7 +168,7 @@ fn of_hop(
         }
         let who = format!("the environment of {} {}", process.name, process.pid);
         for (name, value) in &environment {
-            add(name, value, &who, &place_of(process, name));
+            add(name, value, &who, &place_of(process, name), None);
         }
     }
     found

@@ -1,15 +1,17 @@
 //! What follows from a file that moves. Which of its variables move is read from the file before and after the stages
 //! (`.env`), by [`moved_by`].
 //!
-//! A pool of PHP-FPM that sets the same variables goes before the file, and is changed with it as one transaction. Its
-//! file was named by nobody but its operator: without a person it changes only where it was named, or where `--accept
-//! other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle. To take
-//! the line out instead was rejected: a pool's variable is there on purpose, often so that the file may lack it.
+//! A pool of PHP-FPM that sets the same variables to the same values goes before the file, and is changed with it as one
+//! transaction. Its file was named by nobody but its operator: without a person it changes only where it was named, or where
+//! `--accept other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle, and so does
+//! another value (the pool's `/3` became the `/1` of `.env`: another database) and a pool that serves other sites, which read the
+//! variable as well (a page that takes host and port from it ended with 500). To take the line out instead was rejected: a pool's
+//! variable is there on purpose, often so that the file may lack it.
 //!
 //! The program that reads the file has to load the change: by a reload, or by a restart that only a person can make.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use samehost_edit::formats::php_fpm::{HandedKind, handed_on};
 use samehost_edit::{Edit, Files, Overlay, Role, Uptake, apply};
@@ -20,6 +22,7 @@ use samehost_services::Kind;
 use samehost_transaction::FileChange;
 
 use super::{Part, PlannedStage};
+use crate::configuration::server_files;
 use crate::findings::{Findings, shown};
 use crate::place::real;
 use crate::plan::client::{Master, Revalidation, Variables};
@@ -37,14 +40,31 @@ pub(crate) fn follow(
     let mut findings = Findings::default();
     for hop in hops {
         let moved = moved_by(hop, stages);
-        if moved.is_empty() {
+        if moved.is_empty() || other_site(hop).is_some() {
             continue;
         }
-        for master in &hop.client.masters {
+        let (before, _) = texts(hop, stages);
+        for master in hop.client.masters.iter().filter(|master| says_the_same(master, &before, &moved)) {
             findings.merge(pools(request, scan, hop, master, &moved, stages));
         }
     }
     findings
+}
+
+/// A site that the pools of an application serve as well.
+pub(crate) fn other_site(hop: &Hop) -> Option<&Path> {
+    let own = server_files::project(&hop.setting.file);
+    let mut served = hop.client.application.beside.iter();
+    served.find(|root| !root.starts_with(&own) && !own.starts_with(root)).map(PathBuf::as_path)
+}
+
+/// Whether the pools give the variables that move what the file gives them, before or after.
+fn says_the_same(master: &Master, before: &Variables, moved: &Variables) -> bool {
+    master.handed().iter().all(|one| {
+        let HandedKind::Variable(name) = &one.what else { return true };
+        let Some(new) = moved.get(name) else { return true };
+        one.value.as_ref().is_some_and(|value| value == new || before.get(name) == Some(value))
+    })
 }
 
 fn pools(

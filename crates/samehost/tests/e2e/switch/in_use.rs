@@ -170,6 +170,14 @@ fn a_variable_of_the_pool_goes_before_the_file_and_is_named() {
         assert_eq!(Stack::facts(&[&env]), before);
     }
     assert!(site.host("/").contains("127.0.0.1"));
+    // Another value than the file's is the operator's: it is neither replaced by the file's new one, nor is that given as its words.
+    let site = Site::with_dotenv("env[DB_HOST] = \"localhost\"", &[]);
+    let files = [site.file(".env"), site.stack.path("php/pool.d/www.conf")];
+    let before = files.each_ref().map(|file| Stack::facts(&[file]));
+    let ended = site.switch(&["--accept", "other-files"]);
+    let said = in_one_line(&ended);
+    assert!(ended.status == 1 && said.contains("Decide which of the two is meant"), "{said}");
+    assert_eq!(files.each_ref().map(|file| Stack::facts(&[file])), before);
 }
 
 #[test]

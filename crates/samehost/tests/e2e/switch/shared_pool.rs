@@ -324,6 +324,42 @@ fn a_setting_moves_alone_where_another_is_barred() {
     sites.answers(0, "UNIX");
 }
 
+/// It is given to both, and only one understands the socket; and its number of the database is its own.
+#[test]
+fn a_variable_of_a_pool_with_two_sites_is_left_alone() {
+    if !is_root("a_variable_of_a_pool_with_two_sites_is_left_alone") {
+        return;
+    }
+    let mut sites = Sites::start();
+    let (port, socket) = (free_port(), sites.stack.shared("sockets").join("redis.sock"));
+    let listens = format!(
+        "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 777\nsave \"\"\n",
+        socket.display()
+    );
+    let conf = sites.stack.write("redis/redis.conf", &listens);
+    sites.stack.start("redis-server", &[&conf.display().to_string()]);
+    wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    sites.stack.write("two/composer.json", "{\"require\":{\"symfony/framework-bundle\":\"^7.0\"}}\n");
+    let env = sites
+        .stack
+        .write("two/.env", &format!("REDIS_URL=redis://127.0.0.1:{port}/1\n"))
+        .display()
+        .to_string();
+    let pool = sites.stack.path("php/pool.d/www.conf");
+    let before = std::fs::read_to_string(&pool).unwrap();
+    for (number, needed) in [(1, "or give it the new value"), (3, "and leave what else it says")] {
+        std::fs::write(&pool, format!("{before}env[REDIS_URL] = redis://127.0.0.1:{port}/{number}\n"))
+            .unwrap();
+        let (ended, said) = sites.asked(&[], &["switch", &env, "--accept", "other-files", "--dry-run"]);
+        assert!(ended.status == 1 && said.contains("effective-value") && said.contains(needed), "{said}");
+        assert!(said.contains("/one is given it as well") && !said.contains("+ env[REDIS_URL]"), "{said}");
+    }
+    // Once it leads there, nothing is in the way, whatever its number.
+    std::fs::write(&pool, format!("{before}env[REDIS_URL] = redis://{}/3\n", socket.display())).unwrap();
+    let (ended, said) = sites.asked(&[], &["switch", &env, "--dry-run"]);
+    assert!(ended.status == 0 && said.contains("this would be done"), "{said}");
+}
+
 #[test]
 fn a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is_told() {
     if !is_root("a_neighbours_connection_vouches_for_nobody_and_a_site_that_does_not_follow_is_told") {
