@@ -172,21 +172,22 @@ fn advise_pair(
     members: Vec<usize>,
     clients: Option<&[u32]>,
 ) -> Option<Advice> {
-    let mut connections: Vec<&Connection> = Vec::new();
+    let (mut connections, mut pids): (Vec<&Connection>, Vec<u32>) = Default::default();
     let mut unseen = 0;
     for at in &members {
         let Some(connection) = scan.connections.get(*at) else { continue };
         connections.push(connection);
-        if let Some(client) = scan.sockets.get(connection.client)
-            && client.pids.is_empty()
-        {
-            unseen += 1;
+        if let Some(client) = scan.sockets.get(connection.client) {
+            unseen += u32::from(client.pids.is_empty());
+            pids.extend(client.pids.first());
         }
     }
-    let mut pair = Pair::new(scan, scan.services.get(program.service)?, connections);
-    if let Some(clients) = clients {
-        pair.clients = clients.iter().filter_map(|pid| scan.process(*pid)).collect();
-    }
+    pids.sort_unstable();
+    pids.dedup();
+    // Of short connections none is open, and the address is known all the same.
+    let port = program.now.rsplit(':').next().and_then(|port| port.parse().ok());
+    let service = scan.services.get(program.service)?;
+    let pair = Pair::ahead(scan, service, clients.unwrap_or(&pids), connections, port);
     let obstacles = obstacles_between(std::slice::from_ref(&pair));
     Some(Advice {
         service: program.service,

@@ -46,9 +46,11 @@ pub fn proposed_for(
         }
         let proposed = other.kind.map(|kind| proposed_socket(scan, kind.descriptor(), Some(other)));
         let is_own = service.is_some_and(|own| std::ptr::eq(own, other));
+        // Another pool of one PHP-FPM is not the one at this port.
+        let is_anothers = !is_own || known.several_sites;
         for socket in scan.listeners(other) {
-            is_taken |= !is_own && socket.local.path().is_some_and(|path| path == Path::new(&usual));
-            if proposed.as_ref() == Some(&usual) && socket.kind.is_tcp() {
+            is_taken |= is_anothers && socket.local.path().is_some_and(|path| path == Path::new(&usual));
+            if is_anothers && proposed.as_ref() == Some(&usual) && socket.kind.is_tcp() {
                 ports.extend(socket.local.inet().map(|address| address.port()));
             }
         }
@@ -75,21 +77,6 @@ pub(crate) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn new(scan: &'a Scan, service: &'a Service, connections: Vec<&'a Connection>) -> Self {
-        let mut pids: Vec<u32> = Vec::new();
-        let mut port = None;
-        for connection in &connections {
-            let Some((client, server)) = scan.ends(connection) else { continue };
-            pids.extend(client.pids.first());
-            if let (None, Some(address)) = (port, server.local.inet()) {
-                port = Some(address.port());
-            }
-        }
-        pids.sort_unstable();
-        pids.dedup();
-        Pair::ahead(scan, service, &pids, connections, port)
-    }
-
     /// A pair of a service at a port and clients that may not be connected now.
     pub(crate) fn ahead(
         scan: &'a Scan,

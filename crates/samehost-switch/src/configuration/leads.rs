@@ -398,10 +398,11 @@ impl<'a> Leading<'a> {
         all.join(". ")
     }
 
-    /// Whether a refused line leads to a server here over TCP, and to none over its socket.
-    pub(crate) fn is_over_tcp(&self, refusal: &Refusal) -> bool {
+    /// Whether a refused line leads to a server here, and where it should lead: nowhere over the other transport.
+    pub(crate) fn is_over(&self, refusal: &Refusal, to: Direction) -> bool {
         let all = self.at(refusal);
-        !all.is_empty() && all.iter().all(|left| matches!(left.endpoint, Endpoint::Tcp { .. }))
+        let is_unix = to == Direction::Unix;
+        !all.is_empty() && all.iter().all(|left| left.endpoint.path().is_some() == is_unix)
     }
 }
 
@@ -414,11 +415,14 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
             words = words.replace(&format!("={usual}"), &format!("={own}"));
         }
     }
-    let Endpoint::Tcp { port, .. } = left.endpoint else { return words };
-    let own = socket(scan, left);
+    let (own, port) = match &left.endpoint {
+        Endpoint::Unix(path) => (Some(path.display().to_string()), None),
+        Endpoint::Tcp { port, .. } => (socket(scan, left), Some(*port)),
+        _ => return words,
+    };
     let listens = own.is_some();
     let service = scan.services.get(left.service);
-    let path = own.unwrap_or_else(|| proposed_for(scan, kind.descriptor(), service, Some(port), None));
+    let path = own.unwrap_or_else(|| proposed_for(scan, kind.descriptor(), service, port, None));
     for relative in kind.relatives().chain([kind.family()]) {
         let usual = relative.descriptor().socket.as_str();
         if usual.is_empty() || usual == path {
@@ -427,13 +431,19 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
         words = words.replace(usual, &path);
         if kind.protocol() == Some(Protocol::Postgres) {
             // Clients of PostgreSQL name the directory of the socket.
-            words = words.replace(&directory_of(usual), &directory_of(&path));
+            let [usual, own] = [usual, &path].map(directory_of);
+            words = words.replace(&usual, &own).replace(&in_a_url(&usual), &in_a_url(&own));
         }
     }
     if !listens && words.contains(&path) {
         words += ". Nobody listens there yet: have the server do so first";
     }
     words
+}
+
+/// A directory in the place of a URL's host.
+fn in_a_url(directory: &str) -> String {
+    directory.replace('/', "%2F")
 }
 
 /// How many directories below an application's are searched for settings where it has none by a usual name, and in how many

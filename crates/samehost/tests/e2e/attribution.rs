@@ -264,15 +264,18 @@ fn what_came_to_one_port_is_not_in_the_row_of_another_as_root() {
     let home = Home::new();
     let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
     samehost_testing::must("chmod", &["755", &directory.path().display().to_string()]);
-    let ports = [free_port(), free_port()];
-    let listen = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
-    let mut memcached = Command::new("memcached");
-    memcached.args(["-u", "nobody", "-l", &listen]);
-    let _memcached = Held::run(memcached);
+    let ports = [free_port(), free_port(), free_port()];
+    let listen =
+        |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let _memcached = [&ports[..2], &ports[2..]].map(|ports| {
+        let mut memcached = Command::new("memcached");
+        memcached.args(["-u", "nobody", "-l", &listen(ports)]);
+        Held::run(memcached)
+    });
     for port in ports {
         wait_for("memcached", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     }
-    let asks: Vec<String> = [0, 0, 0, 1]
+    let asks: Vec<String> = [0, 0, 0, 1, 2]
         .map(|at: usize| {
             let port = ports[at];
             format!("    s = ask({port}, b''); requests(s, b'get a\\r\\n', 1); s.close(); count('p{port}')\n")
@@ -292,6 +295,13 @@ fn what_came_to_one_port_is_not_in_the_row_of_another_as_root() {
         its.filter_map(|row| row["traffic"]["short_connections_per_s"].as_f64()).sum::<f64>()
     });
     assert!(rates[1] > 0.0, "{rates:?}");
+    // No connection of them is open now, and still two servers are not proposed one socket.
+    let socket = |port: u16| {
+        let mut rows = found["advice"].as_array().unwrap().iter();
+        let row = rows.find(|row| row["now"] == format!("tcp:127.0.0.1:{port}"));
+        row.unwrap_or_else(|| panic!("{}", found["advice"]))["socket"].as_str().unwrap().to_owned()
+    };
+    assert_ne!(socket(ports[0]), socket(ports[2]), "{}", found["advice"]);
     let times = rates[0] / rates[1];
     assert!((2.0..4.5).contains(&times), "{rates:?}: {}", found["advice"]);
 }
