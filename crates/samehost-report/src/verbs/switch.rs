@@ -409,6 +409,8 @@ fn in_words(ratio: OwnRatio, untold: &str) -> String {
         format!("{range} {time}, 95 % confidence")
     } else if ratio.low >= 1.0 / MARGIN && ratio.high <= MARGIN {
         "the same within 2 %, 95 % confidence".to_owned()
+    } else if ratio.high < 1.0 || ratio.low > 1.0 {
+        format!("{range} time, 95 % confidence, which may be below the 2 % that count")
     } else {
         format!("{untold} ({range}, 95 % confidence)")
     }
@@ -548,6 +550,11 @@ mod tests {
         assert!(less.starts_with(words), "{less}");
         assert!(
             told(40.9, 0.966, 1.023).contains(": no difference can be told (3.4 % less to 2.3 % more, 95 %")
+        );
+        let little = told(24.0, 0.56, 0.996);
+        assert!(
+            little.contains(": 0.4 to 44 % less time, 95 % confidence, which may be below the 2 %"),
+            "{little}"
         );
         assert!(told(41.0, 0.99, 1.01).contains(": the same within 2 %, 95 % confidence"));
         assert!(told(412.0, 9.0, 11.0).contains(": 9.0 to 11.0 times as long, 95 % confidence"));

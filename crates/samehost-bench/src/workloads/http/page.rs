@@ -39,6 +39,9 @@ const FAILURES: &[&str] = &[
     "RedisException",
     "The website encountered an unexpected error",
 ];
+/// Words of an application that caught its failure and says it in its own way.
+const TROUBLES: &[&str] =
+    &["error", "exception", "failed", "could not", "couldn't", "cannot", "unable to", "unavailable", "sorry"];
 const CACHES: &[&str] = &[
     "x-cache", "x-cache-status", "cf-cache-status", "x-fastcgi-cache", "x-proxy-cache", "x-litespeed-cache",
 ];
@@ -63,6 +66,9 @@ pub struct PageLook {
     shortest: usize,
     /// One of [`FAILURES`]: texts that applications show when their database or cache does not answer.
     failure: Option<String>,
+    /// How often it says one of [`TROUBLES`]; `None` in what an older version stored.
+    #[serde(default)]
+    troubles: Option<usize>,
     cache: Option<String>,
 }
 
@@ -153,6 +159,15 @@ impl PageLook {
                 self.parts.len()
             ));
         }
+        // News and offers change, and bring no such word where one of the parts has gone.
+        if gone > 0
+            && let (Some(before), Some(after)) = (self.troubles, now.troubles)
+            && after > before
+        {
+            return Some(
+                "a part of it is gone, and it speaks of an error or says sorry, which it did not".to_owned(),
+            );
+        }
         if now.shortest * 2 < self.shortest {
             return Some(format!("it has {} bytes now, and had {}", now.shortest, self.shortest));
         }
@@ -216,9 +231,15 @@ fn timed(url: &str) -> Result<(PageLook, Duration), BenchError> {
         parts: parts(&text),
         shortest: usize::try_from(fetched.body.length).unwrap_or(usize::MAX),
         failure: failure.map(|failure| (*failure).to_owned()),
+        troubles: Some(troubles(&text)),
         cache: cached(|name| fetched.field(name)),
     };
     Ok((look, took))
+}
+
+fn troubles(text: &str) -> usize {
+    let text = text.to_lowercase();
+    TROUBLES.iter().map(|word| text.matches(word).count()).sum()
 }
 
 /// The field by which a cache declares that it answered: one of its own with `hit` in it, or an age above 0.
@@ -286,6 +307,7 @@ mod tests {
             parts: parts(text),
             shortest: text.len(),
             failure: FAILURES.iter().find(|one| text.contains(**one)).map(|one| (*one).to_owned()),
+            troubles: Some(troubles(text)),
             cache: None,
         }
     }
@@ -303,6 +325,12 @@ mod tests {
         assert!(before.difference(&broken).unwrap().contains("Error establishing"));
         assert!(before.difference(&look(500, &page("12:00:01", "rain"))).unwrap().contains("HTTP 500"));
         assert!(before.difference(&look(200, "<html><title>A blog</title>Sorry</html>")).is_some());
+        // One part of many says that it failed, in words of its own.
+        let caught =
+            before.difference(&look(200, &page("12:00:01", "rain").replace("A blog", "Internal error")));
+        assert!(caught.is_some_and(|how| how.contains("speaks of an error")));
+        let other = page("12:00:01", "rain").replace("<b>two</b>", "<b>The new offer</b>");
+        assert_eq!(before.difference(&look(200, &other)), None, "what changes now and then");
         let mut cached = look(200, &page("12:00:01", "rain"));
         cached.cache = Some("x-cache: HIT".into());
         assert!(before.difference(&cached).unwrap().contains("cache"));
