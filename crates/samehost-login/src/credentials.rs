@@ -14,6 +14,7 @@ use std::sync::{LazyLock, Mutex, Once, RwLock};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_services::{Leads, scheme};
 use samehost_system::accounts;
 
 use crate::error::{CredentialsError, LoginError};
@@ -197,11 +198,14 @@ fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Cr
     let Some(url) = url else {
         return Ok(Credentials { password: from_environment.map(Secret::new), ..Credentials::default() });
     };
-    let database = if url.scheme.ends_with("unix") {
-        url.owned_option("db").filter(|name| !name.is_empty())
-    } else {
-        database(Some(url))?
+    let is_socket = matches!(scheme(&url.scheme), Some((_, Leads::Socket)));
+    let database = match url.socket_and_number() {
+        // Celery's word for it is another one.
+        _ if is_socket => url.owned_option("db").or(url.owned_option("virtual_host")),
+        Some((_, number)) => number.map(str::to_owned),
+        None => database(Some(url))?,
     };
+    let database = database.filter(|name| !name.is_empty());
     let password = url.password.clone().or(from_environment).map(Secret::new);
     Ok(Credentials { user: url.user.clone(), password, database })
 }
@@ -422,6 +426,11 @@ mod tests {
         assert_eq!(postgres(Some(&url("postgres://bob@h")), &defaults).unwrap(), expected("bob", "", "bob"));
         let given = url("redis+unix://:x@/run/r.sock?db=3");
         assert_eq!(redis(Some(&given), None).unwrap(), expected("", "x", "3"));
+        for celerys_or_symfonys in
+            ["redis+socket://:x@/run/r.sock?virtual_host=3", "redis://:x@/run/r.sock/3"]
+        {
+            assert_eq!(redis(Some(&url(celerys_or_symfonys)), None).unwrap(), expected("", "x", "3"));
+        }
         let from_environment = redis(Some(&url("redis://h:1/2")), Some("env".into())).unwrap();
         assert_eq!(from_environment, expected("", "env", "2"));
     }

@@ -68,6 +68,18 @@ impl ServerUrl {
         }
     }
 
+    /// The path of a socket in the place of a host and a name, and the number behind it: `redis:///run/redis.sock/3` of Symfony.
+    pub(crate) fn socket_and_number(&self) -> Option<(&str, Option<&str>)> {
+        if !self.place.strip_prefix('/')?.trim_end_matches('/').contains('/') {
+            return None;
+        }
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match self.place.rsplit_once('/') {
+            Some((path, number)) if is_number(number) => Some((path, Some(number))),
+            _ => Some((&self.place, None)),
+        }
+    }
+
     fn parts(written: &str, rest: &str) -> Result<Self, UrlError> {
         let scheme = plain_scheme(written);
         let (rest, query) = match rest.split_once('?') {

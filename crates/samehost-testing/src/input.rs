@@ -124,7 +124,12 @@ pub const DESTINATIONS: &[(&str, &str)] = &[
     ("redis+unix:///run/r.sock?db=1", "unix:/run/r.sock"),
     ("http://127.0.0.1/a@b", "tcp:127.0.0.1:80"),
     ("http+unix://%2Frun%2Fh.sock/x", "unix:/run/h.sock"),
+    ("redis:///3", "tcp:127.0.0.1:6379"),
+    ("redis://:p@/run/r.sock/3", "unix:/run/r.sock"),
+    ("redis:///run/redis/r.sock", "unix:/run/redis/r.sock"),
+    ("redis+socket:///run/r.sock?virtual_host=3", "unix:/run/r.sock"),
     ("memcached://127.0.0.1", "tcp:127.0.0.1:11211"),
+    ("memcached:///run/m.sock", "unix:/run/m.sock"),
     ("memcached+unix:///run/m.sock", "unix:/run/m.sock"),
 ];
 
