@@ -27,6 +27,9 @@ pub(crate) fn refused(hop: &Hop, failed: &Failed) -> SwitchObstacle {
         return lost;
     }
     let remedy = match (error.kind(), present) {
+        _ if matches!(error.code(), Some("1040" | "1203" | "1226" | "53300")) => {
+            "The server, or the account, has no connection left: try again when fewer are open, or raise its limit".to_owned()
+        }
         (LoginErrorKind::Refused, Present::LetInByTls) if hop.setting.protocol == Protocol::Mysql => {
             account_with_tls(hop, error)
         }
