@@ -410,6 +410,15 @@ proptest! {
     }
 }
 
+/// Each option asks which programs stand before it: the square of the words took minutes.
+#[test]
+fn a_line_of_options_alone_takes_as_long_as_it_is_long() {
+    for option in ["-a ", "-p1 ", "-u a:b ", "auth ", "-b a=b "] {
+        let line = format!("redis-cli {} -a SECRET1", option.repeat(200_000));
+        assert!(!command(&line).contains("SECRET1"));
+    }
+}
+
 #[test]
 fn no_format_shows_it() {
     let secret = Secret::new("hunter2");
