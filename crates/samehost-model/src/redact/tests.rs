@@ -417,7 +417,7 @@ fn a_line_of_options_alone_takes_as_long_as_it_is_long() {
         let mut words = vec![option; 50_000];
         words[0] = "redis-cli";
         words.extend(["-a", "SECRET1"]);
-        let found = super::options::of_words(&words);
+        let found = options::of_words(&words);
         assert!(found.last().is_some_and(|ranges| !ranges.is_empty()), "{option}");
     }
 }
