@@ -99,10 +99,11 @@ impl Setting {
         self.name.split(',').next().unwrap_or(&self.name)
     }
 
-    /// `DB_HOST (/var/www/wp-config.php:12)`
+    /// `DB_HOST (/var/www/wp-config.php:12)`, with all its places.
     #[must_use]
     pub fn with_place(&self) -> String {
-        format!("{} ({}:{})", self.short_name(), self.file.display(), self.line)
+        let places: Vec<_> = self.places().map(|(file, line)| format!("{}:{line}", file.display())).collect();
+        format!("{} ({})", self.short_name(), places.join(", "))
     }
 
     /// All lines that it is written in, its own first.

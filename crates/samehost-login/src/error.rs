@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use samehost_model::scan::LoginOutcome;
 use samehost_model::{Endpoint, Protocol, Transport};
+use samehost_system::Refusal;
 use samehost_transport::ConnectError;
 
 use crate::own_files::{OPEN, UnknownService};
@@ -87,6 +88,9 @@ pub enum LoginError {
         /// Includes what to try.
         reason: String,
     },
+    /// The process that connects as another user could not be started: nothing was asked of the server, and nothing is wrong there.
+    #[error("no login can be tried by {program}: {why}", program = .program.display())]
+    NotStarted { program: PathBuf, why: Refusal },
     /// An error reported by the process that connected as another user.
     #[error("{message}")]
     Elsewhere { kind: LoginErrorKind, code: Option<String>, message: String },
@@ -257,10 +261,17 @@ impl LoginError {
                 LoginErrorKind::Refused
             }
             LoginError::Protocol { .. } => LoginErrorKind::Protocol,
-            LoginError::Become { .. } => LoginErrorKind::Become,
+            LoginError::Become { .. } | LoginError::NotStarted { .. } => LoginErrorKind::Become,
             LoginError::Untied(_) => LoginErrorKind::Untied,
             LoginError::Elsewhere { kind, .. } => *kind,
         }
+    }
+
+    /// Whether what this process lacks is its only reason, so that it says nothing of server or account. With few descriptors a switch
+    /// was refused as if the service were down.
+    #[must_use]
+    pub fn is_of_this_process(&self) -> bool {
+        matches!(self, LoginError::NotStarted { .. } | LoginError::Connect(ConnectError::TooManyFiles(..)))
     }
 
     /// The server's error code, if it sent one: `1045`, `28P01`, `NOAUTH`.
@@ -277,6 +288,7 @@ impl LoginError {
     pub(crate) fn outcome(&self) -> LoginOutcome {
         match self {
             LoginError::Lost { .. } => LoginOutcome::Closed,
+            _ if self.is_of_this_process() => LoginOutcome::NotTried,
             LoginError::Io { .. } => LoginOutcome::NotTried,
             _ => match self.kind() {
                 LoginErrorKind::Connect => LoginOutcome::Unreachable,

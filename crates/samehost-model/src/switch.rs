@@ -195,6 +195,15 @@ pub struct SwitchReport {
     pub page_times: Option<PageTimesCompared>,
 }
 
+impl SwitchReport {
+    /// Who of the application was seen at an old address after the change: what the headline and the exit status are computed from.
+    /// Without a page the status was 0 below "still connects at the old address".
+    #[must_use]
+    pub fn seen_at_old(&self) -> Vec<&str> {
+        self.hops.iter().flat_map(|hop| &hop.seen_old).map(String::as_str).collect()
+    }
+}
+
 /// One look at how long a page takes: from the connect to the last byte, one request after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PageTimes {

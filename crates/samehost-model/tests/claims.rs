@@ -89,7 +89,7 @@ const CLAIMS: &[Claim] = &[
     ("samehost/src/commands/switch/ending.rs", "has its text as it was", "Version::TextBefore"),
     ("samehost/src/commands/switch/ending.rs", "is not as it was", "Version::Other"),
     ("samehost/src/commands/switch/stored.rs", "is undone already. Before it is", "State::Undone"),
-    ("samehost/src/commands/switch/stored.rs", "the situation changed after", "WrongUse"),
+    ("samehost/src/commands/switch/stored.rs", "the situation changed after", "Refused"),
     ("samehost/src/commands/switch/stored.rs", "nothing was touched", "agrees()"),
     ("samehost/src/signals.rs", "interrupted; nothing was touched", "ONLY_LOOKS"),
     ("samehost-scan/src/verify.rs", "what it uses behind it is not proved here", "view.transport"),

@@ -42,6 +42,8 @@ pub struct Descriptor {
     pub executables: Vec<String>,
     /// Programs of its package that are its clients.
     pub tools: Vec<String>,
+    /// What its libraries are called by. Without a place they go to its usual port over TCP.
+    pub calls: Vec<String>,
     pub package: Option<String>,
     /// What people call it besides, or what is built on it and is told its socket so.
     pub aliases: Vec<String>,

@@ -203,8 +203,12 @@ pub fn files_in_words(now: &Settled) -> String {
 }
 
 fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> Intent {
-    let moves: Vec<String> =
-        report.hops.iter().map(|hop| format!("{} {} → {}", hop.name, hop.from, hop.to)).collect();
+    let mut moves = Vec::new();
+    for hop in &report.hops {
+        // A web server's line has its first place in its name.
+        let names: Vec<&str> = [&hop.name].into_iter().chain(&hop.also).map(String::as_str).collect();
+        moves.push(format!("{} {} → {}", names.join(", "), hop.from, hop.to));
+    }
     Intent {
         command: environment.command.clone(),
         summary: moves.join(", "),

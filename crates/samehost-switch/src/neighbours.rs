@@ -137,6 +137,9 @@ enum Found {
     Own,
     /// Another one names the place.
     Line(OtherLine),
+    /// The nearest one is that of a site in this directory, and does not name the place, or not any more: PHP goes on with a file as it
+    /// was for a while. A site inside another one's directory that had just changed was told as the outer one's connection elsewhere.
+    Site(PathBuf),
     Nothing,
 }
 
@@ -170,13 +173,11 @@ impl Neighbours {
             match self.found(directory, to) {
                 Found::Own => return Whose::Own,
                 Found::Line(line) => return Whose::Others(line.in_words()),
+                Found::Site(site) => return for_the_site(&site, to),
                 Found::Nothing => {}
             }
             if let Some(site) = self.beside.iter().find(|site| directory.starts_with(site)) {
-                let site = site.display();
-                return Whose::Others(format!(
-                    "the same processes also connect to {to}, for the site in {site}"
-                ));
+                return for_the_site(site, to);
             }
             if directory.starts_with(&folder) {
                 return Whose::Own;
@@ -207,6 +208,10 @@ impl Neighbours {
     }
 }
 
+fn for_the_site(site: &Path, to: &Endpoint) -> Whose {
+    Whose::Others(format!("the same processes also connect to {to}, for the site in {}", site.display()))
+}
+
 fn has_another(directory: &Path, own: Option<&Path>) -> bool {
     let configs = at_path(directory, None).unwrap_or_default();
     !configs.is_empty() && configs.iter().all(|config| Some(real(&config.file).as_path()) != own)
@@ -218,13 +223,18 @@ fn find(directory: &Path, to: &Endpoint, own: Option<&Path>) -> Found {
         if configs.iter().any(|config| Some(real(&config.file).as_path()) == own) {
             return Found::Own;
         }
+        let mut is_of_a_site = false;
         for config in configs {
             let Ok(read) = config.read() else { continue };
-            for setting in read.reading.settings {
-                if setting.role == Role::Connects && place_of(&setting.endpoint) == place_of(to) {
-                    return Found::Line(OtherLine::of(above, &setting));
+            for setting in read.reading.settings.iter().filter(|one| one.role == Role::Connects) {
+                if place_of(&setting.endpoint) == place_of(to) {
+                    return Found::Line(OtherLine::of(above, setting));
                 }
+                is_of_a_site = true;
             }
+        }
+        if is_of_a_site {
+            return Found::Site(above.to_owned());
         }
     }
     Found::Nothing
@@ -285,6 +295,26 @@ mod tests {
         // Between two requests it works nowhere: the line explains, or nothing does.
         assert_eq!(told(&mut pool, Some(Path::new("/")), tcp), line);
         assert_eq!(told(&mut pool, None, unix), "unknown");
+    }
+
+    #[test]
+    fn a_site_inside_another_one_that_has_just_changed_is_not_the_outer_one() {
+        let root = tempfile::tempdir().unwrap();
+        let outer = site(root.path(), "outer", "localhost:/run/m.sock");
+        let inner = site(&outer, "blog", "localhost:/run/m.sock");
+        let (tcp, unix) = ("tcp:127.0.0.1:3399", "unix:/run/m.sock");
+        for (own, other) in [(&outer, &inner), (&inner, &outer)] {
+            for beside in [Vec::new(), vec![other.clone()]] {
+                let site = Some(own.join("wp-config.php"));
+                let application = Application { site, beside, ..Application::default() };
+                let mut pool = Neighbours::of(&application, Arc::default());
+                // PHP has its file as it was before.
+                let told_of = told(&mut pool, Some(&other.join("wp-admin")), tcp);
+                assert!(told_of.ends_with(&format!("for the site in {}", other.display())), "{told_of}");
+                assert_eq!(told(&mut pool, Some(&own.join("wp-admin")), tcp), "own");
+                assert_eq!(told(&mut pool, Some(own), unix), "own");
+            }
+        }
     }
 
     #[test]

@@ -233,9 +233,10 @@ pub fn finishing(
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
     for hop in moved_hops(store, id, scan, Wanted::ToLogIn) {
-        // Who stops the watcher says nothing of the login.
+        // Who stops the watcher says nothing of the login, and what it lacks itself neither.
         if let Err(failed) = try_hop(&hop, program)
             && !interrupt::is_requested()
+            && !failed.error.is_of_this_process()
         {
             let Failed { client, over, error, .. } = *failed;
             return Some(format!("{} over {over} as {}: {error}", hop.setting.name, client.name));

@@ -3,6 +3,7 @@
 //! that is ended at the time limit and after an interrupt, and only the end of its output is kept. Input and output may lead nowhere,
 //! also in a root directory without `/dev/null`, such as that of a container with one program.
 
+use crate::refusal::{Asked, Refusal};
 use crate::threads;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::accounts::{Account, User};
@@ -303,6 +305,27 @@ fn text(output: &[u8]) -> String {
 #[must_use]
 pub fn nowhere() -> Stdio {
     at(Path::new("/dev/null"))
+}
+
+/// How many files a look at the machine and a process that is talked to have open at a time, and as many again.
+const OPEN_AT_A_TIME: usize = 16;
+
+/// Whether this process may have enough files open. With one or two to spare a part of what is looked at cannot be read, and was told
+/// as what is not there: a server without a socket, a service that is down.
+///
+/// # Errors
+/// With what to raise.
+pub fn may_open_enough() -> Result<(), Refusal> {
+    let opened: io::Result<Vec<File>> = (0..OPEN_AT_A_TIME).map(|_| File::open("/")).collect();
+    match opened.map_err(|error| Errno::from_io_error(&error)) {
+        Err(Some(errno @ (Errno::MFILE | Errno::NFILE))) => Err(Refusal::of(Asked::StartProcess, errno)),
+        _ => Ok(()),
+    }
+}
+
+/// Gives a program nothing to read, and its output to nobody.
+pub fn silenced(command: &mut Command) -> &mut Command {
+    command.stdin(nowhere()).stdout(nowhere()).stderr(nowhere())
 }
 
 /// `null`, or where that is missing a file in memory: it is empty at first, and what is written is gone with the program.

@@ -24,7 +24,7 @@ pub mod routes;
 pub mod threads;
 
 pub use accounts::{Account, User, as_user};
-pub use command::{Run, RunError, nowhere};
+pub use command::{Run, RunError, may_open_enough, nowhere, silenced};
 pub use identity::{Executable, Identity, start_time};
 pub use ownership::{Decider, ForeignWriter, NotPrivate, decider, foreign_writer, private};
 pub use refusal::{Asked, Refusal};

@@ -33,6 +33,8 @@ pub enum Asked {
     AnswerCalls,
     /// To change a file, or its directory.
     ChangeFile,
+    /// To start another process: fork(2), and the descriptors by which it is talked to.
+    StartProcess,
 }
 
 /// Why it was refused, as far as that can be known.
@@ -198,6 +200,7 @@ impl Refusal {
             (Cause::Unknown, Asked::ChangeFile) => {
                 "look for an immutable attribute (lsattr) or a security module (SELinux, AppArmor)"
             }
+            (Cause::Unknown, Asked::StartProcess) => "see what limits it: ulimit -a",
             (Cause::Unknown, _) => "look for a security module (SELinux, AppArmor) in the kernel's log",
         }
     }
@@ -240,6 +243,7 @@ impl Asked {
             Asked::OpenFile => "openat2(2), by which files are opened safely,",
             Asked::AnswerCalls => "seccomp(2)",
             Asked::ChangeFile => "this change",
+            Asked::StartProcess => "to start another process",
         }
     }
 

@@ -9,6 +9,8 @@ use samehost_bench::{BenchError, Fault};
 use samehost_model::{Arm, Comparison, MetricInfo, Outcome, Report};
 use samehost_scan::ScanError;
 use samehost_system::{Asked, Refusal, interrupt};
+#[cfg(feature = "switch")]
+use samehost_transaction::{State, TransactionError};
 
 use crate::output;
 #[cfg(feature = "switch")]
@@ -119,7 +121,7 @@ pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (0, "done, or nothing to do"),
     (
         FINDING,
-        "refused or declined, nothing was touched; or a file, a reload or a server was left, which is named",
+        "refused or declined, nothing was touched; or a file, a reload or a server was left, which is named; or it is in force, and its application was seen at the old address",
     ),
     (INPUT, "wrong use"),
     (
@@ -232,6 +234,10 @@ fn code(error: &anyhow::Error) -> u8 {
         if cause.downcast_ref::<Refused>().is_some() {
             return FINDING;
         }
+        #[cfg(feature = "switch")]
+        if let Some(error) = cause.downcast_ref() {
+            return of_transaction(error);
+        }
         if matches!(cause.downcast_ref::<ScanError>(), Some(ScanError::Interrupted)) {
             return INTERRUPTED;
         }
@@ -244,6 +250,19 @@ fn code(error: &anyhow::Error) -> u8 {
         }
     }
     MISSING
+}
+
+/// Of what was not begun: wrong use where there is no such switch, or it has ended; something missing where the system refused; and else
+/// refused for what is in the way: a file that somebody changed, a switch at work. Those two ended with 3 where a switch was made, and
+/// with 1 where it was undone.
+#[cfg(feature = "switch")]
+fn of_transaction(error: &TransactionError) -> u8 {
+    match error {
+        TransactionError::State { state: State::Running | State::Unfinished, .. } => FINDING,
+        TransactionError::Unknown { .. } | TransactionError::State { .. } => INPUT,
+        TransactionError::System { .. } | TransactionError::FileSize { .. } => MISSING,
+        _ => FINDING,
+    }
 }
 
 /// Lets a panic of any thread end the program: what the others would show then could be wrong. The exit status is that of

@@ -1,6 +1,6 @@
 //! One run of a command as an operation: wall time, CPU time, and numbers from its output if asked for.
 
-use samehost_system::threads;
+use samehost_system::{nowhere, threads};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -75,7 +75,7 @@ fn start(script: &str) -> io::Result<Child> {
     Command::new("/bin/sh")
         .process_group(0)
         .args(["-c", script])
-        .stdin(Stdio::null())
+        .stdin(nowhere())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -16,8 +16,8 @@ use rand::seq::IndexedRandom;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use samehost_model::{AwakeBy, Placement};
-use samehost_system::nowhere;
 use samehost_system::peer::family;
+use samehost_system::silenced;
 
 use crate::error::BenchError;
 
@@ -190,12 +190,7 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
         .map_err(|error| BenchError::io("a thread that keeps a CPU awake", error))?;
     let Ok(tid) = tid.recv() else { return Ok(thread) };
     // No safe wrapper that we link sets this policy; util-linux is everywhere.
-    let made_idle = Command::new("chrt")
-        .args(["--idle", "--pid", "0", &tid.to_string()])
-        .stdin(nowhere())
-        .stdout(nowhere())
-        .stderr(nowhere())
-        .status();
+    let made_idle = silenced(Command::new("chrt").args(["--idle", "--pid", "0", &tid.to_string()])).status();
     match made_idle {
         Ok(status) if status.success() => {
             let _ = go.send(());

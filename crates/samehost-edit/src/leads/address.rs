@@ -39,6 +39,9 @@ pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
             if is_the_programs {
                 continue;
             }
+            // A place of sessions that is a URL is phpredis's.
+            let is_of_sessions = key.ends_with("save_path") && url.starts_with("tcp://");
+            let url = &if is_of_sessions { url.replacen("tcp", "redis", 1) } else { url.to_owned() };
             match in_url(url) {
                 Some(at) => found.push(Named::at(LeadForm::Url, at)),
                 // The second host of a list has no scheme.

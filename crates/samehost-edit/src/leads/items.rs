@@ -49,9 +49,8 @@ pub(super) struct Item {
 pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
     let known = Known::of(text);
     let mut reader = Reader { is_xml: is_xml(text), ..Reader::default() };
-    for (index, line) in text.lines().enumerate() {
-        reader.line = u32::try_from(index + 1).unwrap_or(u32::MAX);
-        let Some(code) = reader.without_comment(line) else { continue };
+    for (number, code) in lines_of_code(text) {
+        reader.line = number;
         if is_directive_of_its_own(code) {
             continue;
         }
@@ -68,6 +67,15 @@ pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
         }
     }
     (reader.items, reader.scopes, reader.is_cut)
+}
+
+/// The lines of a text that are no comments, each with its number and without the comment at its end.
+pub(super) fn lines_of_code(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    let mut comment_ends = None;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let code = without_comment(line, &mut comment_ends)?;
+        Some((u32::try_from(index + 1).unwrap_or(u32::MAX), code))
+    })
 }
 
 /// A line over [`LONGEST_LINE`] in pieces of some [`PIECE`], each with where it begins: up to a comma outside of quotes, else up to a blank or the end
@@ -151,8 +159,6 @@ struct Reader {
     before_piece: u32,
     /// Whether there are values that are not kept, since there are too many.
     is_cut: bool,
-    /// What ends the comment in which the line begins.
-    comment_ends: Option<&'static str>,
     /// The name that a line above gives to those below it.
     above: String,
     scopes: Scopes,
@@ -401,25 +407,25 @@ impl Reader {
         let scope = self.scopes.within(self.scope());
         self.open.push((bracket, scope));
     }
+}
 
-    /// A line without its comment; `None` where it is one.
-    fn without_comment<'a>(&mut self, line: &'a str) -> Option<&'a str> {
-        let code = line.trim();
-        if let Some(end) = self.comment_ends {
-            if code.contains(end) {
-                self.comment_ends = None;
-            }
+/// A line without its comment; `None` where it is one. `ends` is what ends the comment in which it begins.
+fn without_comment<'a>(line: &'a str, ends: &mut Option<&'static str>) -> Option<&'a str> {
+    let code = line.trim();
+    if let Some(end) = *ends {
+        if code.contains(end) {
+            *ends = None;
+        }
+        return None;
+    }
+    // A text of Python that is assigned to nothing says what the code does.
+    for (start, end) in [("/*", "*/"), ("\"\"\"", "\"\"\""), ("'''", "'''"), ("<!--", "-->")] {
+        if let Some(rest) = code.strip_prefix(start) {
+            *ends = if rest.contains(end) { None } else { Some(end) };
             return None;
         }
-        // A text of Python that is assigned to nothing says what the code does.
-        for (start, end) in [("/*", "*/"), ("\"\"\"", "\"\"\""), ("'''", "'''"), ("<!--", "-->")] {
-            if let Some(rest) = code.strip_prefix(start) {
-                self.comment_ends = if rest.contains(end) { None } else { Some(end) };
-                return None;
-            }
-        }
-        if code.is_empty() || is_comment(code) { None } else { Some(code_of(line)) }
     }
+    if code.is_empty() || is_comment(code) { None } else { Some(code_of(line)) }
 }
 
 /// A line up to the comment at its end.

@@ -530,6 +530,7 @@ fn a_host_without_a_port_leads_to_the_usual_one_of_the_service_that_is_spoken_of
         let (found, _) = leads_among(text, &|lead| lead.form == LeadForm::Usual);
         found.iter().flat_map(|lead| &lead.endpoints).map(ToString::to_string).collect::<Vec<_>>()
     };
+    let mut wrong = Vec::new();
     for text in [
         "$r = new Redis();\n$r->connect(\"127.0.0.1\");",
         "import redis\nr = redis.StrictRedis(host=\"localhost\")",
@@ -541,9 +542,23 @@ fn a_host_without_a_port_leads_to_the_usual_one_of_the_service_that_is_spoken_of
         "5 4 * * * app /usr/bin/redis-cli incr nightly",
         "* * * * * app redis-cli incr nightly",
         "{\"scripts\": {\"clean\": \"redis-cli flushall\"}}",
+        "<?php\n$r = new Redis();\n$r->connect('localhost');",
+        "<?php\n$r = new Predis\\Client();",
+        "import redis\nr = redis.Redis()",
+        "from redis import Redis\nr = Redis(db=3, socket_timeout=5, decode_responses=True)",
+        "import redis\nr = redis.Redis(\n    password=secret,\n    db=1,\n)",
+        "require 'redis'\n$redis = Redis.new",
+        "$redis = Redis.new(db: 3)",
+        "const { createClient } = require('redis');\nconst c = createClient();",
+        "import { createClient } from 'redis';\nconst c = createClient({ database: 2 });",
+        "const Redis = require('ioredis');\nmodule.exports = new Redis({ db: 1 });",
+        "import redis.clients.jedis.Jedis;\nJedis j = new Jedis(\"localhost\");",
+        "c := redis.NewClient(&redis.Options{DB: 1})",
     ] {
         let found = usual(text);
-        assert!(found.len() == 1 && found[0].ends_with(":6379"), "{text}: {found:?}");
+        if found.len() != 1 || !found[0].ends_with(":6379") {
+            wrong.push((text, found));
+        }
         assert!(leads_and_ports(text).iter().all(|lead| lead.form != LeadForm::Usual), "{text}");
     }
     for text in [
@@ -556,7 +571,30 @@ fn a_host_without_a_port_leads_to_the_usual_one_of_the_service_that_is_spoken_of
         "[redis]\nport = 6380\n[web]\nhost = 127.0.0.1",
         "redis:\n  size: 3\nweb:\n  host: 127.0.0.1",
         "redis: { host: 10.0.0.9, port: 6379 }\nserver:\n  address: 127.0.0.1",
+        "<?php\n$r = new Redis();\n$r->connect('/run/r.sock');",
+        "import redis\nr = redis.Redis(unix_socket_path='/run/r.sock')",
+        "import redis\nr = redis.Redis(port=6380)",
+        "import redis\nr = redis.Redis(\n    db=1,\n    host=settings.HOST,\n)",
+        "import redis\nr = redis.Redis(**options)\nq = redis.Redis(connection_pool=pool)",
+        "import redis\n# r = redis.Redis()\nx = 1  # as redis.Redis() does",
+        "import redis\ndef f():\n    \"\"\"\n    Like redis.Redis().\n    \"\"\"",
+        "raise Wrong(\"call redis.Redis() first\")",
+        "from redis import Redis, StrictRedis\nimport redis.asyncio",
+        "class Redis():\n    name = 'redis'",
+        "const Redis = require('ioredis');\nconst r = new Redis(process.env.REDIS_URL);",
+        "import { createClient } from 'redis';\nconst c = createClient({ url });\nconst d = createClient(options);",
+        "const c = createClient({ socket: { path: '/run/r.sock' } }); // redis",
+        "import { createClient } from '@supabase/supabase-js';\nconst c = createClient();",
+        "$redis = Redis.new(path: '/run/r.sock')",
+        "c := redis.NewClient(&redis.Options{Network: \"unix\", Addr: path})",
+        "Jedis j = new Jedis(host); // redis.clients.jedis",
     ] {
-        assert_eq!(usual(text), Vec::<String>::new(), "{text}");
+        let found = usual(text);
+        if !found.is_empty() {
+            wrong.push((text, found));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let session = leads("session.save_handler = redis\nsession.save_path = \"tcp://localhost\"");
+    assert!(session.len() == 1 && session[0].endpoints[0].to_string() == "tcp:localhost:6379", "{session:?}");
 }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ use rustix::stdio::{stdin, stdout};
 use rustix::thread::CapabilitySet;
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_system::accounts::Names;
-use samehost_system::{interrupt, open};
+use samehost_system::{Asked, Refusal, interrupt, nowhere, open};
 use samehost_transport::{ConnectOptions, Stream, connect};
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,10 @@ fn connect_as(
     // Resolved before anything is entered: a name is looked up in our view.
     for endpoint in addresses(who, &plain(endpoint))? {
         let doors = match who.pid {
-            Some(pid) => Doors::of(pid).map_err(|(path, error)| who.failed(format!("{path}: {error}")))?,
+            Some(pid) => Doors::of(pid).map_err(|(path, error)| match Errno::from_io_error(&error) {
+                Some(Errno::MFILE | Errno::NFILE) => not_started(program, &error),
+                _ => who.failed(format!("{path}: {error}")),
+            })?,
             None => Doors::default(),
         };
         let left = ends.saturating_duration_since(Instant::now());
@@ -170,6 +173,11 @@ fn connect_as(
     }
 }
 
+fn not_started(program: &Path, error: &std::io::Error) -> LoginError {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    LoginError::NotStarted { program: program.to_owned(), why: Refusal::of(Asked::StartProcess, errno) }
+}
+
 /// Runs the other process, which gets nothing of our environment, and reads its answer over a socket that is its stdin and
 /// stdout.
 fn ask(
@@ -184,17 +192,17 @@ fn ask(
         |error: &dyn std::fmt::Display| who.failed(format!("{} log-in-as: {error}", program.display()));
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(|error| failed(&error))?;
-    let output = theirs.try_clone().map_err(|error| failed(&error))?;
+        .map_err(|errno| not_started(program, &errno.into()))?;
+    let output = theirs.try_clone().map_err(|error| not_started(program, &error))?;
     let mut child = Command::new(program)
         .arg("log-in-as")
         .env_clear()
         .current_dir("/")
         .stdin(theirs)
         .stdout(output)
-        .stderr(Stdio::null())
+        .stderr(nowhere())
         .spawn()
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| not_started(program, &error))?;
     let answer = match message::send(&ours, &request.to_json(), &doors.all()) {
         Ok(()) => message::receive(&ours, Some(ends)),
         Err(errno) => Err(errno),
@@ -356,7 +364,7 @@ mod tests {
             Duration::from_secs(1),
         )
         .unwrap_err();
-        assert!(matches!(error, LoginError::Become { .. }), "{error:?}");
+        assert!(matches!(error, LoginError::NotStarted { .. }), "{error:?}");
         assert!(error.to_string().contains("/nonexistent/samehost"), "{error}");
     }
 

@@ -1,6 +1,7 @@
 //! Secrets in command options, as the next word or attached to a letter: `--requirepass VALUE`, `-a VALUE`,
 //! `-pVALUE`, `-u user:VALUE`; and in commands of databases: `AUTH VALUE`, `IDENTIFIED BY`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use samehost_services::Protocol;
@@ -118,7 +119,8 @@ fn strip(whole: &str, start: usize) -> Word<'_> {
 /// Secrets in one command: index of the word, and range in it.
 fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
     let setuser = words.iter().position(|word| word.text.eq_ignore_ascii_case("setuser"));
-    let mut found = Found { words, setuser, ranges: Vec::new() };
+    let mut found =
+        Found { words, setuser, first: HashMap::new(), is_rest_hidden: false, ranges: Vec::new() };
     for index in 0..words.len() {
         found.add_options(index);
         found.add_statements(index);
@@ -133,6 +135,11 @@ struct Found<'a> {
     words: &'a [Word<'a>],
     /// The first `setuser`: looked for once, for a line of 166,000 times `<?php` took 14 s.
     setuser: Option<usize>,
+    /// The first word that is such a program, by a name for these: looked for once as well, for a line of `-a -a …` took the square
+    /// of its length.
+    first: HashMap<&'static str, Option<usize>>,
+    /// Whether all words behind an `AUTH` are hidden already.
+    is_rest_hidden: bool,
     ranges: Vec<(usize, Range<usize>)>,
 }
 
@@ -155,25 +162,24 @@ impl<'a> Found<'a> {
 
     /// Secrets in an option, or in the word after it.
     fn add_options(&mut self, index: usize) {
-        let earlier = &self.words[..index];
         let (text, next) = (self.text(index), self.text(index + 1));
-        if text.starts_with('-') && takes_secret(text, earlier) && is_value(next) {
+        if text.starts_with('-') && self.takes_secret(text, index) && is_value(next) {
             self.hide(index + 1, 0);
         }
         if text.starts_with("-p")
             && !text.starts_with("-p=")
-            && is_after(earlier, is_mysql)
+            && self.is_after(index, "mysql", is_mysql)
             && !is_ports(&text[2..])
         {
             self.hide(index, 2);
         }
-        if matches!(text, "-u" | "--user") || takes_login(text, earlier) {
+        if matches!(text, "-u" | "--user") || self.takes_login(text, index) {
             self.add_login(index + 1);
         }
         if matches!(text, "-H" | "--header") {
             self.add_cookie(index + 1);
         }
-        if takes_cookie(text, earlier)
+        if self.takes_cookie(text, index)
             && let Some(at) = next.find('=')
         {
             self.hide(index + 1, at + 1);
@@ -184,8 +190,10 @@ impl<'a> Found<'a> {
     fn add_login(&mut self, index: usize) {
         let Some((user, password)) = self.text(index).split_once(':') else { return };
         let is_group = (is_id(user) && is_id(password)) || user == password;
-        let earlier = &self.words[..index - 1];
-        if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
+        if !password.is_empty()
+            && !is_group
+            && !self.is_after(index - 1, "groups", |name| USER_AND_GROUP.contains(&name))
+        {
             self.hide(index, user.len() + 1);
         }
     }
@@ -203,15 +211,16 @@ impl<'a> Found<'a> {
 
     /// Secrets in commands of Redis and statements of SQL.
     fn add_statements(&mut self, index: usize) {
-        let earlier = &self.words[..index];
         let (text, next) = (self.text(index), self.text(index + 1));
         let lower = text.to_ascii_lowercase();
-        if lower == "auth" && is_after(earlier, is_redis_client) {
+        if lower == "auth" && !self.is_rest_hidden && self.is_after(index, "redis", is_redis_client) {
+            self.is_rest_hidden = true;
             for argument in index + 1..self.words.len() {
                 self.hide(argument, 0);
             }
         }
-        let previous = earlier.last().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
+        let previous =
+            self.words[..index].last().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
         match (previous.as_str(), lower.as_str()) {
             ("set", "requirepass" | "masterauth") => self.hide(index + 1, 0),
             (_, "auth-pass") if self.text(0) == "sentinel" => self.hide(index + 2, 0),
@@ -233,37 +242,50 @@ impl<'a> Found<'a> {
     fn is_acl(&self, index: usize) -> bool {
         (index > 1 && self.text(0) == "user") || self.setuser.is_some_and(|at| at < index)
     }
-}
 
-fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
-    match option {
-        "-a" => is_after(earlier, is_redis_client),
-        "-p" => is_after(earlier, |name| name == "sshpass" || name.starts_with("mongo")),
-        "-w" => is_after(earlier, |name| name.starts_with("ldap")),
-        _ => {
-            let name = option.trim_start_matches('-');
-            let first = name.split('-').next().unwrap_or_default();
-            option.len() > 3 && !option.contains(['=', ':']) && !WITHOUT.contains(&first) && is_secret(name)
+    /// Whether a program precedes: in `sudo redis-cli -a`, in `ExecStart=/usr/bin/redis-cli -a`.
+    fn is_after(&mut self, index: usize, whose: &'static str, is_it: impl Fn(&str) -> bool) -> bool {
+        let is_it = |word: &Word<'_>| {
+            let path = word.text.rsplit(['=', '"', '\'', '`']).next().unwrap_or_default();
+            is_it(path.rsplit('/').next().unwrap_or_default())
+        };
+        let first = self.first.entry(whose).or_insert_with(|| self.words.iter().position(is_it));
+        first.is_some_and(|at| at < index)
+    }
+
+    fn takes_secret(&mut self, option: &str, index: usize) -> bool {
+        match option {
+            "-a" => self.is_after(index, "redis", is_redis_client),
+            "-p" => self.is_after(index, "-p", |name| name == "sshpass" || name.starts_with("mongo")),
+            "-w" => self.is_after(index, "ldap", |name| name.starts_with("ldap")),
+            _ => {
+                let name = option.trim_start_matches('-');
+                let first = name.split('-').next().unwrap_or_default();
+                let is_long = option.len() > 3 && !option.contains(['=', ':']);
+                is_long && !WITHOUT.contains(&first) && is_secret(name)
+            }
         }
     }
-}
 
-/// Whether an option takes `user:password`, by the program: `-A` of ab, `-a` of httpie and hey, the proxy's of curl.
-fn takes_login(option: &str, earlier: &[Word<'_>]) -> bool {
-    match option {
-        "-A" | "-P" => is_after(earlier, |name| name == "ab"),
-        "-a" | "--auth" => is_after(earlier, |name| ["http", "https", "hey", "oha"].contains(&name)),
-        "-U" | "--proxy-user" => is_after(earlier, |name| name == "curl"),
-        _ => false,
+    /// Whether an option takes `user:password`, by the program: `-A` of ab, `-a` of httpie and hey, the proxy's of curl.
+    fn takes_login(&mut self, option: &str, index: usize) -> bool {
+        match option {
+            "-A" | "-P" => self.is_after(index, "ab", |name| name == "ab"),
+            "-a" | "--auth" => {
+                self.is_after(index, "http", |name| ["http", "https", "hey", "oha"].contains(&name))
+            }
+            "-U" | "--proxy-user" => self.is_after(index, "curl", |name| name == "curl"),
+            _ => false,
+        }
     }
-}
 
-/// A cookie is a session's key as a rule.
-fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
-    match option {
-        "-C" => is_after(earlier, |name| name == "ab"),
-        "-b" | "--cookie" => is_after(earlier, |name| name == "curl"),
-        _ => false,
+    /// A cookie is a session's key as a rule.
+    fn takes_cookie(&mut self, option: &str, index: usize) -> bool {
+        match option {
+            "-C" => self.is_after(index, "ab", |name| name == "ab"),
+            "-b" | "--cookie" => self.is_after(index, "curl", |name| name == "curl"),
+            _ => false,
+        }
     }
 }
 
@@ -273,14 +295,6 @@ fn is_value(next: &str) -> bool {
 
 fn is_id(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Whether a program precedes: in `sudo redis-cli -a`, in `ExecStart=/usr/bin/redis-cli -a`.
-fn is_after(earlier: &[Word<'_>], is_it: impl Fn(&str) -> bool) -> bool {
-    earlier.iter().any(|word| {
-        let path = word.text.rsplit(['=', '"', '\'', '`']).next().unwrap_or_default();
-        is_it(path.rsplit('/').next().unwrap_or_default())
-    })
 }
 
 fn is_mysql(name: &str) -> bool {

@@ -410,6 +410,18 @@ proptest! {
     }
 }
 
+/// Each option asks which programs stand before it: the square of the words took minutes.
+#[test]
+fn a_line_of_options_alone_takes_as_long_as_it_is_long() {
+    for option in ["-a", "auth"] {
+        let mut words = vec![option; 50_000];
+        words[0] = "redis-cli";
+        words.extend(["-a", "SECRET1"]);
+        let found = options::of_words(&words);
+        assert!(found.last().is_some_and(|ranges| !ranges.is_empty()), "{option}");
+    }
+}
+
 #[test]
 fn no_format_shows_it() {
     let secret = Secret::new("hunter2");

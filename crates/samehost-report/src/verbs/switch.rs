@@ -114,10 +114,7 @@ fn answer(report: &SwitchReport) -> Span {
 /// The headline of a switch that is in force: the lowest of what holds for its connections. It says no more than what was seen: that
 /// a file is written, that a login over the new way works, or that the application itself connected there.
 fn committed(report: &SwitchReport, targets: &str, to: &str) -> (Tone, String) {
-    let mut old: Vec<&str> = Vec::new();
-    for hop in &report.hops {
-        old.extend(hop.seen_old.iter().map(String::as_str));
-    }
+    let old = report.seen_at_old();
     if !old.is_empty() {
         let old = old.join(", ");
         let text = format!(
@@ -167,7 +164,7 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
         return Vec::new();
     }
     let look = looks(report);
-    let text = if report.hops.iter().any(|hop| !hop.seen_old.is_empty()) {
+    let text = if !report.seen_at_old().is_empty() {
         format!(
             "Something goes before the file: a variable of its environment, a cache, or a program that was not restarted. Look again: {look}"
         )

@@ -164,8 +164,10 @@ impl Texts<'_> {
             Endpoint::Tcp { port, .. } => {
                 let mut usual = Kind::all().filter(|kind| kind.descriptor().ports.contains(port));
                 let has_host = ["127.", "localhost", "0.0.0.0", "::"].iter().any(|host| text.contains(host));
-                let has_tool =
-                    |kind: Kind| kind.descriptor().tools.iter().any(|tool| text.contains(tool.as_str()));
+                let has_tool = |kind: Kind| {
+                    let known = kind.descriptor();
+                    known.tools.iter().chain(&known.calls).any(|tool| text.contains(tool.as_str()))
+                };
                 text.contains(&port.to_string())
                     || usual.any(|kind| has_tool(kind) || has_host && (!is_others || names(text, kind)))
             }

@@ -313,7 +313,7 @@ pub(crate) fn try_present(hop: &Hop, program: &Path) -> Result<Vec<Encrypted>, B
     for client in everyone(hop) {
         match OwnLogin::of(hop, &client, over).attempt(program) {
             Ok(view) => encrypted.extend(view.encrypted),
-            Err(error) if is_of_one && is_about_the_password(&error) => {
+            Err(error) if is_of_one && is_about_the_password(&error) || error.is_of_this_process() => {
                 let (user, present) = (hop.setting.user.clone(), Present::Refused);
                 return Err(Box::new(Failed { client, user, over: over.clone(), error, present }));
             }

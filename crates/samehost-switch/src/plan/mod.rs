@@ -14,7 +14,7 @@ pub(crate) mod stages;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use samehost_login::{Encrypted, LoginErrorKind};
+use samehost_login::{Encrypted, LoginError, LoginErrorKind};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Redactor, Secret};
@@ -168,8 +168,10 @@ impl Plan {
     /// Logs in as the application for every move whose new endpoint exists. Returns the plan with the results: what each
     /// login showed, and what is in the way. Where all are let in, what the scan feared of them is no longer an obstacle: a
     /// login decides. `program` is this program, which is started again as the application's user.
-    #[must_use]
-    pub fn try_logins(mut self, program: &Path) -> Self {
+    ///
+    /// # Errors
+    /// Where this process can try none.
+    pub fn try_logins(mut self, program: &Path) -> Result<Self, LoginError> {
         let mut all_in = true;
         let mut without_tls = true;
         self.secrets.extend(self.hops.iter().flat_map(passwords));
@@ -184,6 +186,7 @@ impl Plan {
                     self.findings.add(in_code(hop, &encrypted));
                     self.findings.add(fewer_rights(hop, &views, program));
                 }
+                Err(failed) if failed.error.is_of_this_process() => return Err(failed.error),
                 Err(failed) => {
                     (all_in, without_tls) = (false, false);
                     let mut obstacle = refused(hop, &failed);
@@ -205,6 +208,7 @@ impl Plan {
                     without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
                     self.findings.add(in_code(hop, &encrypted));
                 }
+                Err(failed) if failed.error.is_of_this_process() => return Err(failed.error),
                 Err(failed) => {
                     (all_in, without_tls) = (false, false);
                     self.findings.add([refused(hop, &failed)]);
@@ -217,7 +221,7 @@ impl Plan {
         if all_in {
             self.findings.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));
         }
-        self
+        Ok(self)
     }
 
     /// What of the plan is for a person to decide, except where its code was accepted beforehand. A file that nobody named is

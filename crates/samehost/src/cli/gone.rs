@@ -13,12 +13,6 @@ const GONE: &[(&str, &str, &str)] = &[
     ("scan", "--explain", "`samehost explain CODE` says it"),
     ("scan", "--greet", "`samehost verify tcp:ADDRESS` asks a service who it is"),
     ("scan", "--port", "a number is a port: `samehost scan 3306`"),
-    ("bench", "--arrivals", "requests that are due come as independent users send them, at random moments"),
-    (
-        "bench",
-        "--precision",
-        "`--margin` says what does not matter, and `--until-decided` ends as soon as that is told",
-    ),
     ("bench", "--title", HEADING),
     ("report", "--title", HEADING),
     ("checkup", "--title", HEADING),
@@ -39,48 +33,13 @@ const GONE: &[(&str, &str, &str)] = &[
         "measure Go's net/rpc, `--protocol go-gob` or `go-json`; or the bytes alone, `samehost bench raw`",
     ),
     ("bench", "datagram", "`samehost scan` names who sends datagrams, and counts what the kernel dropped"),
-    ("bench", "noop", "each report has the harness's own cost, as its arm `noop`"),
-    ("bench", "--profile", "perf record, for as long as `samehost bench` runs, says where CPU time goes"),
     ("bench", "--via caddy", FRONTS),
     ("bench", "--via envoy", FRONTS),
-    (
-        "bench",
-        "--slice",
-        "arms take turns in slices wherever they can; with `--threads 2` each has a trial of its own",
-    ),
-    (
-        "bench",
-        "--own-servers",
-        "each block has a fresh server, so that how servers differ is in the interval",
-    ),
-    (
-        "reproduce",
-        "--fresh",
-        "nothing is kept of an earlier call; `samehost reproduce ID…` measures what is named",
-    ),
     ("switch", "--no-confirm", "`--confirm-within 0` is the same"),
-    (
-        "bench",
-        "--thread-handling",
-        "start the server with `thread_handling=pool-of-threads`, and name it with `--tcp` and `--unix`",
-    ),
-    ("bench", "--table", "the largest table of the URL's database with one integer as primary key is read"),
-    (
-        "bench",
-        "--post-size",
-        "a POST has 128 bytes; `samehost bench raw --size LIST` shows what larger ones cost",
-    ),
-    ("bench", "--query", "`--script '/srv/page.php?id=1'` has it"),
-    ("bench", "--nap", BURST),
-    ("bench", "--patience", BURST),
-    ("bench", "--workers", "the server in front has one worker"),
-    ("bench", "--reply", "a reply is as large as its request: `--size LIST`"),
     ("serve", "datagrams", "`nc -u -l PORT` or `nc -U -u -l PATH` takes datagrams"),
     ("serve", "rpc", "`samehost serve echo` and `samehost serve http` answer over every transport"),
 ];
 
-const BURST: &str =
-    "a burst asks a script that sleeps 20 ms, and waits until a dropped SYN was sent again more than once";
 const HEADING: &str = "a page's heading is its answer";
 const PAST: &str = "Prometheus has the past and the other hosts: `samehost scan --prometheus FILE` writes what it reads, and \
                     `samehost scan --json` to a file is a scan to keep";

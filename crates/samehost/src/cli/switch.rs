@@ -32,7 +32,7 @@ pub enum StoredVerb {
     /// List the switches that were made, and where their backups are
     List(ListOptions),
     /// Whether every switch in force still holds: exit status 1 where a file names the old place again, or the application
-    /// connects at the old place only
+    /// connects at the old place
     Check(CheckOptions),
     /// Keep a switch that would take itself back: the newest, or the one of this name
     Confirm(ConfirmOptions),

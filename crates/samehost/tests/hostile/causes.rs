@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use crate::support::{Ended, Machine, bounded};
+use crate::vouching::Shop;
 
 /// A server with a client, which write a file when they are connected.
 const PAIR: &str = "import socket, sys, time
@@ -267,4 +268,29 @@ fn a_file_that_may_have_no_size_is_an_error_with_its_reason() {
             assert!(ended.status == 3 && told(&ended).contains("ulimit -f"), "{}", ended.both());
         }
     }
+}
+
+/// It is another process that connects as the application; that it cannot be started was told as a service that is down.
+#[test]
+fn a_login_that_cannot_be_tried_here_is_no_fault_of_the_service() {
+    let shop = Shop::new();
+    let app = shop.machine.path("app").display().to_string();
+    let within = |program: &str, limits: &[&str]| {
+        let samehost = shop.machine.command(&["switch", &app, "--user", "news", "--dry-run"]);
+        let mut command = Command::new(program);
+        command.args(limits).arg(samehost.get_program()).args(samehost.get_args());
+        for (name, value) in samehost.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        bounded(command)
+    };
+    for most in 5..=24 {
+        let ended = within("prlimit", &[&format!("--nofile={most}:{most}")]);
+        let told = told(&ended);
+        assert!(ended.status == 0 || ended.status == 3 && told.contains("ulimit -n"), "{most}: {told}");
+    }
+    assert_eq!(within("prlimit", &["--nofile=64:64"]).status, 0);
+    let script = "mount -t tmpfs none /dev && exec \"$@\"";
+    let without_dev = within("unshare", &["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
+    assert_eq!(without_dev.status, 0, "{}", without_dev.both());
 }

@@ -123,6 +123,14 @@ fn a_damaged_and_a_newer_journal_are_lines_of_the_list_and_stop_nothing_else() {
     let json = machine.samehost(&["switch", "list", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 4, "{json}");
+    let checked = machine.samehost(&["switch", "check", "--wait", "10ms"]);
+    assert_eq!(checked.status, 1, "{}", checked.both());
+    assert_eq!(
+        checked.stdout.matches("the journal of the switch cannot be read").count(),
+        3,
+        "{}",
+        checked.both()
+    );
     let recovered = machine.samehost(&["switch", "recover", "--yes"]);
     assert_eq!(recovered.status, 1, "something is left: {}", recovered.both());
     for words in ["cccc: left as it is", "bbbb: left as it is", "put back"] {
@@ -130,7 +138,7 @@ fn a_damaged_and_a_newer_journal_are_lines_of_the_list_and_stop_nothing_else() {
     }
     assert_eq!(files(&machine.path("site")), files(&data("before")));
     let other = machine.samehost(&["switch", "prune", "20200101-000000-bbbb", "--yes"]);
-    assert_eq!(other.status, 2, "{}", other.both());
+    assert_eq!(other.status, 1, "{}", other.both());
 }
 
 #[test]
@@ -242,7 +250,7 @@ fn what_has_ended_can_be_forgotten_with_its_passwords() {
 
     let (machine, id) = placed("stage-2-written", "state");
     let refused = machine.samehost(&["switch", "prune", &id, "--yes"]);
-    assert_eq!(refused.status, 2, "{}", refused.both());
+    assert_eq!(refused.status, 1, "{}", refused.both());
     assert!(refused.stderr.contains("switch recover"), "{}", refused.stderr);
     let checked = machine.samehost(&["switch", "check"]);
     assert!(checked.status == 1 && checked.stdout.contains("was interrupted"), "{}", checked.both());

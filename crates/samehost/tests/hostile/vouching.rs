@@ -13,14 +13,14 @@ use crate::support::{Ended, MALLORY, Machine, free_port, wait_for};
 const WEB: u32 = 9;
 
 /// A Laravel whose `.env` its own user alone may read, and a Redis at a port and a socket.
-struct Shop {
-    machine: Machine,
+pub(crate) struct Shop {
+    pub(crate) machine: Machine,
     port: u16,
     socket: PathBuf,
 }
 
 impl Shop {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (mut machine, port) = (Machine::new(), free_port());
         let socket = machine.path("r.sock");
         let mut redis = Command::new("redis-server");
@@ -202,6 +202,25 @@ fn a_check_finds_that_nobody_answers_where_the_switch_leads() {
     let told = in_one_line(&checked);
     let expected = format!("nobody answers at unix:{}", shop.socket.display());
     assert!(checked.status == 1 && told.contains(&expected), "{told}");
+}
+
+/// The headline said it, and the status was 0 where no page was named.
+#[test]
+fn an_application_that_goes_on_at_the_old_address_is_told_by_the_status_of_every_verb() {
+    let mut shop = Shop::new();
+    let code = shop.code(false);
+    shop.machine.write("app/manage.py", &code);
+    shop.start(WEB, &["/usr/bin/python3", "manage.py", "runserver"]);
+    let app = shop.machine.path("app").display().to_string();
+    let words = ["switch", &app, "--user", "news", "--yes", "--confirm-within=0", "--observe", "300ms"];
+    let switched = shop.machine.samehost(&words);
+    let told = in_one_line(&switched);
+    assert!(told.contains("the application still connects at the old address: python3"), "{told}");
+    assert_eq!(switched.status, 1, "{told}");
+    let (checked, verified) = (shop.check(), shop.verify());
+    assert!(checked.status == 1 && in_one_line(&checked).contains("NOT FOLLOWED"), "{}", checked.both());
+    assert!(verified.status == 1 && in_one_line(&verified).contains("elsewhere"), "{}", verified.both());
+    assert_eq!(shop.machine.samehost(&["switch", "undo", "--yes"]).status, 0);
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub(crate) fn refused(hop: &Hop, failed: &Failed) -> SwitchObstacle {
         (LoginErrorKind::Refused, Present::Unknown) => {
             "Put the credentials right first: samehost verify shows whether they are".to_owned()
         }
+        // What it says is of this process, or of who runs it.
+        (LoginErrorKind::Become, _) => String::new(),
+        _ if error.is_of_this_process() => String::new(),
         _ => "See that the service runs and what bars the way: samehost scan".to_owned(),
     };
     SwitchObstacle {

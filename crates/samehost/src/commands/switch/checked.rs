@@ -43,13 +43,16 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
         let silent = new_places(store, id).iter().filter_map(unanswered).collect();
         found.silent.insert(id.clone(), silent);
     }
-    for (_, entry) in switches::entries()? {
+    for (store, entry) in switches::entries()? {
         let what = match entry.state {
             State::Unfinished => "the switch was interrupted; to end it: samehost switch recover",
             State::Running => "the switch is at work; look again when it has ended",
+            State::Damaged | State::Newer => "the journal of the switch cannot be read: samehost switch list",
             _ => continue,
         };
-        found.files.extend(entry.files.into_iter().map(|file| CheckedFile {
+        // What its files are may be unknown as well.
+        let files = if entry.files.is_empty() { vec![store.path().join(&entry.id)] } else { entry.files };
+        found.files.extend(files.into_iter().map(|file| CheckedFile {
             id: entry.id.clone(),
             file,
             holds: false,
@@ -66,7 +69,7 @@ pub(super) fn check(options: &CheckOptions) -> anyhow::Result<Ending> {
     if options.json {
         out = output::as_json(&found.as_json())?;
     } else if found.files.is_empty() {
-        writeln!(out, "No switch is in force here.")?;
+        writeln!(out, "No switch is in force that this user made.")?;
     } else {
         found.in_words(&mut out);
     }

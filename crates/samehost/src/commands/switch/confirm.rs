@@ -3,13 +3,14 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
 use samehost_bench::PageLook;
 use samehost_model::switch::{PageTimes, SwitchReport};
 use samehost_switch::{left_undone, not_back, reload};
+use samehost_system::silenced;
 use samehost_transaction::{
     Entry, RolledBack, Settled, State, Store, TransactionError, Version, confirm as keep, may_be_confirmed,
     settled, take_back,
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Doing;
-use super::ending::{Act, Told, refusal, tell};
+use super::ending::{Act, Told, tell};
 use super::page::Site;
 use crate::cli::{ApplyOptions, ConfirmOptions, Consent};
 use crate::exit::Ending;
@@ -72,7 +73,10 @@ pub(super) fn named(id: Option<&str>, states: &[State], put_back: &[String]) -> 
     let Some(newest) = entries.find(|entry| states.contains(&entry.state)) else {
         let what =
             if states.contains(&State::Committed) { "in force" } else { "waiting for its confirmation" };
-        return Err(WrongUse(format!("no switch is {what}; samehost switch list has all")).into());
+        return Err(WrongUse(format!(
+            "no switch is {what} that this user made; samehost switch list names them"
+        ))
+        .into());
     };
     output::complain(&format!("the newest is {}: {}", newest.id, newest.summary));
     Ok(newest.id)
@@ -124,7 +128,7 @@ pub(super) fn confirm(options: &ConfirmOptions) -> anyhow::Result<Ending> {
     let put_back = take_back_overdue(doing)?;
     let id = named(options.id.as_deref(), &[State::Awaiting], &put_back)?;
     let store = switches::store_of(&id)?;
-    may_be_confirmed(&store, &id).map_err(refusal)?;
+    may_be_confirmed(&store, &id)?;
     if doing == Doing::Looks {
         let would = "it would be confirmed, and stay in force";
         if options.json {
@@ -200,12 +204,8 @@ pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
     for line in &lines {
         output::complain(line);
         // Standard error may have no reader, so the message also goes to the system log.
-        let _ = Command::new("logger")
-            .args(["-t", "samehost", "-p", "daemon.warning", "--", line])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let mut logger = Command::new("logger");
+        let _ = silenced(logger.args(["-t", "samehost", "-p", "daemon.warning", "--", line])).status();
     }
     if !is_back {
         // Where this fails, it is told again.
@@ -259,11 +259,7 @@ pub(super) fn watch_over(program: &Path, id: &str, within: Duration) -> anyhow::
     if is_booted && rustix::process::geteuid().is_root() && by_systemd(program, id, &every).is_ok() {
         return Ok(());
     }
-    Command::new(program)
-        .args(["watch-switch", id, "--every", &every])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+    silenced(Command::new(program).args(["watch-switch", id, "--every", &every]))
         .current_dir("/")
         .spawn()
         .map(drop)
@@ -318,13 +314,7 @@ pub(super) fn forget_unit(id: &str) {
 }
 
 fn systemctl(words: &[&str]) -> bool {
-    let status = Command::new("systemctl")
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    status.is_ok_and(|status| status.success())
+    silenced(Command::new("systemctl").args(words)).status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::look;
 use crate::exit::Ending;
 use crate::output;
-use crate::wrong_use::{Refused, WrongUse};
 
 /// What stands before a line about a switch.
 pub(super) const BELOW: &str = "    ";
@@ -74,7 +73,7 @@ impl Told {
     pub(super) fn or_refused(self) -> anyhow::Result<Self> {
         let is_touched = self.now.is_err() || self.is_unfinished();
         match self.error {
-            Some(error) if !is_touched && !self.is_as_wanted() => Err(refusal(error)),
+            Some(error) if !is_touched && !self.is_as_wanted() => Err(error.into()),
             error => Ok(Told { error, ..self }),
         }
     }
@@ -181,18 +180,6 @@ impl Told {
     }
 }
 
-/// An act that did nothing: wrong use where no such switch is in that state, a finding where a file or a server is in the way, and
-/// something missing where the system refused.
-pub(super) fn refusal(error: TransactionError) -> anyhow::Error {
-    match error {
-        TransactionError::System { .. } | TransactionError::FileSize { .. } => error.into(),
-        TransactionError::Unknown { .. } | TransactionError::State { .. } => {
-            WrongUse(error.to_string()).into()
-        }
-        _ => Refused(error.to_string()).into(),
-    }
-}
-
 /// Prints how each switch stands; the worst decides the status.
 pub(super) fn tell(all: &[Told], is_json: bool) -> anyhow::Result<Ending> {
     let mut out = Vec::new();
@@ -216,13 +203,12 @@ pub(super) fn tell(all: &[Told], is_json: bool) -> anyhow::Result<Ending> {
     Ok(worst)
 }
 
-/// The ending of two switches together.
+/// The ending of two switches together: what has to be done first.
 pub(super) fn worse(one: Ending, other: Ending) -> Ending {
-    match (one, other) {
-        (Ending::Unfinished, _) | (_, Ending::Unfinished) => Ending::Unfinished,
-        (Ending::Done, other) => other,
-        (one, _) => one,
-    }
+    let order = [Ending::Done, Ending::Left, Ending::Finding, Ending::RolledBack, Ending::Unfinished];
+    // What is none of them, an interrupt, outweighs all.
+    let rank = |ending: &Ending| order.iter().position(|one| one == ending).unwrap_or(order.len());
+    std::cmp::max_by_key(one, other, rank)
 }
 
 /// Services that lost their socket, to this switch or before it: a server that takes a path removes what it finds there.

@@ -23,11 +23,12 @@ use samehost_scan::{Stamps, Timed};
 use samehost_switch::{
     Decider, Direction, Environment, PASSED, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
-use samehost_system::interrupt;
+use samehost_system::{interrupt, may_open_enough};
 use samehost_transaction::{Entry, Store};
-use samehost_transport::{ConnectOptions, connect};
+use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use self::confirm::{agrees, may_ask};
+use self::ending::worse;
 use self::page::Site;
 use crate::cli::{ApplyOptions, Consent, FinishOptions, MoveOptions, StoredVerb, SwitchOptions, UnixOrTcp};
 use crate::commands::scan;
@@ -246,7 +247,7 @@ fn make(options: &ApplyOptions, mut plan: Plan, mut wanted: Wanted<'_>) -> anyho
     }
     plan = plan.passing(&options.accept);
     if plan.may_try() && !plan.is_empty() {
-        plan = plan.try_logins(&program).passing(&options.accept);
+        plan = plan.try_logins(&program)?.passing(&options.accept);
     }
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
@@ -331,10 +332,7 @@ fn apply(
     }
     let ending = end(options.consent, &done)?;
     is_watched?;
-    // In force, and contradicted by what its application did for the page: a script reads the status alone. Without a page a program
-    // that nobody has started again yet is no contradiction.
-    let is_at_old = site.is_some() && done.hops.iter().any(|hop| !hop.seen_old.is_empty());
-    Ok(if ending == Ending::Done && is_at_old { Ending::Finding } else { ending })
+    Ok(ending)
 }
 
 fn stamps(options: &MoveOptions) -> Stamps {
@@ -344,13 +342,17 @@ fn stamps(options: &MoveOptions) -> Stamps {
 /// Longest wait for somebody to answer at a new place.
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// Why connecting to an endpoint fails.
+/// Why connecting to an endpoint fails. That this process may open nothing more says nothing of who is there.
 fn unanswered(endpoint: &Endpoint) -> Option<String> {
     let options = ConnectOptions { timeout: Some(MAX_CONNECT_TIME), ..ConnectOptions::default() };
-    connect(endpoint, &options).err().map(|error| format!("nobody answers at {endpoint}: {error}"))
+    match connect(endpoint, &options) {
+        Ok(_) | Err(ConnectError::TooManyFiles(..)) => None,
+        Err(error) => Some(format!("nobody answers at {endpoint}: {error}")),
+    }
 }
 
 fn look() -> anyhow::Result<Scan> {
+    may_open_enough()?;
     Ok(samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?)
 }
 
@@ -407,6 +409,8 @@ fn end(consent: Consent, report: &SwitchReport) -> anyhow::Result<Ending> {
         output::complain(&format!("the switch {id} is committed; to put it back: samehost switch undo {id}"));
     }
     Ok(match report.outcome {
+        // In force, and contradicted by what its application does: a script reads the status alone.
+        SwitchOutcome::Committed if !report.seen_at_old().is_empty() => Ending::Finding,
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
         SwitchOutcome::Left => Ending::Left,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,
@@ -478,9 +482,7 @@ fn all(options: &MoveOptions) -> anyhow::Result<Ending> {
         }
         // It scans anew: the switch before has changed the machine, and a person may have taken an hour to answer.
         let ending = one(&options, &[path(&target)])?;
-        if ending != Ending::Done {
-            worst = ending;
-        }
+        worst = worse(worst, ending);
         if ending == Ending::Interrupted {
             break;
         }

@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 
 use super::Doing;
 use super::confirm::{Watched, agrees, may_ask, named, take_back_overdue, told_before};
-use super::ending::{Act, BELOW, Told, refusal, tell, worse};
+use super::ending::{Act, BELOW, Told, tell, worse};
 use crate::cli::{Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
 use crate::output::{self, add_line};
 use crate::signals;
 use crate::storage::switches;
-use crate::wrong_use::WrongUse;
+use crate::wrong_use::{Refused, WrongUse};
 
 /// Refuses to plan while a switch is cut off, or at work in a file of these targets: what they say now is not what they will say.
 /// "Nothing to do" was said of a file that was put back six seconds later.
-pub(super) fn refuse_beside_others(entries: &[(Store, Entry)], targets: &[String]) -> Result<(), WrongUse> {
+pub(super) fn refuse_beside_others(entries: &[(Store, Entry)], targets: &[String]) -> Result<(), Refused> {
     if let Some((_, cut_off)) = entries.iter().find(|(_, entry)| entry.state == State::Unfinished) {
-        return Err(WrongUse(format!(
+        return Err(Refused(format!(
             "the switch {} was interrupted; run this first: samehost switch recover",
             cut_off.id
         )));
@@ -38,7 +38,7 @@ pub(super) fn refuse_beside_others(entries: &[(Store, Entry)], targets: &[String
     let is_at_work = |entry: &Entry| entry.state == State::Running && entry.files.iter().any(is_meant);
     match entries.iter().find(|(_, entry)| is_at_work(entry)) {
         Some((_, Entry { id, .. })) => {
-            Err(WrongUse(format!("the switch {id} is at work there: wait for it to end, and try again")))
+            Err(Refused(format!("the switch {id} is at work there: wait for it to end, and try again")))
         }
         None => Ok(()),
     }
@@ -75,7 +75,11 @@ pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
         serde_json::to_writer_pretty(&mut out, &all.iter().map(as_json).collect::<Vec<_>>())?;
         out.push(b'\n');
     } else if all.is_empty() {
-        writeln!(out, "No switch was made yet; samehost switch PATH --dry-run shows what one would do.")?;
+        // Each user's are his own: root may have made some.
+        writeln!(
+            out,
+            "No switch was made yet by this user; samehost switch PATH --dry-run shows what one would do."
+        )?;
     }
     for (store, entry) in all.iter().filter(|_| !json) {
         add_line(&mut out, &format!("{}  {:<11}  ", entry.id, entry.state), &about(entry));
@@ -161,7 +165,7 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
     }
     let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting, State::PutBack], &put_back)?;
     let store = switches::store_of(id)?;
-    let foresee = || foresee_undo(&store, id).map_err(refusal);
+    let foresee = || foresee_undo(&store, id);
     let foreseen = foresee()?;
     let mut planned = preview(&foreseen);
     let wrong = would_not_be_back(&store, &foreseen);
@@ -258,7 +262,7 @@ fn would_end(outlook: &Outlook) -> Ending {
 }
 
 fn changed_meanwhile() -> anyhow::Error {
-    WrongUse(
+    Refused(
         "the situation changed after the plan was shown, so nothing was touched; run the command again"
             .into(),
     )
@@ -326,13 +330,13 @@ fn prune_one(id: &str, consent: Consent) -> anyhow::Result<Ending> {
     };
     let (store, entry) = &found;
     if let State::Damaged | State::Newer = entry.state {
-        return Err(WrongUse(format!(
+        return Err(Refused(format!(
             "the journal of {id} cannot be read here, and what is left to be done of it is not known: compare its files with those in {0}/{id}/backup, and remove {0}/{id} by hand",
             store.path().display()
         ))
         .into());
     }
-    may_be_forgotten(store, id).map_err(|error| WrongUse(error.to_string()))?;
+    may_be_forgotten(store, id)?;
     forget_all(std::slice::from_ref(&found), consent)
 }
 

@@ -5,7 +5,7 @@
 //! Without systemd there are two processes, each of which restarts the other when it is killed.
 
 use std::collections::BTreeSet;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,6 +14,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
 use samehost_switch::{LOOK, Seen, Usage, refused_since, reload};
+use samehost_system::silenced;
 use samehost_transaction::{Entry, State, Store, confirm, recover};
 
 use super::checked::{compared, in_short};
@@ -64,12 +65,7 @@ fn look_after(options: &WatchSwitchOptions, store: &Store) -> anyhow::Result<End
 fn start(words: &[&str], options: &WatchSwitchOptions) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("the path of this program")?;
     let every = format!("{}ms", options.every.as_millis());
-    Command::new(program)
-        .args(["watch-switch", &options.id, "--every", &every])
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+    silenced(Command::new(program).args(["watch-switch", &options.id, "--every", &every]).args(words))
         .spawn()
         .context("starting a watcher")
 }

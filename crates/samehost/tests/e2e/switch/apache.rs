@@ -247,4 +247,6 @@ fn two_sites_at_one_pool_move_together_and_both_are_named() {
     let said = in_one_line(&one_alone);
     assert!(said.contains(&format!("{one}:4 {two}:4")), "{said}");
     assert!(said.contains(&format!("{two} changes as well, and was not named")), "{said}");
+    let verified = in_one_line(&stack.samehost(&["verify", &main]));
+    assert!(verified.contains(&format!("({one}:4, {two}:4)")), "{verified}");
 }

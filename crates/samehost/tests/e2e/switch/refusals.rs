@@ -14,7 +14,7 @@ fn assert_untouched(
     assert_eq!(&Stack::facts(&[&site.config]), before);
     assert_eq!(page(site.web, "/").unwrap().0, 200);
     let list = site.stack.samehost(&["switch", "list"]);
-    assert!(list.stdout.contains("No switch was made yet"), "{}", list.both());
+    assert!(list.stdout.contains("No switch was made yet by this user"), "{}", list.both());
 }
 
 #[test]
