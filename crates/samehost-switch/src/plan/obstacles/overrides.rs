@@ -55,8 +55,14 @@ impl Beats<'_> {
         if !config.editor.is_beaten_by(&self.text, name) {
             return None;
         }
-        let is_old = leads_from(self.scan, name, value, &setting.endpoint);
-        if is_old { Some(format!("one that leads to {to}")) } else { None }
+        // A port goes before the one that is the file's default.
+        let is_other_port = matches!(setting.endpoint, Endpoint::Tcp { port, .. }
+            if name.ends_with("PORT") && value.parse::<u16>().is_ok_and(|own| own != port));
+        if is_other_port || leads_from(self.scan, name, value, &setting.endpoint) {
+            Some(format!("one that leads to {to}"))
+        } else {
+            None
+        }
     }
 }
 
