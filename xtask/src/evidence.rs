@@ -39,7 +39,7 @@ pub(crate) enum Evidence {
     Ends,
     /// large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers
     Congestion,
-    /// the clients in Rust that `how` knows, built and held against real servers
+    /// what reaches a real server of the words of each client that `how` knows: transport, database, user, options
     Clients,
     /// the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces
     Ansible,
@@ -67,7 +67,7 @@ impl Evidence {
             Evidence::Trial => (scripts::own_trials, 1800),
             Evidence::Ends => (scripts::ends, 3600),
             Evidence::Congestion => (congestion::congestion, 600),
-            Evidence::Clients => (scripts::clients, 300),
+            Evidence::Clients => (scripts::clients, 900),
             Evidence::Ansible => (scripts::ansible, 360),
             Evidence::RunSuites => (scripts::client_suites, 480),
             Evidence::RunIntegrity => (scripts::integrity, 180),

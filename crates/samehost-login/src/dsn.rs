@@ -1,44 +1,19 @@
-//! What drivers take in place of a URL: names with values. libpq's `host=127.0.0.1 port=5432`, `mysql:host=…;port=…` of PDO and DBI,
-//! ADO.NET's `Server=…;Uid=…`, `127.0.0.1:6379,defaultDatabase=5`, and what programs write: `{ host: '…', port: 6379 }`,
-//! `connect(host="…")`, `['host' => '…']`. Each is rewritten as the URL that says the same.
+//! A [`Dsn`], rewritten as the URL that says the same.
 
 use samehost_model::percent_encoded as escape;
-use samehost_services::{Kind, Protocol, languages, scheme};
-
-/// What a value is, and how the names end that have it, in small letters and without signs.
-const NAMES: &[(&str, &[&str])] = &[
-    ("user", &["user", "username", "userid", "uid"]),
-    ("password", &["password", "passwd", "pwd", "pass"]),
-    ("socket", &["socket", "socketpath"]),
-    ("database", &["database", "dbname", "databasename", "catalog", "db"]),
-    ("host", &["host", "hostname", "hostaddr", "server", "datasource", "address", "addr"]),
-    ("port", &["port"]),
-    ("driver", &["driver", "dialect", "adapter", "engine", "client", "connection"]),
-];
-
-#[derive(Default)]
-struct Parts {
-    values: Vec<(&'static str, String)>,
-    /// Options, as they are called.
-    others: Vec<(String, String)>,
-    /// What may call a driver: `mysql:` before a name, `redis.Redis(`, a command.
-    before: String,
-    is_of_libpq: bool,
-}
+use samehost_services::{Dsn, Protocol, scheme};
 
 /// The URL of the same server, database and login; `None` where no name says the server.
 pub(crate) fn as_url(text: &str) -> Option<String> {
-    let found = [';', ',', ' '].map(|sign| Parts::of(text, sign));
-    let parts = found.into_iter().rev().max_by_key(|parts| parts.values.len())?;
-    let hosts: Vec<&str> =
-        parts.values.iter().filter(|(what, _)| *what == "host").map(|(_, host)| host.as_str()).collect();
+    let parts = Dsn::of(text);
+    let hosts: Vec<&str> = parts.all("host").collect();
     let several = hosts.join(",");
     let (host, own_port) = match hosts[..] {
         [written] => host_and_port(written),
         [] => (parts.value("socket")?, None),
         _ => (several.as_str(), None),
     };
-    let port = own_port.or(parts.value("port"));
+    let port = own_port.or(parts.all("port").find(|port| port.parse::<u16>().is_ok()));
     let protocol = parts.protocol(port);
     let name = protocol.map(Protocol::name).filter(|name| scheme(name).is_some()).unwrap_or("tcp");
     let login = match (parts.value("user"), parts.value("password")) {
@@ -71,99 +46,12 @@ pub(crate) fn as_url(text: &str) -> Option<String> {
     Some(url)
 }
 
-impl Parts {
-    /// The names and values of a text in which this sign stands between them.
-    fn of(text: &str, between: char) -> Self {
-        let mut parts = Parts { is_of_libpq: between == ' ', ..Parts::default() };
-        for part in split(text, between) {
-            let Some((name, value)) = pair(part) else {
-                parts.before = format!("{} {part}", parts.before);
-                continue;
-            };
-            let (before, name) = name.rsplit_once(['(', '{', '[', ':']).unwrap_or(("", name));
-            let value = value.trim_matches(|sign: char| " '\"{}[]()".contains(sign));
-            let name = name.trim_matches(|sign: char| " '\"".contains(sign));
-            parts.before = format!("{} {before}", parts.before);
-            let is_number = value.parse::<u16>().is_ok();
-            match what(name) {
-                _ if value.is_empty() => {}
-                Some("port") if !is_number => {}
-                Some("socket") if !value.starts_with('/') => {}
-                Some(what) => parts.values.push((what, value.to_owned())),
-                // `127.0.0.1:6379` of StackExchange.Redis, whose options follow.
-                None if text.contains('=') && is_host(name) && is_number => {
-                    parts.values.extend([("host", name.to_owned()), ("port", value.to_owned())]);
-                }
-                None => parts.others.push((name.to_owned(), value.to_owned())),
-            }
-        }
-        parts
-    }
-
-    fn value(&self, what: &str) -> Option<&str> {
-        Some(self.values.iter().find(|(own, _)| *own == what)?.1.as_str())
-    }
-
-    /// What is spoken there: as the driver says, or the words before a name; else at the usual port of a server.
-    fn protocol(&self, port: Option<&str>) -> Option<Protocol> {
-        let words = self.value("driver").unwrap_or_default().to_owned() + " " + &self.before;
-        let named = words.split(|sign: char| !sign.is_ascii_alphanumeric()).find_map(called);
-        let port: Option<u16> = port.and_then(|port| port.parse().ok());
-        let at_port = || Kind::all().find(|kind| kind.descriptor().ports.first() == port.as_ref());
-        let by_spelling = self.is_of_libpq.then_some(Protocol::Postgres);
-        named.or(by_spelling).or_else(|| at_port()?.protocol())
-    }
-}
-
-/// What the value of a name is, of [`NAMES`].
-fn what(name: &str) -> Option<&'static str> {
-    let plain: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
-    let is_called = |ends: &[&str]| ends.iter().any(|end| plain.ends_with(end));
-    let found = NAMES.iter().find(|(_, ends)| is_called(ends) && !is_host(name));
-    found.map(|(what, _)| *what)
-}
-
-/// A name and its value: `host=`, `'host' =>`, `host:`.
-fn pair(part: &str) -> Option<(&str, &str)> {
-    let signs = ["=>", "=", ":"];
-    signs.iter().find_map(|sign| part.split_once(sign))
-}
-
-/// The parts of a text between a sign, where no quote is open.
-fn split(text: &str, between: char) -> Vec<&str> {
-    let mut quote = None;
-    let is_between = |sign: char| {
-        match quote {
-            Some(open) if open == sign => quote = None,
-            None if sign == '\'' || sign == '"' => quote = Some(sign),
-            _ => {}
-        }
-        quote.is_none() && sign == between
-    };
-    text.split(is_between).map(str::trim).collect()
-}
-
-fn is_host(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
-}
-
 /// A host, and the port behind it: `127.0.0.1:3306`, ADO.NET's `127.0.0.1,3306`.
 fn host_and_port(written: &str) -> (&str, Option<&str>) {
     match written.rsplit_once([':', ',']) {
         Some((host, port)) if !host.contains(':') && port.parse::<u16>().is_ok() => (host, Some(port)),
         _ => (written, None),
     }
-}
-
-/// What is spoken by what a word calls: a service, or a client of one protocol alone.
-fn called(word: &str) -> Option<Protocol> {
-    if let Some(kind) = Kind::called(&word.to_ascii_lowercase()) {
-        return kind.protocol();
-    }
-    let clients = languages().iter().flat_map(|language| &language.clients);
-    let mut found = clients.filter(|client| client.is_called(word)).map(|client| client.protocol);
-    let first = found.next()?;
-    found.all(|other| other == first).then_some(first)
 }
 
 #[cfg(test)]

@@ -137,10 +137,11 @@ impl Kind {
         Kind::all().find(|kind| is_among(name, &kind.descriptor().classes))
     }
 
-    /// The first kind that speaks a protocol and behaves like no other.
+    /// The first kind that speaks a protocol and behaves like no other; else whose clients do (MongoDB, which nobody here asks).
     #[must_use]
     pub fn of_protocol(protocol: Protocol) -> Option<Kind> {
-        Kind::of(protocol).find(|kind| kind.family() == *kind)
+        let of_clients = |kind: &Kind| kind.descriptor().clients_speak == Some(protocol);
+        Kind::of(protocol).find(|kind| kind.family() == *kind).or_else(|| Kind::all().find(of_clients))
     }
 
     pub fn of(protocol: Protocol) -> impl Iterator<Item = Kind> + Clone {

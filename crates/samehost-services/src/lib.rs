@@ -4,6 +4,7 @@
 
 mod client;
 mod descriptor;
+mod dsn;
 mod kind;
 mod protocol;
 
@@ -12,6 +13,7 @@ pub use descriptor::{
     Container, ContainerClient, Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket,
     php_version, socket_by_port, word_after,
 };
+pub use dsn::Dsn;
 pub use kind::Kind;
 pub use protocol::{
     ASKED_FOR_TLS_ON_A_SOCKET, Leads, Protocol, has_bare_password, localhost_in, plain_scheme, scheme,

@@ -128,7 +128,7 @@ pub enum Leads {
 pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
     for kind in Kind::all() {
         if let Some(leads) = kind.descriptor().schemes.leads(name)
-            && let Some(protocol) = kind.protocol()
+            && let Some(protocol) = kind.protocol().or(kind.descriptor().clients_speak)
         {
             return Some((protocol, leads));
         }
@@ -198,6 +198,7 @@ mod tests {
         assert_eq!(scheme("mariadb"), Some((Protocol::Mysql, Leads::Tcp)));
         assert_eq!(scheme("rediss"), Some((Protocol::Redis, Leads::Tls)));
         assert_eq!(scheme("http+unix"), Some((Protocol::Http, Leads::Socket)));
+        assert_eq!(scheme("mongodb"), Some((Protocol::Mongodb, Leads::Tcp)));
         assert_eq!(scheme("unix"), None);
         assert!(has_bare_password("redis+unix") && !has_bare_password("mysql"));
     }

@@ -75,11 +75,11 @@ pub(super) fn integrity(account: &mut Account) -> anyhow::Result<()> {
     keep_findings(account, test, |line| line.strip_prefix("saw: ").map(str::to_owned))
 }
 
-/// The rows of `samehost how` whose clients take longer to build than a test may: those in Rust.
+/// What reaches a server of the words of each client that `how` knows; those in Rust take longer to build than a test may.
 pub(super) fn clients(account: &mut Account) -> anyhow::Result<()> {
     let mut test = cargo_command(&["test", "--all-features", "--locked", "-p", "samehost", "--test", "e2e"]);
-    test.args(["every_row_of_rust_does_what_it_says", "--", "--ignored", "--nocapture"]);
-    account.tell("client | has to use | over, in its server's words | its words");
+    test.args(["the_table_of_what_reaches_a_server", "--", "--ignored", "--nocapture", "--test-threads=1"]);
+    account.tell("client | of | has to use | over, in its server's words | database or number | user | option | its words");
     keep_findings(account, test, |line| line.strip_prefix("held: ").map(str::to_owned))
 }
 

@@ -2,7 +2,7 @@
 //! known yet is one line in [`named`].
 
 use samehost_model::Endpoint;
-use samehost_services::{Kind, Leads as SchemeLeads, plain_scheme, scheme};
+use samehost_services::{Dsn, Kind, Leads as SchemeLeads, plain_scheme, scheme};
 
 use super::LeadForm;
 
@@ -229,32 +229,18 @@ fn ports_of_scheme(name: &str) -> Vec<u16> {
     Kind::of_protocol(protocol).map_or(Vec::new(), |kind| kind.descriptor().ports.clone())
 }
 
-/// Names of a DSN whose values are hosts: of libpq, PDO and DBI, of ADO.NET and of JDBC's descriptions. `Data Source` has a blank.
-const DSN_HOSTS: &[&str] = &["host", "hostname", "server", "source", "address", "addr", "hostaddr"];
-
 /// `mysql:host=127.0.0.1;port=3306`, libpq's `host=127.0.0.1 port=5432`, `Server=127.0.0.1,1433`, `(host=127.0.0.1)(port=3306)`;
 /// `DBI:mysql:books:127.0.0.1:3306` is read as any other address. Of several hosts each has its port.
 fn in_dsn(text: &str) -> Vec<(String, u16)> {
-    let (mut hosts, mut ports): (Vec<&str>, Vec<&str>) = Default::default();
-    let mut last = "";
-    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" =", "=").replace("= ", "=");
-    for part in joined.split([';', ' ', '&', '?', ',', '(', ')']) {
-        let value = match part.split_once('=') {
-            Some((name, value)) => {
-                last = name.rsplit(':').next().unwrap_or_default();
-                value
-            }
-            None => part,
-        };
-        let value = value.trim_matches(['\'', '"']);
-        let value = value.strip_prefix("tcp:").unwrap_or(value);
-        let is_host = DSN_HOSTS.iter().any(|name| last.eq_ignore_ascii_case(name));
-        if is_host && port(value).is_none() && !value.is_empty() {
-            hosts.push(value);
-        } else if is_host || last.eq_ignore_ascii_case("port") {
-            ports.extend(Some(value).filter(|value| !value.is_empty()));
-        }
+    if !text.contains('=') {
+        return Vec::new();
     }
+    let dsn = Dsn::of(text);
+    let all = dsn.hosts.iter().flat_map(|host| host.split(','));
+    let (behind, hosts): (Vec<&str>, Vec<&str>) =
+        all.map(|host| host.strip_prefix("tcp:").unwrap_or(host)).partition(|host| port(host).is_some());
+    let ports: Vec<&str> =
+        behind.into_iter().chain(dsn.all("port").flat_map(|port| port.split(','))).collect();
     let driver = text.split(':').next().unwrap_or_default();
     let usual = match ports_of_scheme(driver).first() {
         Some(port) => Some(*port),

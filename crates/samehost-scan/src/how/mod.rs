@@ -117,7 +117,7 @@ pub fn questions(mut question: Question, scan: &Scan) -> Vec<Question> {
 /// Of the kinds of service whose clients speak a protocol the one that runs here, or else the usual one.
 fn kind_that_speaks(protocol: Protocol, scan: &Scan) -> Option<Kind> {
     let mut kinds = Kind::all().filter(|kind| speaks(*kind) == Some(protocol));
-    let usual = Kind::of_protocol(protocol).or(kinds.clone().next());
+    let usual = Kind::of_protocol(protocol);
     kinds.find(|kind| !of_kind(scan, *kind).is_empty()).or(usual)
 }
 
@@ -568,5 +568,12 @@ mod tests {
         let question = Question { client: Some("php".into()), url: Some(url), ..Question::default() };
         let answer = how(&question, &Scan::default()).unwrap();
         assert!(answer.clients.iter().any(|words| words.tcp.contains("3307")), "{answer:?}");
+        let text = "mongodb://bob:x@127.0.0.1/app?authSource=admin";
+        let (url, parts) = (text.parse().unwrap(), UrlParts::of(text));
+        let answer =
+            how(&Question { url: Some(url), parts, ..Question::default() }, &Scan::default()).unwrap();
+        let words = "mongodb://bob:password@%2Ftmp%2Fmongodb-27017.sock/app?authSource=admin";
+        assert!(answer.clients.iter().all(|one| one.socket.as_ref().is_some_and(|own| own.contains(words))));
+        assert!(answer.clients[0].tcp.contains("@127.0.0.1:27017/app?authSource=admin"), "{answer:?}");
     }
 }

@@ -1,6 +1,5 @@
 //! Where a connection goes: the endpoint at which its service listens already, else the one that it will have.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -16,9 +15,8 @@ use samehost_system::mounts;
 use samehost_system::ownership::View;
 
 use super::client::identity::ClientIdentity;
-use super::occupant::{Occupant, occupant};
+use super::occupant::{Occupant, Surroundings, occupant};
 use super::server::Server;
-use crate::configuration::ParsedConfig;
 use crate::findings::bar;
 use crate::place::same_port;
 use crate::request::SwitchRequest;
@@ -27,24 +25,6 @@ pub(crate) struct Place {
     pub(crate) endpoint: Endpoint,
     /// Whether the service listens there now.
     pub(crate) listens: bool,
-}
-
-/// What decides about a destination beside the setting itself.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) request: &'a SwitchRequest,
-    pub(crate) scan: &'a Scan,
-    /// The configurations that were read so far.
-    pub(crate) configurations: &'a [ParsedConfig],
-    /// Where other servers will be.
-    pub(crate) taken: &'a [&'a Endpoint],
-    /// The configurations by which servers run, read once for a plan: a pg_hba.conf of 20 kB read them for each of its 650 lines.
-    pub(crate) known: &'a OnceCell<Vec<ParsedConfig>>,
-}
-
-impl Surroundings<'_> {
-    fn is_taken(&self, path: &Path) -> bool {
-        self.taken.iter().any(|to| to.path() == Some(path))
-    }
 }
 
 /// The socket that replaces a port: the existing one, or the one that the server will have. With a note where another

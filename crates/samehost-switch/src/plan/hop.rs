@@ -13,7 +13,8 @@ use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles, services_at}
 use super::client::Revalidation;
 use super::client::identity::ClientIdentity;
 use super::client::{ClientSide, Wanted};
-use super::destination::{Place, Surroundings, suits, tcp_place, unix_place};
+use super::destination::{Place, suits, tcp_place, unix_place};
+use super::occupant::Surroundings;
 use super::server::{Server, ServerLine};
 use crate::configuration::leads::Leading;
 use crate::configuration::{ConfigFile, ParsedConfig};

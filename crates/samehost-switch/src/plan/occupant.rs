@@ -2,6 +2,7 @@
 //! are known say who will: Redis and memcached remove a socket that they find at their path, whoever listens there, so a
 //! server that takes another's path takes its clients as well.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::net::{IpAddr, SocketAddr};
@@ -17,11 +18,11 @@ use samehost_services::Kind;
 use samehost_system::{accounts, lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
-use super::destination::Surroundings;
 use super::server::Server;
 use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::shown;
+use crate::request::SwitchRequest;
 
 /// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.
 const PROBE: Duration = Duration::from_secs(1);
@@ -55,6 +56,24 @@ pub(crate) enum Occupant {
     /// The name of the new socket after the reload of its server.
     #[error("no listener that is known has the file there")]
     Lost,
+}
+
+/// What decides about a destination beside the setting itself.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) request: &'a SwitchRequest,
+    pub(crate) scan: &'a Scan,
+    /// The configurations that were read so far.
+    pub(crate) configurations: &'a [ParsedConfig],
+    /// Where other servers will be.
+    pub(crate) taken: &'a [&'a Endpoint],
+    /// The configurations by which servers run, read once for a plan: a pg_hba.conf of 20 kB read them for each of its 650 lines.
+    pub(crate) known: &'a OnceCell<Vec<ParsedConfig>>,
+}
+
+impl Surroundings<'_> {
+    pub(crate) fn is_taken(&self, path: &Path) -> bool {
+        self.taken.iter().any(|to| to.path() == Some(path))
+    }
 }
 
 /// Who has this address beside the server that is to take it; `None` where it is free.

@@ -11,6 +11,13 @@ use crate::files::Files;
 use crate::languages::syntax::{self, children, walk};
 use crate::refusal::{Refusal, Result};
 
+/// dj_database_url's call, whose default is a URL.
+pub(super) const OF_A_URL: &str = "dj_database_url.config";
+/// Calls that ask the environment for a variable: Python's own, django-environ's and decouple's.
+const ASK: &[&str] = &[
+    OF_A_URL, "os.environ.get", "environ.get", "os.getenv", "getenv", "env", "env.str", "env.int", "config",
+];
+
 pub(super) struct Source {
     pub(super) text: Vec<u8>,
     tree: Tree,
@@ -64,6 +71,37 @@ impl Source {
             "list" | "tuple" => Value::List(children(node)),
             _ => Value::Code,
         }
+    }
+
+    /// The variable that a call asks the environment for, and the default beside it: `os.environ.get('DB_HOST', '127.0.0.1')`,
+    /// `env('DB_HOST', default='127.0.0.1')`, also within `int(…)`; what dj_database_url asks for unless it is told.
+    pub(super) fn given<'a>(&'a self, mut node: Node<'a>) -> Option<(String, Node<'a>)> {
+        let function = |node: Node<'a>| Some(self.written(node.child_by_field_name("function")?));
+        let arguments = |node: Node<'a>| Some(children(node.child_by_field_name("arguments")?));
+        while node.kind() == "call" && function(node)? == "int" {
+            node = *arguments(node)?.first()?;
+        }
+        let (function, all) = (function(node)?, arguments(node)?);
+        let (named, placed): (Vec<Node<'a>>, Vec<Node<'a>>) =
+            all.into_iter().partition(|one| one.kind() == "keyword_argument");
+        let named = |name: &str| {
+            let is_it = |one: &&Node<'a>| {
+                one.child_by_field_name("name").is_some_and(|own| self.bytes(own) == name.as_bytes())
+            };
+            named.iter().find(is_it)?.child_by_field_name("value")
+        };
+        let default = named("default").or(placed.get(1).copied())?;
+        let variable = match named("env").or(placed.first().copied()).map(|node| self.value(node)) {
+            Some(Value::Text(variable, _)) => variable,
+            None if function == OF_A_URL => "DATABASE_URL".to_owned(),
+            _ => return None,
+        };
+        ASK.contains(&function.as_str()).then_some((variable, default))
+    }
+
+    /// Whether a node is the call that reads a database's URL from the environment.
+    pub(super) fn is_of_a_url(&self, node: Node<'_>) -> bool {
+        node.child_by_field_name("function").is_some_and(|own| self.bytes(own) == OF_A_URL.as_bytes())
     }
 
     fn string(&self, node: Node<'_>) -> Option<(String, Range<usize>)> {

@@ -1,19 +1,20 @@
-//! Django's settings.py, if its databases, caches and brokers (Celery's) are literals. Values from the environment or other
-//! code are not examined.
+//! Django's settings.py, if its databases, caches and brokers (Celery's) are literals, or defaults of variables. Other code is not
+//! examined.
 
 mod literal;
 
 use std::ops::Range;
 use std::path::Path;
 
-use literal::{Source, Value, line};
+use literal::{OF_A_URL, Source, Value, line};
 use samehost_model::{Endpoint, Protocol, Secret};
 use tree_sitter::Node;
 
 use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::budget::Metered;
-use crate::editor::Editor;
-use crate::files::{Edit, minimal};
+use crate::editor::{Editor, asks_for};
+use crate::files::{Edit, Files, minimal};
+use crate::formats::dotenv;
 use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path, redis_number};
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
@@ -78,6 +79,10 @@ impl Editor for Django {
             let by_hand = by_hand(&found.setting, &goal.endpoint);
             Refusal::new(file, found.setting.line, reason, by_hand)
         })
+    }
+
+    fn is_beaten_by(&self, text: &str, variable: &str) -> bool {
+        variable == "DATABASE_URL" && text.contains(OF_A_URL) || asks_for(text, variable)
     }
 
     fn uptake(&self, _file: &Path) -> Uptake {
@@ -179,7 +184,30 @@ impl<'a> Settings<'a> {
         Err(Refusal::at(line(value), reason).by_hand(by_hand))
     }
 
+    /// What counts of a value that is a variable's default: the default, where no `.env` of the project sets the variable. What the
+    /// application's own environment sets is asked of it (`Editor::is_beaten_by`).
+    fn or_default<'n>(&'n self, name: &str, node: Node<'n>) -> Result<Node<'n>> {
+        let Some((variable, default)) = self.source.given(node) else { return Ok(node) };
+        for file in self.file.ancestors().skip(1).take(3).map(|folder| folder.join(".env")) {
+            let Ok(text) = self.files.read(&file) else { continue };
+            let set = dotenv::variables(&text);
+            if set.is_none_or(|set| set.iter().any(|(own, _)| *own == variable)) {
+                let reason = format!("{name}: {variable} in .env counts before its default");
+                let what = if name.ends_with("HOST") {
+                    "the directory of the socket (PostgreSQL) or its path (MySQL)"
+                } else {
+                    "the socket in its words"
+                };
+                return Err(
+                    Refusal::at(line(node), reason).by_hand(format!("in .env: {variable}= with {what}"))
+                );
+            }
+        }
+        Ok(default)
+    }
+
     fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>)> {
+        let port = self.or_default(&format!("{name} PORT"), port)?;
         match self.source.value(port) {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
             Value::Text(text, range) | Value::Number(text, range) => match text.parse() {
@@ -215,6 +243,9 @@ impl<'a> Settings<'a> {
 
     fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("DATABASES {alias}");
+        if self.source.is_of_a_url(node) {
+            return self.database_url(&name, self.or_default(&name, node)?);
+        }
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
         let protocol = match (value_of(&pairs, "ENGINE"), self.text_of(&pairs, "ENGINE")) {
             (None, _) => return Ok(None),
@@ -227,7 +258,9 @@ impl<'a> Settings<'a> {
             Some(options) => self.socket_option(&name, protocol, options)?,
             None => None,
         };
-        let host = match value_of(&pairs, "HOST") {
+        let host_at = value_of(&pairs, "HOST");
+        let host_at = host_at.map(|host| self.or_default(&format!("{name} HOST"), host)).transpose()?;
+        let host = match host_at {
             None => String::new(),
             Some(host) => match self.source.value(host) {
                 Value::Text(text, _) => text,
@@ -248,7 +281,7 @@ impl<'a> Settings<'a> {
                 (Endpoint::Unix(path.into()), written, option, How::Option(range))
             }
             None => {
-                let at = value_of(&pairs, "HOST").unwrap_or(node);
+                let at = host_at.unwrap_or(node);
                 let (endpoint, how) = self.by_host(&name, protocol, &pairs, &host, at)?;
                 (endpoint, format!("HOST: {host}"), at, how)
             }
@@ -264,6 +297,29 @@ impl<'a> Settings<'a> {
             ..Setting::connects(name.as_str(), protocol, written, endpoint).at(self.file, line(at))
         };
         Ok(Some(Found { setting, how }))
+    }
+
+    /// dj_database_url's default: the directory is the host of PostgreSQL's URL, percent-encoded.
+    fn database_url(&self, name: &str, at: Node<'_>) -> Result<Option<Found>> {
+        let Value::Text(text, range) = self.source.value(at) else { return self.code(name, at) };
+        let by_hand = "DATABASE_URL=postgres://USER:PASSWORD@%2Frun%2Fpostgresql/NAME in its environment";
+        let refused = |why: &str| Refusal::at(line(at), format!("{name}: {why}")).by_hand(by_hand);
+        let parsed = Url::parse(&text).ok_or_else(|| refused("its URL is unusual"))?;
+        let (spelling, protocol) = match parsed.protocol() {
+            Some(Protocol::Postgres) => (Spelling::EncodedHost, Protocol::Postgres),
+            Some(Protocol::Mysql) => (Spelling::Parameter("unix_socket"), Protocol::Mysql),
+            _ => return Ok(None),
+        };
+        let target = spelling.read(&parsed).map_err(|why| refused(&why.to_string()))?;
+        let setting = Setting {
+            library: if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown },
+            words: parsed.words(self.file, line(at)),
+            user: parsed.user(),
+            password: spelling.password(&parsed),
+            database: target.database,
+            ..Setting::connects(name, protocol, parsed.shown(), target.endpoint).at(self.file, line(at))
+        };
+        Ok(Some(Found { setting, how: How::Url(spelling, text, range) }))
     }
 
     /// Where a database's HOST and PORT lead; `at` is the HOST, or the whole entry if it has none.

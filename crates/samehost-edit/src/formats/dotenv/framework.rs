@@ -52,7 +52,7 @@ impl Framework {
     }
 }
 
-fn text(directory: &Path, name: &str, files: &Metered<'_>) -> Option<String> {
+pub(super) fn text(directory: &Path, name: &str, files: &Metered<'_>) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
 
@@ -142,6 +142,11 @@ impl Reader<'_> {
             }
         }
         false
+    }
+
+    /// The text of config/database.yml, if it is there.
+    pub(super) fn databases_of_rails(&self) -> Vec<String> {
+        text(self.directory, "config/database.yml", self.files).into_iter().collect()
     }
 
     pub(super) fn has_prisma(&self) -> bool {

@@ -103,7 +103,7 @@ impl Group {
         if host.is_empty() {
             return Err(entry.refusal("is empty: the library takes a place of its own"));
         }
-        if self.is_phps() && host == "localhost" {
+        if self.is_mysqls() && host == "localhost" {
             return Ok(Endpoint::Unix(MYSQL_SOCKET.into()));
         }
         if let Some(refusal) = carries_more(self, entry) {
@@ -127,9 +127,9 @@ impl Group {
         endpoint.ok_or_else(|| entry.refusal(UNUSUAL))
     }
 
-    /// Whether PHP's library of MySQL reads the host.
-    fn is_phps(&self) -> bool {
-        matches!(self.form, Form::SocketVariable(_) | Form::HostWithPath)
+    /// Whether a library of MySQL reads the host to which `localhost` is its socket: PHP's, and Django's.
+    fn is_mysqls(&self) -> bool {
+        self.protocol == Protocol::Mysql
     }
 
     /// The variables with the values that lead to an endpoint; an empty value takes a variable back.
@@ -139,8 +139,10 @@ impl Group {
                 let path = path.to_str().filter(|path| is_plain_path(path));
                 path.ok_or("a path with such characters would be read differently by different programs")?
             }
-            Endpoint::Tcp { host, .. } if host == "localhost" && self.is_phps() => {
-                return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
+            Endpoint::Tcp { host, .. } if host == "localhost" && self.is_mysqls() => {
+                return Err(
+                    "`localhost` is a socket to the library, whatever the port: give 127.0.0.1".into()
+                );
             }
             Endpoint::Tcp { host, port } if tcp(host, *port).is_some() => {
                 return Ok(self.tcp_values(host, *port));

@@ -6,7 +6,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::budget::Metered;
-use crate::editor::Editor;
+use crate::editor::{Editor, asks_for};
 use crate::files::{Edit, Files};
 use crate::refusal::{OF_UNKNOWN_SERVER, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
@@ -216,6 +216,9 @@ impl<'a> Reader<'a> {
         let mut groups = match self.framework {
             Framework::Laravel => Laravel::new(self).groups(),
             Framework::Bedrock => vec![(BEDROCK, Ok(()))],
+            Framework::Rails | Framework::Django => {
+                self.asked_for().map(|group| (group, Ok(()))).into_iter().collect()
+            }
             _ => Vec::new(),
         };
         let address = match self.lines.last("PGHOSTADDR") {
@@ -225,6 +228,26 @@ impl<'a> Reader<'a> {
         };
         groups.push((LIBPQ, address));
         groups
+    }
+
+    /// The group of DB_HOST where the project's own file of databases asks for it, and says of which kind its server is: Mastodon's
+    /// config/database.yml, Django's settings. What others make of the same name is not known.
+    fn asked_for(&self) -> Option<Group> {
+        let is_django = self.framework == Framework::Django;
+        let texts = if is_django { self.settings() } else { self.databases_of_rails() };
+        let asks = |name: &str| texts.iter().any(|text| asks_for(text, name));
+        let says = |words: [&str; 2]| texts.iter().any(|text| words.iter().any(|word| text.contains(word)));
+        let is_mysql = says(["db.backends.mysql", "adapter: mysql2"])
+            || says(["adapter: trilogy", "gis.db.backends.mysql"]);
+        let is_postgres = says(["db.backends.postg", "adapter: postg"]);
+        let port = asks("DB_PORT").then_some("DB_PORT");
+        match (asks("DB_HOST"), is_postgres, is_mysql) {
+            (true, true, false) => Some(Group { port, ..framework::POSTGRES }),
+            (true, false, true) if is_django => {
+                Some(Group { port, form: Form::HostIsPath, ..framework::MYSQL })
+            }
+            _ => None,
+        }
     }
 
     fn concerns(&self, host: &str) -> bool {
@@ -331,14 +354,17 @@ impl<'a> Reader<'a> {
     }
 
     fn group_setting(&self, group: &Group, endpoint: Endpoint, entry: &Entry) -> Setting {
-        let literal =
-            |name: &str| self.lines.literal(name).filter(|text| !text.is_empty() && *text != "null");
-        let [user, password, database] = match (group.host, group.protocol) {
-            ("DB_HOST", _) if self.framework == Framework::Bedrock => ["DB_USER", "DB_PASSWORD", "DB_NAME"],
-            ("DB_HOST", _) => ["DB_USERNAME", "DB_PASSWORD", "DB_DATABASE"],
-            ("PGHOST", _) => ["PGUSER", "PGPASSWORD", "PGDATABASE"],
-            (_, Protocol::Redis) => ["REDIS_USERNAME", "REDIS_PASSWORD", "REDIS_DB"],
-            _ => ["MEMCACHED_USERNAME", "MEMCACHED_PASSWORD", ""],
+        let literal = |names: &[&str]| {
+            let mut values = names.iter().filter_map(|name| self.lines.literal(name));
+            values.find(|text| !text.is_empty() && *text != "null")
+        };
+        let [user, password, database]: [&[&str]; 3] = match (group.host, group.protocol) {
+            ("DB_HOST", _) => {
+                [&["DB_USERNAME", "DB_USER"], &["DB_PASSWORD", "DB_PASS"], &["DB_DATABASE", "DB_NAME"]]
+            }
+            ("PGHOST", _) => [&["PGUSER"], &["PGPASSWORD"], &["PGDATABASE"]],
+            (_, Protocol::Redis) => [&["REDIS_USERNAME"], &["REDIS_PASSWORD"], &["REDIS_DB"]],
+            _ => [&["MEMCACHED_USERNAME"], &["MEMCACHED_PASSWORD"], &[]],
         };
         Setting {
             library: self.library(group.protocol),

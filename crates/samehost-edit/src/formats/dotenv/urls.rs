@@ -2,7 +2,7 @@
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::framework::{Framework, Laravel};
+use super::framework::{Framework, Laravel, text};
 use super::lines::Entry;
 use super::{Found, How, Reader};
 use crate::files::{Edit, Files, minimal};
@@ -80,7 +80,8 @@ impl Reader<'_> {
         let known = name == "DATABASE_URL"
             || name.ends_with("_DATABASE_URL")
             || name.starts_with("DATABASE_URL_")
-            || (name == "DB_URL" && self.framework == Framework::Laravel);
+            || (name == "DB_URL" && self.framework == Framework::Laravel)
+            || self.is_symfonys(name, "url:");
         let spellings = if is_mysql { MYSQL } else { POSTGRES };
         Ok(match (self.framework, is_mysql) {
             _ if !known => return Err(self.unknown(entry, spellings)),
@@ -105,7 +106,8 @@ impl Reader<'_> {
             return Ok(Spelling::Messenger);
         }
         let known = matches!(name, "REDIS_URL" | "REDIS_DSN" | "REDIS_URI" | "LOCK_DSN")
-            || name.ends_with("_REDIS_URL");
+            || name.ends_with("_REDIS_URL")
+            || self.is_symfonys(name, "provider:");
         let number = redis_number(&entry.text);
         let db = number.map(|number| format!("?db={number}")).unwrap_or_default();
         let (reason, by_hand) = match self.framework {
@@ -138,6 +140,22 @@ impl Reader<'_> {
         Err(refuse(entry, reason, by_hand))
     }
 
+    /// Whether Symfony's own configuration hands a variable to a key of Doctrine, or of its caches: `url: '%env(resolve:LEDGER_URL)%'`.
+    fn is_symfonys(&self, name: &str, key: &str) -> bool {
+        let ends = [format!(":{name})%"), format!("({name})%")];
+        let is_its = |line: &str| {
+            let mut words = line.split_whitespace();
+            words.any(|word| word.ends_with(key)) && ends.iter().any(|end| line.contains(end))
+        };
+        let mut files =
+            ["doctrine", "cache", "framework"].iter().map(|file| format!("config/packages/{file}.yaml"));
+        self.framework == Framework::Symfony
+            && files.any(|file| {
+                let text = text(self.directory, &file, self.files).unwrap_or_default();
+                text.lines().any(|line| !line.trim_start().starts_with('#') && is_its(line))
+            })
+    }
+
     /// Django's own redis-py, unless another library reads the same variable.
     fn django(&self, entry: &Entry) -> Result<Spelling> {
         let name = &entry.name;
@@ -166,7 +184,7 @@ impl Reader<'_> {
     }
 
     /// Texts of Django's settings in their usual places, one or two directories below.
-    fn settings(&self) -> Vec<String> {
+    pub(super) fn settings(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for folder in self.files.list(self.directory).unwrap_or_default() {
             let mut files = self.files.list(&folder.join("settings")).unwrap_or_default();

@@ -1,5 +1,6 @@
 """What python-dotenv, django-environ, dj-database-url, Django, redis-py and kombu make of a .env file: one fact a line."""
 import os
+import runpy
 import sys
 
 import dj_database_url
@@ -65,9 +66,14 @@ read = {"python-dotenv": dotenv.dotenv_values(sys.argv[1], encoding="utf-8")}
 os.environ.clear()
 environ.Env.read_env(sys.argv[1])
 read["django-environ"] = dict(os.environ)
+own = os.path.join(os.path.dirname(sys.argv[1]), "config/settings.py")
+told = ()
+if "DB_HOST" in os.environ and os.path.exists(own):
+    told = ("DB_HOST", "DB_PORT")
+    database("DB_HOST", runpy.run_path(own)["DATABASES"]["default"])
 for library, values in read.items():
     for name, value in values.items():
-        if value is None:
+        if value is None or name in told:
             continue
         scheme = value.split("://")[0] if "://" in value else ""
         if scheme in ("mysql", "postgres", "postgresql", "pgsql"):

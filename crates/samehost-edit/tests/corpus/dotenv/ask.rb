@@ -1,4 +1,6 @@
 # What Ruby's dotenv, ActiveRecord, redis-rb and libpq make of a .env file: one fact a line.
+require 'erb'
+require 'yaml'
 require 'dotenv'
 require 'active_record'
 require 'active_record/database_configurations'
@@ -34,6 +36,14 @@ values.each do |name, value|
   when 'redis+socket'
     nil
   end
+end
+own = File.join(File.dirname(ARGV[0]), 'config/database.yml')
+if values.key?('DB_HOST') && File.exist?(own)
+  values.each { |name, value| ENV[name] = value }
+  config = YAML.load(ERB.new(File.read(own)).result, aliases: true)['production']
+  puts "DB_HOST endpoint=#{directory(config['host'], config['port'] || 5432)}"
+  config.except('host', 'port').each { |key, word| puts "DB_HOST #{key}=#{word}" }
+  told << 'DB_HOST' << 'DB_PORT'
 end
 if values.key?('PGHOST')
   values.each { |name, value| ENV[name] = value }

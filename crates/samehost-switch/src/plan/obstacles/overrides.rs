@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use samehost_edit::formats::php_fpm::HandedKind;
 use samehost_edit::formats::systemd::places;
-use samehost_edit::{Files, Role, editor, leads};
+use samehost_edit::{Files, Role, Setting, editor, leads};
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_services::Kind;
+use samehost_system::lookup;
 
 use super::super::client::environment;
 use crate::configuration::server_files::{self, environment_files_of, hands_over, texts_of};
@@ -76,8 +77,24 @@ impl Beats<'_> {
             return None;
         }
         let is_old = leads_from(self.scan, name, value, &setting.endpoint);
-        Some(format!("{take_out} one that leads to {to}{again}")).filter(|_| is_old)
+        let goes_before = is_old || goes_before_default(name, value, setting);
+        Some(format!("{take_out} one that leads to {to}{again}")).filter(|_| goes_before)
     }
+}
+
+/// Whether a variable's host or port goes before that of a file, where the other half is the file's own: `DB_HOST=127.0.0.1` beside a
+/// default port, and any other port. A host whose name says another server is none: `REDIS_HOST` beside a database.
+fn goes_before_default(name: &str, value: &str, setting: &Setting) -> bool {
+    let Endpoint::Tcp { port: own, .. } = setting.endpoint else { return false };
+    if let Ok(port) = value.parse::<u16>() {
+        return name.ends_with("PORT") && port != own;
+    }
+    let usual = Kind::of_protocol(setting.protocol).and_then(|kind| kind.descriptor().ports.first());
+    let found = leads(&format!("{name}={value}"));
+    let mut endpoints = found.iter().flat_map(|lead| &lead.endpoints).peekable();
+    let is_its = endpoints.peek().is_none()
+        || endpoints.any(|one| matches!(one, Endpoint::Tcp { port, .. } if Some(port) == usual));
+    name.ends_with("HOST") && lookup::is_here(value) && is_its
 }
 
 /// Whether a variable leads to a place. Symfony has the number of the database behind the path.
@@ -400,6 +417,24 @@ fn env_files(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::plan::stages::follow::{assignments, changed};
+
+    #[test]
+    fn a_host_or_a_port_alone_goes_before_a_default() {
+        let endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 27541 };
+        let setting = Setting::connects("DATABASES default", Protocol::Postgres, "", endpoint);
+        for (name, value, expected) in [
+            ("DB_HOST", "127.0.0.1", true),
+            ("DB_HOST", "localhost", true),
+            ("SHOP_HOST", "127.0.0.1", true),
+            ("DB_PORT", "5499", true),
+            ("DB_PORT", "27541", false),
+            ("DB_HOST", "10.99.0.7", false),
+            ("REDIS_HOST", "127.0.0.1", false),
+            ("WORKERS", "4", false),
+        ] {
+            assert_eq!(goes_before_default(name, value, &setting), expected, "{name}={value}");
+        }
+    }
 
     #[test]
     fn only_variables_that_move_matter_and_a_file_that_was_loaded_whole_is_its_source() {

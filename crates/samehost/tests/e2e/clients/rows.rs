@@ -73,7 +73,7 @@ const SEQUELIZE: Run = Run::Node(
 const WORDPRESS: &str = "define('SHORTINIT', true); define('DB_NAME', 'mysql'); define('DB_USER', 'root'); define('DB_PASSWORD', ''); define('DB_CHARSET', 'utf8'); $table_prefix = 'wp_'; define('ABSPATH', '/usr/share/wordpress/'); $_SERVER['HTTP_HOST'] = 'localhost'; WORDS require ABSPATH . 'wp-settings.php'; if ($wpdb->get_var('select 1') !== '1') { exit(1); }";
 /// The connection in `config/database.php` of a new Laravel.
 const LARAVEL: &str = "require '/usr/share/php/Dotenv/autoload.php'; require '/usr/share/php/Illuminate/Database/autoload.php'; $env = Dotenv\\Dotenv::parse('WORDS'); $c = new Illuminate\\Database\\Capsule\\Manager; $c->addConnection(['driver' => 'mysql', 'host' => $env['DB_HOST'] ?? '127.0.0.1', 'port' => $env['DB_PORT'] ?? '3306', 'database' => 'mysql', 'username' => 'root', 'password' => '', 'unix_socket' => $env['DB_SOCKET'] ?? '', 'charset' => 'utf8mb4', 'collation' => 'utf8mb4_unicode_ci']); $c->getConnection()->select('select 1');";
-const SYMFONY: &str = "require '/usr/share/php/Symfony/Component/Dotenv/autoload.php'; require '/usr/share/php/Doctrine/DBAL/autoload.php'; $env = (new Symfony\\Component\\Dotenv\\Dotenv())->parse('WORDS'); $c = Doctrine\\DBAL\\DriverManager::getConnection(['url' => $env['DATABASE_URL'], 'driver' => 'pdo_mysql']); $c->executeQuery('select 1');";
+const SYMFONY: &str = "require '/usr/share/php/Symfony/Component/Dotenv/autoload.php'; require '/usr/share/php/Doctrine/DBAL/autoload.php'; $env = (new Symfony\\Component\\Dotenv\\Dotenv())->parse('WORDS'); $c = Doctrine\\DBAL\\DriverManager::getConnection(['url' => $env['DATABASE_URL'], 'driver' => 'pdo_mysql']); $c->executeStatement('execute immediate concat(\"select \", quote(@@character_set_client))');";
 const DJANGO_MYSQL: &str = "import django\nfrom django.conf import settings\nsettings.configure(DATABASES={'default': {'ENGINE': 'django.db.backends.mysql', 'NAME': 'mysql', 'USER': 'root', WORDS}})\ndjango.setup()\nfrom django.db import connection\nconnection.cursor().execute('select 1')";
 const DJANGO_POSTGRES: &str = "import django\nfrom django.conf import settings\nsettings.configure(DATABASES={'default': {'ENGINE': 'django.db.backends.postgresql', 'NAME': 'postgres', 'USER': 'postgres', WORDS}})\ndjango.setup()\nfrom django.db import connection\nconnection.cursor().execute('select 1')";
 const RAILS_MYSQL: Run = Run::Ruby(
@@ -153,7 +153,7 @@ pub(super) const ROWS: &[Row] = &[
     row("postgres", "java", "HikariCP PostgreSQL", HIKARI),
     row("postgres", "java", "Spring Boot PostgreSQL", SPRING_SQL),
     row("postgres", "rust", "tokio-postgres", Run::Rust("use tokio_postgres::NoTls; let (c, connection) = WORDS.await.unwrap(); tokio::spawn(connection); c.simple_query(\"select 1\").await.unwrap(); ready();")),
-    row("postgres", "rust", "sqlx PostgreSQL", Run::Rust("use sqlx::{Connection, postgres::*}; let mut c = PgConnection::connect_with(&WORDS.username(\"postgres\")).await.unwrap(); c.ping().await.unwrap(); ready();"))
+    row("postgres", "rust", "sqlx PostgreSQL", Run::Rust("use sqlx::{Connection, postgres::*}; let mut c = PgConnection::connect_with(&WORDS).await.unwrap(); c.ping().await.unwrap(); ready();"))
         .tcp("use sqlx::postgres::*; let c = WORDS.await.unwrap(); let _held = c.acquire().await.unwrap(); ready();"),
     row("postgres", "tools", "psql", Run::Shell("echo ready; exec WORDS")),
     row("redis", "php", "phpredis", Run::Php("$redis = new Redis(); WORDS $redis->ping();")),

@@ -44,7 +44,7 @@ impl Case {
 
 /// A user and a database that the test's server has.
 fn names(service: &str) -> (&'static str, &'static str) {
-    if service == "mysql" { ("root", "mysql") } else { ("postgres", "template1") }
+    if service == "mysql" { ("root", "sys") } else { ("fern", "template1") }
 }
 
 /// The words of a row as code that runs: the names that a reader fills in are filled in.

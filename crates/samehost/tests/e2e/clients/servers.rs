@@ -130,7 +130,12 @@ impl Servers {
         wait_for(service, || {
             Command::new("sh").args(["-c", &probe]).status().unwrap().success().then_some(())
         });
-        Place { socket, port }
+        let place = Place { socket, port };
+        if service == "postgres" {
+            // A user whose name is no word of any client.
+            place.ask_postgres_for("CREATE ROLE fern LOGIN");
+        }
+        place
     }
 }
 
@@ -145,8 +150,9 @@ fn mysql(folder: &Path, port: u16) -> (PathBuf, String) {
         ["--no-defaults", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db", &made];
     must("mariadb-install-db", &words);
     let server = format!(
-        "exec mysqld --no-defaults --user=root {made} --socket={} --bind-address=127.0.0.1 --port={port}",
-        socket.display()
+        "exec mysqld --no-defaults --user=root {made} --socket={} --bind-address=127.0.0.1 --port={port} --general-log=1 --general-log-file={}/log",
+        socket.display(),
+        folder.display()
     );
     (socket, server)
 }
@@ -297,14 +303,9 @@ impl Place {
             "mysql" => self.ask_mysql("IF(HOST LIKE '%:%', HOST, 'unix')"),
             "postgres" => self.ask_postgres("coalesce(host(client_addr), 'unix')"),
             "redis" => {
-                let clients = must("redis-cli", &["-s", socket, "client", "list"]);
-                let is_in_it = |line: &&str| {
-                    line.contains(&format!(" db={} ", super::NUMBER)) && line.contains(" user=app ")
-                };
-                let others = clients.lines().filter(|line| !line.contains("cmd=client")).filter(is_in_it);
                 // Valkey 9 writes `[/path:0]:0`.
                 let address = |line: &str| line.split(" addr=").nth(1).unwrap_or_default().replace('[', "");
-                others.map(|line| address(line).replace(socket, "unix") + "\n").collect()
+                self.redis().lines().map(|line| address(line).replace(socket, "unix") + "\n").collect()
             }
             "memcached" => self.memcached(),
             _ => fs::read_to_string(self.log()).unwrap_or_default(),
@@ -313,15 +314,31 @@ impl Place {
         said.lines().map(|line| if is_unix(line) { "unix" } else { "tcp" }).collect()
     }
 
-    /// User, database and the name of an application, as the server has them of the clients that are connected.
+    /// User, database and options, as the server has them of the clients that are connected.
     pub(super) fn said(&self, service: &str) -> Vec<String> {
         let said = match service {
-            "mysql" => self.ask_mysql("CONCAT(USER, ' ', IFNULL(DB, ''))"),
+            "mysql" => {
+                let asked = fs::read_to_string(self.log()).unwrap_or_default();
+                let options = super::named(service)[2].iter().filter(|option| asked.contains(**option));
+                options.fold(self.ask_mysql("CONCAT(USER, ' ', IFNULL(DB, ''))"), |said, option| {
+                    said + "\n" + option
+                })
+            }
+            "redis" => self.redis().replace(['=', '\n'], " "),
             "postgres" => self.ask_postgres("usename || ' ' || datname || ' ' || application_name"),
             _ => return Vec::new(),
         };
         let words: BTreeSet<String> = said.split_whitespace().map(str::to_owned).collect();
         words.into_iter().collect()
+    }
+
+    /// The clients of Redis that have the user and the number that their words name: others open connections before they ask for them.
+    fn redis(&self) -> String {
+        let clients = must("redis-cli", &["-s", text(&self.socket), "client", "list"]);
+        let is_in_it =
+            |line: &&str| line.contains(&format!(" db={} ", super::NUMBER)) && line.contains(" user=app ");
+        let others = clients.lines().filter(|line| !line.contains("cmd=client")).filter(is_in_it);
+        others.map(|line| format!("{line}\n")).collect()
     }
 
     fn ask_mysql(&self, what: &str) -> String {
@@ -335,13 +352,16 @@ impl Place {
     }
 
     fn ask_postgres(&self, what: &str) -> String {
-        let question = format!(
+        self.ask_postgres_for(&format!(
             "SELECT {what} FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'who_asks'"
-        );
+        ))
+    }
+
+    fn ask_postgres_for(&self, question: &str) -> String {
         let (folder, port) = (text(self.socket.parent().unwrap()), self.port.to_string());
         let words =
             ["-XAtq", "-U", "postgres", "-h", folder, "-p", &port, "-d", "application_name=who_asks", "-c"];
-        must("psql", &[&words[..], &[&question]].concat())
+        must("psql", &[&words[..], &[question]].concat())
     }
 
     /// A line for each client of either memcached, without the one that asks.
@@ -362,7 +382,8 @@ impl Place {
     pub(super) fn forget(&self, service: &str) {
         if Place::has_connections(service) {
             wait_for("the last client to be gone", || self.seen(service).is_empty().then_some(()));
-        } else if self.log().exists() {
+        }
+        if self.log().exists() {
             fs::OpenOptions::new().write(true).truncate(true).open(self.log()).unwrap();
         }
     }

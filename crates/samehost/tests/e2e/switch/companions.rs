@@ -399,6 +399,40 @@ fn a_path_that_is_too_long_is_told_before_anything_starts() {
 }
 
 #[test]
+fn a_default_in_the_settings_moves_where_no_variable_goes_before_it() {
+    if !is_root("a_default_in_the_settings_moves_where_no_variable_goes_before_it") {
+        return;
+    }
+    let stack = Stack::new();
+    let cluster = Cluster::start_below(&stack.path(""), 20);
+    let port = cluster.port.to_string();
+    let settings = format!(
+        "import os\nDATABASES = {{'default': {{\n  'ENGINE': 'django.db.backends.postgresql', 'NAME': 'shop',\n  'USER': 'by_scram', 'PASSWORD': '{}',\n  \
+         'HOST': os.environ.get('DB_HOST', '127.0.0.1'),\n  'PORT': os.environ.get('DB_PORT', '{port}'),\n}}}}\n",
+        postgres::SECRET
+    );
+    stack.write("app/shop/settings.py", &settings);
+    stack.write(
+        "app/manage.py",
+        "import os\nos.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n",
+    );
+    let client = format!(
+        "import socket, time\ns = socket.create_connection(('127.0.0.1', {port}))\nprint('connected', flush=True)\ntime.sleep(600)\n"
+    );
+    // A port that stands there with the default's own value changes nothing.
+    for (variable, value, is_barred) in
+        [("DB_HOST", "127.0.0.1", true), ("DB_PORT", "5499", true), ("DB_PORT", port.as_str(), false)]
+    {
+        let mut command = python(&stack, "app/client.py", &client);
+        let _running = Running::start(command.env(variable, value).current_dir(stack.path("app")));
+        let ended = stack.samehost(&["switch", &name(&stack.path("app")), "--dry-run"]);
+        assert_eq!(ended.status, i32::from(is_barred), "{variable}={value}: {}", ended.both());
+        let is_said = in_one_line(&ended).contains(&format!("sets {variable} to {value}"));
+        assert_eq!(is_said, is_barred, "{variable}={value}: {}", ended.both());
+    }
+}
+
+#[test]
 fn a_variable_of_the_process_goes_before_the_file_and_its_advice_helps() {
     if !is_root("a_variable_of_the_process_goes_before_the_file_and_its_advice_helps") {
         return;
