@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use samehost_edit::Role;
+use samehost_edit::{Role, Uptake};
 use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
 use samehost_model::switch::{PageTimesCompared, SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
@@ -306,6 +306,7 @@ fn proceed(
 fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
     report.confirm_until = proved.until;
     report.kept_by_page = proved.is_kept_by_page;
+    let has_page = proved.page_times.is_some();
     report.page_times = proved.page_times;
     report.proofs = proved.proofs;
     let (mut clients, mut listeners) = (Vec::new(), Vec::new());
@@ -322,7 +323,11 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
         clients.push(standing);
         shown.standing = Some(standing);
         shown.seen_new = seen.new.iter().cloned().collect();
-        shown.seen_old = seen.old.iter().cloned().collect();
+        // Without a page, a program that nobody has started again yet is no contradiction; PHP reads its files at each request.
+        let reads_at_start = hop.config.editor.uptake(&hop.config.file) == Uptake::RestartApplication;
+        if has_page || !reads_at_start || !hop.client.masters.is_empty() {
+            shown.seen_old = seen.old.iter().cloned().collect();
+        }
         // Two lines of one program say the same of it.
         let new = seen.others().into_iter().filter(|note| !report.notes.contains(note));
         report.notes.extend(new.collect::<Vec<_>>());

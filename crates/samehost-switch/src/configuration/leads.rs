@@ -398,11 +398,10 @@ impl<'a> Leading<'a> {
         all.join(". ")
     }
 
-    /// Whether a refused line leads to a server here, and where it should lead: nowhere over the other transport.
-    pub(crate) fn is_over(&self, refusal: &Refusal, to: Direction) -> bool {
+    /// Whether a refused line leads to a server here over TCP, and to none over its socket.
+    pub(crate) fn is_over_tcp(&self, refusal: &Refusal) -> bool {
         let all = self.at(refusal);
-        let is_unix = to == Direction::Unix;
-        !all.is_empty() && all.iter().all(|left| left.endpoint.path().is_some() == is_unix)
+        !all.is_empty() && all.iter().all(|left| matches!(left.endpoint, Endpoint::Tcp { .. }))
     }
 }
 

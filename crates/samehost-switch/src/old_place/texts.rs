@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use samehost_edit::Files;
+use samehost_edit::formats::EDITORS;
 use samehost_model::scan::{Scan, Service};
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::services_at;
@@ -265,9 +266,14 @@ pub(super) fn names(text: &str, kind: Kind) -> bool {
 /// Whether another project may have its settings in a file, by its path and its name in small letters.
 fn is_of_settings(path: &Path, name: &str) -> bool {
     let end = name.rsplit('.').next().unwrap_or_default();
-    let folder = folder(path).file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    let is_settings = WORDS.iter().any(|word| name.contains(word) || folder.contains(word));
-    name.starts_with(".env") || OF_SETTINGS.contains(&end) || (OF_CODE.contains(&end) && is_settings)
+    let way = path.to_string_lossy().to_ascii_lowercase();
+    let is_settings = WORDS.iter().any(|word| way.contains(word));
+    let mut usual = EDITORS.iter().flat_map(|editor| editor.names());
+    name.starts_with(".env")
+        || name == ".htaccess"
+        || OF_SETTINGS.contains(&end)
+        || (OF_CODE.contains(&end) && is_settings)
+        || usual.any(|name| path.ends_with(name))
 }
 
 fn text_of(files: &dyn Files, path: &Path) -> Option<String> {

@@ -159,9 +159,8 @@ fn not_understood(request: &SwitchRequest, scan: &Scan, read: &ParsedConfig) -> 
     let mut findings = Findings::default();
     let leading = Leading::of(scan, &read.config, &read.reading.refused);
     for refusal in &read.reading.refused {
-        if leading.is_over(refusal, request.to) {
-            let over = if request.to == Direction::Tcp { "TCP" } else { "the Unix socket" };
-            findings.note([format!("{}; it goes over {over} already", in_one_line(refusal))]);
+        if request.to == Direction::Tcp && leading.is_over_tcp(refusal) {
+            findings.note([format!("{}; it goes over TCP already", in_one_line(refusal))]);
             continue;
         }
         findings.add([SwitchObstacle {

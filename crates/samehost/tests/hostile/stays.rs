@@ -282,6 +282,15 @@ fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_
         ("conf.yml", format!("redis: {{host: 127.0.0.1, port: {port}}}\n")),
         ("config/settings.php", format!("<?php $r->connect('127.0.0.1', {port});\n")),
         ("bin/report.sh", format!("#!/bin/sh\nredis-cli -p {port} info\n")),
+        (
+            "app/etc/env.php",
+            format!("<?php return ['cache' => ['server' => '127.0.0.1', 'port' => '{port}']];\n"),
+        ),
+        (
+            "config/initializers/sidekiq.rb",
+            format!("Sidekiq.configure_server {{ |c| c.redis = {{ url: 'redis://127.0.0.1:{port}/0' }} }}\n"),
+        ),
+        (".htaccess", format!("php_value session.save_path \"tcp://127.0.0.1:{port}\"\n")),
     ] {
         let path = other.write(name, text);
         let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
