@@ -73,14 +73,15 @@ impl Destination {
             (_, Leads::Socket) => Self::socket(protocol, &decoded(&url.place, "the path")?),
             (Protocol::Mysql, Leads::Tcp) => mysql(url),
             (Protocol::Postgres, Leads::Tcp) => postgres(url),
-            (Protocol::Redis | Protocol::Memcached, Leads::Tcp) if url.socket_and_number().is_some() => {
-                let (path, _) = url.socket_and_number().unwrap_or_default();
-                Self::socket(protocol, &decoded(path, "the path")?)
-            }
-            (_, Leads::Tcp) => {
-                let (host, port) = host_and_port(url)?;
-                Self::tcp(protocol, host, port)
-            }
+            (_, Leads::Tcp) => match url.socket_and_number() {
+                Some((path, _)) if matches!(protocol, Protocol::Redis | Protocol::Memcached) => {
+                    Self::socket(protocol, &decoded(path, "the path")?)
+                }
+                _ => {
+                    let (host, port) = host_and_port(url)?;
+                    Self::tcp(protocol, host, port)
+                }
+            },
         }
     }
 

@@ -59,6 +59,10 @@ pub struct SwitchHop {
     pub seen_new: Vec<String>,
     /// Processes of the application that connected at the old place after the change.
     pub seen_old: Vec<String>,
+    /// Whether the application takes the change when somebody starts it again, and was asked for no page: until then, that it is at
+    /// the old place contradicts nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_restart: bool,
 }
 
 /// An obstacle or a note.
@@ -196,11 +200,17 @@ pub struct SwitchReport {
 }
 
 impl SwitchReport {
-    /// Who of the application was seen at an old address after the change: what the headline and the exit status are computed from.
-    /// Without a page the status was 0 below "still connects at the old address".
+    /// Who of the application was seen at an old address after the change.
     #[must_use]
     pub fn seen_at_old(&self) -> Vec<&str> {
         self.hops.iter().flat_map(|hop| &hop.seen_old).map(String::as_str).collect()
+    }
+
+    /// Whether what the application was seen to do contradicts the switch: what the headline and the exit status are computed from.
+    /// Without a page the status was 0 below "still connects at the old address".
+    #[must_use]
+    pub fn is_contradicted(&self) -> bool {
+        self.hops.iter().any(|hop| !hop.seen_old.is_empty() && !hop.awaits_restart)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use samehost_edit::{Role, Uptake};
+use samehost_edit::Role;
 use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
 use samehost_model::switch::{PageTimesCompared, SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
@@ -86,7 +86,7 @@ struct Proved {
     /// Until when the switch is to be confirmed.
     until: Option<String>,
     /// Then the page that was named keeps it, where it stays as it was.
-    is_kept_by_page: bool,
+    has_page: bool,
     page_times: Option<PageTimesCompared>,
 }
 
@@ -298,15 +298,14 @@ fn proceed(
         clock::utc(jiff::Timestamp::now().checked_add(within).unwrap_or(jiff::Timestamp::MAX))
     });
     transaction.verified_until(until.clone())?;
-    let is_kept_by_page = until.is_some() && environment.page.is_some();
-    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until, is_kept_by_page, page_times })
+    let has_page = environment.page.is_some();
+    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until, has_page, page_times })
 }
 
 /// Completes the report of a switch that was committed: what was proved, and what the application was seen to do.
 fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
+    report.kept_by_page = proved.until.is_some() && proved.has_page;
     report.confirm_until = proved.until;
-    report.kept_by_page = proved.is_kept_by_page;
-    let has_page = proved.page_times.is_some();
     report.page_times = proved.page_times;
     report.proofs = proved.proofs;
     let (mut clients, mut listeners) = (Vec::new(), Vec::new());
@@ -323,11 +322,8 @@ fn add_proofs(report: &mut SwitchReport, plan: &Plan, proved: Proved) {
         clients.push(standing);
         shown.standing = Some(standing);
         shown.seen_new = seen.new.iter().cloned().collect();
-        // Without a page, a program that nobody has started again yet is no contradiction; PHP reads its files at each request.
-        let reads_at_start = hop.config.editor.uptake(&hop.config.file) == Uptake::RestartApplication;
-        if has_page || !reads_at_start || !hop.client.masters.is_empty() {
-            shown.seen_old = seen.old.iter().cloned().collect();
-        }
+        shown.seen_old = seen.old.iter().cloned().collect();
+        shown.awaits_restart = hop.awaits_restart && !proved.has_page;
         // Two lines of one program say the same of it.
         let new = seen.others().into_iter().filter(|note| !report.notes.contains(note));
         report.notes.extend(new.collect::<Vec<_>>());

@@ -102,6 +102,7 @@ fn hop(hop: &Hop) -> SwitchHop {
         standing: None,
         seen_new: Vec::new(),
         seen_old: Vec::new(),
+        awaits_restart: false,
     }
 }
 

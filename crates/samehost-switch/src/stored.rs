@@ -323,7 +323,10 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, wanted: Wanted<'_>) ->
         _ => wanted,
     };
     let (client, notes) = ClientSide::find(scan, &config, &setting, service, wanted).ok()?;
-    Some((Hop { config, setting, to, server, server_line: None, client, login: None }, notes))
+    Some((
+        Hop { config, setting, to, server, server_line: None, client, login: None, awaits_restart: false },
+        notes,
+    ))
 }
 
 fn on_disk(change: &FileChange) -> Option<Vec<u8>> {

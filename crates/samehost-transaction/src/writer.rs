@@ -265,11 +265,9 @@ fn is_own(prepared: &Regular, wanted: &Digest) -> bool {
 /// What of a file's metadata cannot be kept; where the disk fails, that is no property of the file.
 fn not_kept(path: &Path, error: &GiveError) -> TransactionError {
     if let GiveError::System(_, source) = error
-        && let Some(number) = source.raw_os_error()
-        && [Errno::IO, Errno::NOSPC, Errno::ROFS].iter().any(|one| one.raw_os_error() == number)
+        && let Some(errno @ (Errno::IO | Errno::NOSPC | Errno::ROFS)) = Errno::from_io_error(source)
     {
-        let source = std::io::Error::from_raw_os_error(number);
-        return TransactionError::System { path: path.to_owned(), doing: "keep its metadata", source };
+        return at(path, "keep its metadata")(errno.into());
     }
     let (what, why, more) = match error {
         GiveError::System(what, source) => (*what, format!(" ({source})"), hint(source)),

@@ -117,10 +117,16 @@ fn committed(report: &SwitchReport, targets: &str, to: &str) -> (Tone, String) {
     let old = report.seen_at_old();
     if !old.is_empty() {
         let old = old.join(", ");
+        if report.is_contradicted() {
+            let text = format!(
+                "{targets} is written for {to}, and the application still connects at the old address: {old}"
+            );
+            return (Tone::Loud, text);
+        }
         let text = format!(
-            "{targets} is written for {to}, and the application still connects at the old address: {old}"
+            "{targets} is written for {to}; the application goes on at the old address until it is started again: {old}"
         );
-        return (Tone::Loud, text);
+        return (Tone::Bold, text);
     }
     if report.hops.iter().all(|hop| hop.standing.is_none()) {
         let text = format!("{targets}: the server listens at the new place now, and answers there");
@@ -164,10 +170,12 @@ fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
         return Vec::new();
     }
     let look = looks(report);
-    let text = if !report.seen_at_old().is_empty() {
+    let text = if report.is_contradicted() {
         format!(
             "Something goes before the file: a variable of its environment, a cache, or a program that was not restarted. Look again: {look}"
         )
+    } else if !report.seen_at_old().is_empty() {
+        format!("Start the application again; then: {look}")
     } else {
         let (seen, unseen) = by_sight(report);
         let whose = if seen.is_empty() { "it".to_owned() } else { unseen.join(", ") };

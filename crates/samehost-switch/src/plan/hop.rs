@@ -33,6 +33,8 @@ pub(crate) struct Hop {
     pub(crate) server_line: Option<ServerLine>,
     pub(crate) client: ClientSide,
     pub(crate) login: Option<String>,
+    /// Whether its program takes the change when somebody else than this program starts it again.
+    pub(crate) awaits_restart: bool,
 }
 
 impl Hop {
@@ -243,7 +245,16 @@ fn hop(
     };
     let (client, mut notes) = client.map_err(|found| vec![found])?;
     notes.extend(another_path);
-    let hop = Hop { config, setting, to: place.endpoint, server, server_line, client, login: None };
+    let hop = Hop {
+        config,
+        setting,
+        to: place.endpoint,
+        server,
+        server_line,
+        client,
+        login: None,
+        awaits_restart: false,
+    };
     notes.extend(note_on_php(&hop));
     let mut obstacles = Vec::new();
     if is_client && request.to == Direction::Unix {

@@ -317,7 +317,10 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
             }
         }
     }
-    let Moves { hops, configurations, findings } = hop::find(request, scan, read);
+    let Moves { mut hops, configurations, findings } = hop::find(request, scan, read);
+    for hop in &mut hops {
+        hop.awaits_restart = stages::follow::awaits_restart(scan, request, hop);
+    }
     plan.findings.merge(findings);
     plan.secrets.extend(secrets(&configurations, &hops));
     for config in configurations.iter().map(|read| &read.config).chain(&unread) {

@@ -215,7 +215,9 @@ fn an_application_that_goes_on_at_the_old_address_is_told_by_the_status_of_every
     let words = ["switch", &app, "--user", "news", "--yes", "--confirm-within=0", "--observe", "300ms"];
     let switched = shop.machine.samehost(&words);
     let told = in_one_line(&switched);
-    assert!(switched.status == 0 && told.contains("the application was not seen to use it yet"), "{told}");
+    assert_eq!(switched.status, 0, "{told}");
+    assert!(told.contains("goes on at the old address until it is started again: python3"), "{told}");
+    assert!(!told.contains("No connection of it was seen"), "{told}");
     let (checked, verified) = (shop.check(), shop.verify());
     assert!(checked.status == 1 && in_one_line(&checked).contains("NOT FOLLOWED"), "{}", checked.both());
     assert!(verified.status == 1 && in_one_line(&verified).contains("elsewhere"), "{}", verified.both());

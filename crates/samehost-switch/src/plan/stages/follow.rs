@@ -231,18 +231,27 @@ pub(crate) fn client_reload_action(
     found
 }
 
+/// Whether the client of a move reads its file at its start, and this program does not start it again.
+fn is_left_to_a_person(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> bool {
+    hop.setting.role == Role::Connects
+        && hop.config.editor.uptake(&hop.config.file) == Uptake::RestartApplication
+        && matches!(client_reload_action(scan, request, hop, None), ReloadAction::Nothing(_))
+}
+
+/// Whether an application takes a change only when somebody starts it again. PHP takes it at its next request.
+pub(crate) fn awaits_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> bool {
+    let its = hop.client.application.pids().into_iter().filter_map(|pid| scan.process(pid));
+    let is_phps = its.chain(processes(scan, hop)).any(reads_at_each_request);
+    !is_phps && is_left_to_a_person(scan, request, hop)
+}
+
 /// The client of a move that uses the old place until it is restarted, if this program does not restart it.
 pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> Option<String> {
-    if hop.setting.role != Role::Connects
-        || hop.config.editor.uptake(&hop.config.file) != Uptake::RestartApplication
-    {
+    if !is_left_to_a_person(scan, request, hop) {
         return None;
     }
     let running = processes(scan, hop).into_iter().find(|process| !reads_at_each_request(process))?;
-    match client_reload_action(scan, request, hop, None) {
-        ReloadAction::Nothing(_) => Some(format!("{} {}", running.name, running.pid)),
-        ReloadAction::Command(_) | ReloadAction::Missing { .. } => None,
-    }
+    Some(format!("{} {}", running.name, running.pid))
 }
 
 /// The single unit that runs all clients of a move.

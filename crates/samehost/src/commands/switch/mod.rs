@@ -410,7 +410,7 @@ fn end(consent: Consent, report: &SwitchReport) -> anyhow::Result<Ending> {
     }
     Ok(match report.outcome {
         // In force, and contradicted by what its application does: a script reads the status alone.
-        SwitchOutcome::Committed if !report.seen_at_old().is_empty() => Ending::Finding,
+        SwitchOutcome::Committed if report.is_contradicted() => Ending::Finding,
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
         SwitchOutcome::Left => Ending::Left,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,
