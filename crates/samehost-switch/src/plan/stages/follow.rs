@@ -220,6 +220,11 @@ pub(crate) fn client_reload_action(
         return reload;
     }
     let uptake = hop.config.editor.uptake(&hop.config.file);
+    // A file that a server has to be started again for ends no server where its clients' lines alone change: each of them reads
+    // `[client]` of my.cnf as it starts, and the switch asked for a restart of MariaDB.
+    if matches!(uptake, Uptake::Restart(_)) {
+        return ReloadAction::Nothing(None);
+    }
     let found = reload_action(scan, uptake, &hop.config.file, pid, &request.reloads);
     if let (ReloadAction::Nothing(Some(_)), Uptake::RestartApplication) = (&found, uptake)
         && let Some(unit) = unit_of(scan, hop)

@@ -224,11 +224,10 @@ impl<'a> Changing<'a> {
     fn of(request: &SwitchRequest, scan: &'a Scan, config: &'a ConfigFile, sides: &'a [Side<'a>]) -> Self {
         let sides: Vec<&Side<'_>> = sides.iter().filter(|side| side.config.file == config.file).collect();
         let pid = sides.iter().find_map(|side| side.pid);
+        let has_server = sides.iter().any(|side| side.setting.role == Role::Listens);
         let reload = match sides.iter().find_map(|side| side.client) {
-            Some(hop) => client_reload_action(scan, request, hop, pid),
-            None => {
-                reload_action(scan, config.editor.uptake(&config.file), &config.file, pid, &request.reloads)
-            }
+            Some(hop) if !has_server => client_reload_action(scan, request, hop, pid),
+            _ => reload_action(scan, config.editor.uptake(&config.file), &config.file, pid, &request.reloads),
         };
         Changing { scan, config, sides, pid, reload }
     }

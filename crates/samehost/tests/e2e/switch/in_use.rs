@@ -410,3 +410,29 @@ fn php_that_has_not_read_its_file_anew_contradicts_nothing() {
     let said = in_one_line(&ended);
     assert!(ended.status == 5 && said.contains("PHP may go on with it as it was for"), "{said}");
 }
+
+/// Each client reads its lines as it starts; the server has nothing to take.
+#[test]
+fn the_lines_of_clients_in_my_cnf_end_no_server() {
+    if !is_root("the_lines_of_clients_in_my_cnf_end_no_server") {
+        return;
+    }
+    let (server, stack) = (MariaDb::start(&[]), Stack::new());
+    let before = format!(
+        "[client]\nhost = 127.0.0.1\nport = {}\nuser = by_native\npassword = \"{SECRET}\"\n",
+        server.port
+    );
+    let file = stack.write("shop/.my.cnf", &before);
+    let path = file.display().to_string();
+    let ended = stack.samehost(&["switch", &path, "--user", "root", "--yes", "--confirm-within=0"]);
+    let said = in_one_line(&ended);
+    assert!(ended.status == 0 && !said.contains("restart MariaDB") && !said.contains("--reload"), "{said}");
+    let asked = std::process::Command::new("mariadb")
+        .args([&format!("--defaults-file={path}"), "-e", "status"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&asked.stdout).into_owned();
+    assert!(told.contains("UNIX socket"), "{told}\n{}", std::fs::read_to_string(&file).unwrap());
+    let ended = stack.samehost(&["switch", "undo", "--yes"]);
+    assert_eq!((ended.status, std::fs::read_to_string(&file).unwrap()), (0, before), "{}", ended.both());
+}
