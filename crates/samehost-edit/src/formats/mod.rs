@@ -10,7 +10,7 @@ pub(crate) mod dotenv;
 pub(crate) mod haproxy;
 pub mod memcached;
 pub(crate) mod my_cnf;
-pub(crate) mod nginx;
+pub mod nginx;
 pub(crate) mod pg_hba;
 pub(crate) mod pgbouncer;
 pub(crate) mod php_applications;

@@ -5,6 +5,7 @@ mod analysis;
 mod lexer;
 mod listen;
 mod pass;
+pub mod passing;
 mod tree;
 
 use std::net::Ipv6Addr;

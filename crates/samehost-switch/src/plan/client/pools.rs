@@ -14,8 +14,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use samehost_edit::formats::nginx::passing::{self as nginx, Given, Passing};
 use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
-use samehost_edit::{Role, once_in_a_run};
+use samehost_edit::{Files, Role, once_in_a_run};
 use samehost_model::scan::{Process, Scan};
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::services_at;
@@ -24,6 +25,7 @@ use samehost_system::{Account, User, accounts, identity, lookup, peer, proc};
 
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
+use crate::disk::{Disk, Reads};
 use crate::place::{real, same_port};
 
 pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
@@ -63,8 +65,49 @@ pub(crate) fn pools_around(scan: &Scan, file: &Path) -> Vec<Pool> {
 pub(crate) fn is_in_apache(scan: &Scan, file: &Path) -> bool {
     let (mut roots, passing) = (sites_of_apache(scan), passing(scan));
     roots.retain(|root| passing.iter().all(|site| !site.roots.contains(root)));
+    is_around(file, &roots)
+}
+
+/// The variables that web servers give the requests of an application, by one of its files, before it reads that: of the server
+/// blocks that serve it, or whose directory is not known; of its virtual host, of all, and of its `.htaccess`.
+pub(crate) fn given_to(scan: &Scan, file: &Path) -> Vec<Given> {
+    let mut found = Vec::new();
+    for site in passing(scan).iter().filter(|site| site.roots.is_empty() || is_around(file, &site.roots)) {
+        found.extend(site.given.iter().cloned());
+    }
+    for service in scan.services.iter().filter(|service| service.kind == Some(Kind::Apache)) {
+        let mut texts = texts_of(&server_files::of(scan, service));
+        texts.extend(texts_beside(file));
+        for (path, text) in texts {
+            for (line, code) in (1..).zip(text.lines()) {
+                let Some(words) = arguments(code, "SetEnv") else { continue };
+                let [name, value, ..] = words[..] else { continue };
+                let host = host_at(&text, line).map(roots_of_apache);
+                if host.is_none_or(|roots| is_around(file, &roots)) {
+                    let (name, value) = (name.to_owned(), value.to_owned());
+                    found.push(Given { file: path.clone(), line, name, value });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The `.htaccess` of an application, in its directory and in the part of it that is served.
+fn texts_beside(file: &Path) -> Vec<(PathBuf, String)> {
+    let project = server_files::project(file);
+    let served = SERVED.iter().map(|name| project.join(name));
+    let places = [project.clone()].into_iter().chain(served).map(|folder| folder.join(".htaccess"));
+    let files = Disk::of(file, Reads::Application, None);
+    places
+        .filter_map(|path| Some((files.read(&path).ok()?, path)))
+        .map(|(text, path)| (path, String::from_utf8_lossy(&text).into_owned()))
+        .collect()
+}
+
+fn is_around(file: &Path, roots: &[PathBuf]) -> bool {
     let found = first_around(file, |directory, is_its_own| {
-        is_site_at(&roots, directory, is_its_own).then_some(()).into_iter().collect()
+        is_site_at(roots, directory, is_its_own).then_some(()).into_iter().collect()
     });
     !found.is_empty()
 }
@@ -143,7 +186,7 @@ pub(crate) fn is_roots(scan: &Scan, pid: u32) -> bool {
 /// The directories of sites that web servers of this machine pass to these pools.
 pub(crate) fn sites_of(scan: &Scan, pools: &[Pool]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for Passing { roots, to } in passing(scan).iter() {
+    for Passing { roots, to, .. } in passing(scan).iter() {
         let is_new = roots.iter().any(|root| !found.contains(root));
         let to_them = |endpoint| pools_at(scan, endpoint).iter().any(|pool| pools.contains(pool));
         if is_new && to.iter().any(to_them) {
@@ -169,8 +212,15 @@ pub(crate) fn sites_of_apache(scan: &Scan) -> Vec<PathBuf> {
 }
 
 fn roots_of_apache(text: &str) -> Vec<PathBuf> {
-    let roots = values(text, "DocumentRoot").into_iter();
-    roots.map(|root| real(Path::new(root.trim_matches(['"', '\''])))).collect()
+    let roots = text.lines().filter_map(|line| arguments(line, "DocumentRoot")?.into_iter().next());
+    roots.map(|root| real(Path::new(root))).collect()
+}
+
+/// The words behind a directive of Apache, without quotes; `None` where a line is another one.
+fn arguments<'a>(line: &'a str, directive: &str) -> Option<Vec<&'a str>> {
+    let mut words = line.split_ascii_whitespace();
+    let is_it = words.next()?.eq_ignore_ascii_case(directive);
+    is_it.then(|| words.map(|word| word.trim_matches(['"', '\''])).collect())
 }
 
 /// The pools that listen at an endpoint.
@@ -195,28 +245,22 @@ fn pools_there(scan: &Scan, endpoint: &Endpoint) -> Vec<Pool> {
     found
 }
 
-/// The directories of a server block of nginx, or of a host of Apache, and where it passes requests.
-struct Passing {
-    roots: Vec<PathBuf>,
-    to: Vec<Endpoint>,
-}
-
 fn passing(scan: &Scan) -> Rc<Vec<Passing>> {
     once_in_a_run("sites that are passed on", || blocks_and_hosts(scan))
 }
 
+/// The server blocks of nginx, and the virtual hosts of Apache, that pass requests to pools.
 fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
     let mut found = Vec::new();
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for service in nginx {
-        let texts: Vec<String> =
-            texts_of(&server_files::of(scan, service)).into_iter().map(|(_, text)| text).collect();
-        for block in texts.iter().flat_map(|text| blocks(text, "server")) {
-            let passes = values(block, "fastcgi_pass").into_iter();
-            let to: Vec<Endpoint> = passes.flat_map(|value| endpoints(value, &texts)).collect();
-            if !to.is_empty() {
-                found.push(Passing { roots: roots(block), to });
+        let files = server_files::of(scan, service);
+        let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else { continue };
+        for mut block in nginx::passing(&config.file, &config.files()) {
+            for root in &mut block.roots {
+                *root = real(root);
             }
+            found.push(block);
         }
     }
     let apache = scan.services.iter().filter(|service| service.kind == Some(Kind::Apache));
@@ -234,7 +278,7 @@ fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
                 Some(host) => roots_of_apache(host),
                 None => texts.iter().flat_map(|(_, text)| roots_of_apache(text)).collect(),
             };
-            found.push(Passing { roots, to: vec![setting.endpoint] });
+            found.push(Passing { roots, to: vec![setting.endpoint], given: Vec::new() });
         }
     }
     found
@@ -247,93 +291,6 @@ fn host_at(text: &str, line: u32) -> Option<&str> {
     let host = text.get(begins..)?;
     let ends = host.find("</VirtualHost").unwrap_or(host.len());
     (begins + ends > at).then(|| &host[..ends])
-}
-
-/// The directories whose files a block serves: its roots, and those of scripts that it names.
-fn roots(block: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let named = values(block, "root").into_iter().chain(values(block, "alias")).map(|root| (root, false));
-    let scripts = values(block, "SCRIPT_FILENAME").into_iter().map(|script| (script, true));
-    for (value, is_script) in named.chain(scripts) {
-        let path = Path::new(value.trim_matches(['"', '\'']));
-        if !path.is_absolute() || value.contains('$') {
-            continue;
-        }
-        let directory = if is_script { path.parent() } else { Some(path) };
-        found.extend(directory.map(real));
-    }
-    found
-}
-
-/// The texts between the braces of blocks of this name.
-fn blocks<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices(name) {
-        let before = &text[..at];
-        let is_word =
-            before.is_empty() || before.ends_with(char::is_whitespace) || before.ends_with(['{', '}', ';']);
-        let rest = &text[at + name.len()..];
-        let Some(open) = rest.find(['{', ';']) else { continue };
-        if !is_word || !rest[open..].starts_with('{') {
-            continue;
-        }
-        let mut depth = 0_usize;
-        for (length, letter) in rest[open..].char_indices() {
-            match letter {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                found.push(&rest[open + 1..open + length]);
-                break;
-            }
-        }
-    }
-    found
-}
-
-/// The first values of a directive in a block.
-fn values<'a>(block: &'a str, directive: &str) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    for line in block.lines() {
-        let mut words = line.trim_start_matches(['{', ' ', '\t']).split_ascii_whitespace();
-        while let Some(word) = words.next() {
-            if word == directive {
-                found.extend(words.next().map(|value| value.trim_end_matches(';')));
-            }
-        }
-    }
-    found
-}
-
-/// The endpoints of an address, or of the upstream of that name.
-fn endpoints(value: &str, texts: &[String]) -> Vec<Endpoint> {
-    if let Some(endpoint) = endpoint(value) {
-        return vec![endpoint];
-    }
-    let mut found = Vec::new();
-    for text in texts {
-        for (at, _) in text.match_indices("upstream") {
-            let rest = &text[at + "upstream".len()..];
-            let Some((name, body)) = rest.split_once('{') else { continue };
-            if name.trim() == value {
-                let end = body.find('}').unwrap_or(body.len());
-                found.extend(values(&body[..end], "server").into_iter().filter_map(endpoint));
-            }
-        }
-    }
-    found
-}
-
-fn endpoint(value: &str) -> Option<Endpoint> {
-    match value.strip_prefix("unix:") {
-        Some(path) => Some(Endpoint::Unix(path.trim_end_matches(':').into())),
-        None => {
-            let (host, port) = value.rsplit_once(':')?;
-            Some(Endpoint::Tcp { host: host.to_owned(), port: port.parse().ok()? })
-        }
-    }
 }
 
 pub(crate) struct Worker {
@@ -399,26 +356,14 @@ fn account(pool: &RunsAs) -> Option<Account> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "http {\n upstream php { server unix:/run/b.sock; }\n server {\n  root /srv/a;\n  location / { fastcgi_pass unix:/run/a.sock; }\n }\n server {\n  listen 80;\n  location / { fastcgi_pass php; fastcgi_param SCRIPT_FILENAME /srv/ab/index.php; }\n }\n}\n";
-
     #[test]
-    fn a_site_is_passed_to_the_address_of_its_own_server_block() {
-        fn passes(directory: &str, is_its_own: bool) -> Vec<String> {
-            let blocks = blocks(TEXT, "server")
-                .into_iter()
-                .filter(|block| is_site_at(&roots(block), Path::new(directory), is_its_own));
-            let values = blocks.flat_map(|block| values(block, "fastcgi_pass"));
-            values
-                .flat_map(|value| endpoints(value, &[TEXT.to_owned()]))
-                .map(|endpoint| endpoint.to_string())
-                .collect()
-        }
-        assert_eq!(passes("/srv/a", true), ["unix:/run/a.sock"]);
-        assert_eq!(passes("/srv/a", false), ["unix:/run/a.sock"]);
-        assert_eq!(passes("/srv/ab", true), ["unix:/run/b.sock"]);
-        assert!(passes("/srv/abc", true).is_empty() && passes("/srv", true).len() == 2);
+    fn a_site_is_at_its_root_or_where_that_part_of_it_is_served() {
+        let is_at =
+            |directory: &str, is_its_own| is_site_at(&["/srv/a".into()], Path::new(directory), is_its_own);
+        assert!(is_at("/srv/a", true) && is_at("/srv/a", false) && is_at("/srv", true));
+        assert!(!is_at("/srv/ab", true) && !is_at("/srv/a/b", true));
         // What is in a directory of everybody is no part of each other.
-        assert!(passes("/srv", false).is_empty());
+        assert!(!is_at("/srv", false));
         for (root, is_there) in [("/srv/shop/public", true), ("/srv/shop/other", false)] {
             assert_eq!(is_site_at(&[root.into()], Path::new("/srv/shop"), false), is_there, "{root}");
         }

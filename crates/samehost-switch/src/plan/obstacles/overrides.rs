@@ -9,24 +9,27 @@
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use samehost_edit::formats::php_fpm::HandedKind;
 use samehost_edit::formats::systemd::places;
-use samehost_edit::{Files, Role, Setting, editor, leads};
-use samehost_model::scan::{Process, Scan};
+use samehost_edit::{Files, Role, Setting, editor, leads, once_in_a_run};
+use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_services::Kind;
 use samehost_system::lookup;
+use samehost_system::proc::{self, unit_or_container};
 
 use super::super::client::environment;
-use crate::configuration::server_files::{self, environment_files_of, hands_over, texts_of};
+use crate::configuration::server_files::{self, environment_files_of, hands_over};
 use crate::configuration::units::{self, GivenVariable, WrittenUnit};
 use crate::disk::{Disk, Reads};
 use crate::findings::{bar, place, shown};
 use crate::old_place::left::is_there;
 use crate::plan::client::Variables;
-use crate::plan::client::pools::fpm_config;
+use crate::plan::client::own::{Home, Judged};
+use crate::plan::client::pools::given_to;
 use crate::plan::hop::Hop;
 use crate::plan::stages::PlannedStage;
 use crate::plan::stages::follow::{moved_by, other_site, texts};
@@ -159,10 +162,10 @@ fn of_hop(beats: &Beats<'_>, stages: &[PlannedStage], units: &[WrittenUnit]) -> 
             add(name, value, &who, &place(&one.file, one.line), other_site(hop));
         }
     }
-    for (name, value, place) in of_web_servers(scan) {
-        add(&name, &value, "a web server", &place, None);
+    for given in given_to(scan, &hop.setting.file) {
+        add(&given.name, &given.value, "a web server", &place(&given.file, given.line), None);
     }
-    let processes = processes(scan, hop);
+    let processes = processes(hop);
     for unit in not_running(units, hop, &processes) {
         // As with a process: what hands the file over, or changes with it, brings the new values.
         if hands_over(&unit.name, &hop.setting.file) || changes_unit(stages, &unit.name) {
@@ -173,7 +176,7 @@ fn of_hop(beats: &Beats<'_>, stages: &[PlannedStage], units: &[WrittenUnit]) -> 
             add(&name, &value, &who, &place, None);
         }
     }
-    for process in processes {
+    for process in processes.iter() {
         let environment = environment(process.pid);
         if is_loaded_from(before, &environment) {
             continue;
@@ -185,7 +188,7 @@ fn of_hop(beats: &Beats<'_>, stages: &[PlannedStage], units: &[WrittenUnit]) -> 
         }
         let who = format!("the environment of {} {}", process.name, process.pid);
         for (name, value) in &environment {
-            add(name, value, &who, &place_of(process, name), None);
+            add(name, value, &who, &process.place_of(name), None);
         }
     }
     found
@@ -193,7 +196,7 @@ fn of_hop(beats: &Beats<'_>, stages: &[PlannedStage], units: &[WrittenUnit]) -> 
 
 /// The units of the application that do not run: its next start is by one of them. Those that run are told by their
 /// processes.
-fn not_running<'a>(units: &'a [WrittenUnit], hop: &Hop, running: &[&Process]) -> Vec<&'a WrittenUnit> {
+fn not_running<'a>(units: &'a [WrittenUnit], hop: &Hop, running: &[Running]) -> Vec<&'a WrittenUnit> {
     let folder = server_files::project(&hop.setting.file);
     let runs = |unit: &WrittenUnit| running.iter().any(|process| process.unit.as_ref() == Some(&unit.name));
     units.iter().filter(|unit| unit.is_of(|path| path.starts_with(&folder)) && !runs(unit)).collect()
@@ -225,7 +228,7 @@ pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) ->
         let (file, _) = texts(hop, stages);
         let text = hop.config.files().read(&hop.setting.file).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        for process in processes(scan, hop) {
+        for process in processes(hop).iter() {
             for (name, value) in environment(process.pid) {
                 if file.contains_key(&name) || hop.config.editor.is_beaten_by(&text, &name) {
                     continue;
@@ -236,7 +239,7 @@ pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) ->
                         process.name,
                         process.pid,
                         hop.setting.endpoint,
-                        place_of(process, &name),
+                        process.place_of(&name),
                         shown(&hop.setting.file)
                     ));
                 }
@@ -264,18 +267,30 @@ pub(super) fn unseen_environments(hops: &[Hop]) -> Vec<String> {
     notes
 }
 
+/// A process of an application, whether it has a socket now or not.
+struct Running {
+    pid: u32,
+    name: String,
+    unit: Option<String>,
+}
+
 /// The processes of a move's application whose environment can be read: its own, and nobody's who only speaks to the same
-/// server. PHP-FPM writes its title over the one that it was started with: what is read there is none. A shell that
-/// started an application has an environment of its own, and no socket, so that the scan has it not.
-fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
-    let mut readable = Vec::new();
-    for pid in hop.client.application.pids() {
-        let Some(process) = scan.process(pid) else { continue };
-        if fpm_config(scan, process.pid).is_none() && fpm_config(scan, process.parent).is_none() {
-            readable.push(process);
+/// server; also those that have no socket now, as a worker that waits, and those beside PHP-FPM that execute the same project.
+/// PHP-FPM writes its title over the environment that it was started with: what is read there is none.
+fn processes(hop: &Hop) -> Rc<Vec<Running>> {
+    let file = &hop.setting.file;
+    once_in_a_run(&format!("processes of the application of {}", shown(file)), || {
+        let mut pids = hop.client.application.pids();
+        if hop.client.application.home.is_none() {
+            let home = Home::of(server_files::project(file), file);
+            pids.extend(home.processes(&mut Judged::default()).own);
         }
-    }
-    readable
+        pids.sort_unstable();
+        pids.dedup();
+        let named =
+            pids.into_iter().map(|pid| Running { pid, name: proc::name(pid), unit: unit_or_container(pid) });
+        named.filter(|process| !process.name.starts_with("php-fpm")).collect()
+    })
 }
 
 /// Whether these stages change what a unit tells its processes.
@@ -289,50 +304,32 @@ fn is_loaded_from(file: &Variables, environment: &Variables) -> bool {
     !file.is_empty() && file.iter().all(|(name, value)| environment.get(name) == Some(value))
 }
 
-/// Where the environment of a process gets a variable: a line of its unit, if it is there.
-fn place_of(process: &Process, name: &str) -> String {
-    let Some(unit) = &process.unit else { return "set when it was started".to_owned() };
-    for path in places(Path::new("/"), unit) {
-        let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
-        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            if line.trim_start().starts_with("Environment=") && line.contains(&format!("{name}=")) {
-                return place(&path, number as u32 + 1);
-            }
-        }
-    }
-    for path in environment_files_of(unit) {
-        let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
-        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            if line.trim_start().starts_with(&format!("{name}=")) {
-                return format!("{}:{}, which {unit} names in EnvironmentFile=", shown(&path), number + 1);
-            }
-        }
-    }
-    format!("by {unit}, or what it reads")
-}
-
-/// Lines of running web servers that hand a variable on: `fastcgi_param` of nginx, `SetEnv` of Apache.
-fn of_web_servers(scan: &Scan) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
-    for service in &scan.services {
-        let directive = match service.kind {
-            Some(Kind::Nginx) => "fastcgi_param",
-            Some(Kind::Apache) => "SetEnv",
-            _ => continue,
-        };
-        for (path, text) in texts_of(&server_files::of(scan, service)) {
-            for (number, line) in text.lines().enumerate() {
-                let mut words = line.split_ascii_whitespace();
-                if words.next() != Some(directive) {
-                    continue;
+impl Running {
+    /// Where its environment gets a variable: a line of its unit, if it is there.
+    fn place_of(&self, name: &str) -> String {
+        let Some(unit) = &self.unit else { return "set when it was started".to_owned() };
+        for path in places(Path::new("/"), unit) {
+            let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
+            for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+                if line.trim_start().starts_with("Environment=") && line.contains(&format!("{name}=")) {
+                    return place(&path, number as u32 + 1);
                 }
-                let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
-                let value = value.trim_end_matches(';').trim_matches(['"', '\'']);
-                found.push((name.to_owned(), value.to_owned(), place(&path, number as u32 + 1)));
             }
         }
+        for path in environment_files_of(unit) {
+            let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
+            for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+                if line.trim_start().starts_with(&format!("{name}=")) {
+                    return format!(
+                        "{}:{}, which {unit} names in EnvironmentFile=",
+                        shown(&path),
+                        number + 1
+                    );
+                }
+            }
+        }
+        format!("by {unit}, or what it reads")
     }
-    found
 }
 
 /// Notes on variables that move and that Compose sets as well.

@@ -139,12 +139,17 @@ fn the_second_site_of_a_pool_takes_the_socket_that_the_first_switch_made() {
 
 impl Sites {
     fn start() -> Self {
+        Sites::given(["", ""])
+    }
+
+    /// With these lines of nginx more, for each site.
+    fn given(lines: [&str; 2]) -> Self {
         let mut sites = Sites::written();
         let socket = sites.stack.shared("sockets").join("fpm.sock").display().to_string();
         let mut blocks = String::new();
-        for (name, port) in ["one", "two"].into_iter().zip(sites.web) {
+        for ((name, port), more) in ["one", "two"].into_iter().zip(sites.web).zip(lines) {
             blocks.push_str(&format!(
-                "    server {{\n        listen 127.0.0.1:{port};\n        root {};\n        location / {{\n            fastcgi_pass unix:{socket};\n            fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}\n",
+                "    server {{\n        listen 127.0.0.1:{port};\n        root {};\n        location / {{ {more}\n            fastcgi_pass unix:{socket};\n            fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}\n",
                 sites.stack.path(name).display()
             ));
         }
@@ -325,20 +330,25 @@ fn a_setting_moves_alone_where_another_is_barred() {
 }
 
 /// It is given to both, and only one understands the socket; and its number of the database is its own.
+/// A Redis at a port and at the socket that is returned.
+fn redis_at(stack: &mut Stack, port: u16) -> String {
+    let socket = stack.shared("sockets").join("redis.sock").display().to_string();
+    let listens =
+        format!("bind 127.0.0.1\nport {port}\nunixsocket {socket}\nunixsocketperm 777\nsave \"\"\n");
+    let conf = stack.write("redis/redis.conf", &listens);
+    stack.start("redis-server", &[&conf.display().to_string()]);
+    wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    socket
+}
+
 #[test]
 fn a_variable_of_a_pool_with_two_sites_is_left_alone() {
     if !is_root("a_variable_of_a_pool_with_two_sites_is_left_alone") {
         return;
     }
     let mut sites = Sites::start();
-    let (port, socket) = (free_port(), sites.stack.shared("sockets").join("redis.sock"));
-    let listens = format!(
-        "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 777\nsave \"\"\n",
-        socket.display()
-    );
-    let conf = sites.stack.write("redis/redis.conf", &listens);
-    sites.stack.start("redis-server", &[&conf.display().to_string()]);
-    wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let port = free_port();
+    let socket = redis_at(&mut sites.stack, port);
     sites.stack.write("two/composer.json", "{\"require\":{\"symfony/framework-bundle\":\"^7.0\"}}\n");
     let env = sites
         .stack
@@ -355,9 +365,32 @@ fn a_variable_of_a_pool_with_two_sites_is_left_alone() {
         assert!(said.contains("/one is given it as well") && !said.contains("+ env[REDIS_URL]"), "{said}");
     }
     // Once it leads there, nothing is in the way, whatever its number.
-    std::fs::write(&pool, format!("{before}env[REDIS_URL] = redis://{}/3\n", socket.display())).unwrap();
+    std::fs::write(&pool, format!("{before}env[REDIS_URL] = redis://{socket}/3\n")).unwrap();
     let (ended, said) = sites.asked(&[], &["switch", &env, "--dry-run"]);
     assert!(ended.status == 0 && said.contains("this would be done"), "{said}");
+}
+
+#[test]
+fn a_variable_that_nginx_gives_one_site_bars_the_switch_of_that_site_alone() {
+    if !is_root("a_variable_that_nginx_gives_one_site_bars_the_switch_of_that_site_alone") {
+        return;
+    }
+    let port = free_port();
+    let url = format!("redis://127.0.0.1:{port}/1");
+    let mut sites = Sites::given([&format!("fastcgi_param REDIS_URL {url};"), "fastcgi_param WHO two;"]);
+    let socket = redis_at(&mut sites.stack, port);
+    let symfony = "{\"require\":{\"symfony/framework-bundle\":\"^7.0\"}}\n";
+    for (name, needed) in [("one", Some("a web server sets REDIS_URL")), ("two", None)] {
+        sites.stack.write(&format!("{name}/composer.json"), symfony);
+        let text = format!("APP_ENV=prod\nREDIS_URL={url}\n");
+        let env = sites.stack.write(&format!("{name}/.env"), &text).display().to_string();
+        let words = ["switch", &env, "--socket", &socket, "--accept", "other-files", "--dry-run"];
+        let (ended, said) = sites.asked(&[], &words);
+        let expected = if needed.is_some() { 1 } else { 0 };
+        assert_eq!(ended.status, expected, "{said}");
+        assert_eq!(said.contains("effective-value"), needed.is_some(), "{said}");
+        assert!(needed.is_none_or(|needed| said.contains(needed) && said.contains("nginx.conf:")), "{said}");
+    }
 }
 
 #[test]
