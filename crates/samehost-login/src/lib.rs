@@ -31,7 +31,7 @@ pub use destination::{Destination, DestinationError, MYSQL_SOCKET_OPTIONS};
 pub use error::{CredentialsError, LoginError, LoginErrorKind, Malformed, Refused, Untied, UntiedClass};
 pub use expected::{Expected, Known};
 pub use link::{Encrypted, Link, prove};
-pub use log_in::{Connection, View, log_in, not_tried, proved, with_tls_where_needed};
+pub use log_in::{Connection, View, barred, log_in, not_tried, proved, with_tls_where_needed};
 pub use log_in_as::{As, SwitchError, log_in_as, switch_and_connect};
 pub use own_files::OPEN;
 pub use rights::missing as missing_rights;

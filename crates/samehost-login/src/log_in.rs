@@ -55,6 +55,14 @@ pub fn not_tried(why: String) -> Login {
     Login::as_answered(LoginOutcome::NotTried, why)
 }
 
+/// A login that reached the server from here, and that a user of the application could not make, as the kernel says.
+#[must_use]
+pub fn barred(login: &Login, user: &str) -> Login {
+    let says =
+        format!("{user} may not connect to that socket (Permission denied); from here: {}", login.outcome());
+    Login::as_answered(LoginOutcome::Barred, says)
+}
+
 /// A connection before the first message.
 #[derive(Debug)]
 pub struct Connection {

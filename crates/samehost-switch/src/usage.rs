@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
-use samehost_edit::{Refusal, Role, Setting};
+use samehost_edit::{Refusal, Role, Setting, once_in_a_run};
 use samehost_model::scan::{ApplicationSeen, Scan};
 use samehost_model::{Endpoint, Redactor};
 use samehost_scan::{endpoint_of, services_at, services_called};
@@ -32,6 +32,7 @@ use crate::descriptors::Processes;
 use crate::neighbours::{Neighbours, OtherLines, Whose, place_of};
 use crate::place::is_local;
 use crate::plan::client::Application;
+use crate::plan::client::access::is_shut_out;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
 use crate::request::Direction;
@@ -408,6 +409,8 @@ pub struct Connecting {
     pub setting: Setting,
     /// The other places at which the same service listens.
     pub elsewhere: Vec<Endpoint>,
+    /// A process of the application that may not connect there.
+    pub barred: Option<String>,
     application: Application,
     /// How long its program may go on with a file as it was.
     settles: Duration,
@@ -478,12 +481,23 @@ fn lines_of(
             found.push(Connecting {
                 elsewhere: elsewhere_of(scan, service, &setting.endpoint),
                 settles: side.settles(),
+                barred: barred(&side.application, &setting),
                 application: side.application,
                 setting,
             });
         }
     }
     Ok((found, first_refused))
+}
+
+/// Root logs in anywhere: `verify` called a socket good that the application's user could not open.
+fn barred(application: &Application, setting: &Setting) -> Option<String> {
+    let socket = setting.endpoint.path()?;
+    let key = format!("who of {} is shut out of {}", setting.file.display(), socket.display());
+    let shut_out = once_in_a_run(&key, || {
+        application.pids().into_iter().find(|pid| is_shut_out(*pid, socket)).map(named)
+    });
+    (*shut_out).clone()
 }
 
 /// A refusal may quote the file.

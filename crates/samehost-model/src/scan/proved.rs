@@ -31,6 +31,8 @@ pub enum LoginOutcome {
     OtherProtocol,
     /// No connection was made.
     Unreachable,
+    /// It was accepted, and a process of the application may not connect there.
+    Barred,
     /// It could not be tried from here.
     NotTried,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for LoginOutcome {
             LoginOutcome::Closed => "the connection is closed before a login is answered",
             LoginOutcome::OtherProtocol => "what answers does not speak its protocol",
             LoginOutcome::Unreachable => "nobody is reached there",
+            LoginOutcome::Barred => "the application may not connect there",
             LoginOutcome::NotTried => "a login could not be tried",
         })
     }

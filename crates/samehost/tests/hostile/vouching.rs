@@ -259,3 +259,43 @@ fn the_applications_own_program_vouches_however_it_is_started() {
     }
     assert_eq!(shop.verify().status, 5, "nobody is there any more");
 }
+
+/// A worker without a connection takes its environment to the old place when it has work.
+#[test]
+fn the_environment_of_a_worker_that_waits_goes_before_the_file() {
+    for (folder, is_barred) in [("app", true), ("second", false)] {
+        let mut shop = Shop::new();
+        let worker = shop.machine.write(&format!("{folder}/worker.py"), "import time\ntime.sleep(600)\n");
+        let mut command = Command::new("/usr/bin/python3");
+        command.arg(&worker).env("REDIS_HOST", "127.0.0.1").uid(WEB).gid(WEB).current_dir("/");
+        shop.machine.start(command);
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        let app = shop.machine.path("app").display().to_string();
+        let ended = shop.machine.samehost(&["switch", &app, "--user", "news", "--dry-run"]);
+        let said = in_one_line(&ended);
+        assert_eq!(ended.status, i32::from(is_barred), "{said}");
+        assert_eq!(said.contains("the environment of python3"), is_barred, "{said}");
+        assert_eq!(said.contains("effective-value"), is_barred, "{said}");
+    }
+}
+
+/// Root logs in anywhere.
+#[test]
+fn a_socket_that_the_applications_user_may_not_open_is_no_success() {
+    let mut shop = Shop::new();
+    let socket = shop.socket.display().to_string();
+    shop.machine.write("app/worker.py", "import time\ntime.sleep(600)\n");
+    let file = shop.machine.path("app/.env");
+    std::fs::write(&file, format!("REDIS_CLIENT=phpredis\nREDIS_HOST={socket}\nREDIS_PORT=0\n")).unwrap();
+    let worker = shop.machine.path("app/worker.py").display().to_string();
+    shop.start(WEB, &["/usr/bin/python3", &worker]);
+    let app = shop.machine.path("app").display().to_string();
+    for (mode, expected) in [(0o700, 1), (0o777, 0)] {
+        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(mode)).unwrap();
+        let ended = shop.machine.samehost(&["verify", &app]);
+        let said = in_one_line(&ended);
+        assert_eq!(ended.status, expected, "{mode:o}: {said}");
+        assert_eq!(said.contains("the application may not connect there"), expected == 1, "{said}");
+        assert_eq!(said.contains("python3") && said.contains("Permission denied"), expected == 1, "{said}");
+    }
+}

@@ -3,7 +3,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use samehost_system::proc::status::Status;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use samehost_system::identity::is_shared_with;
+use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, as_user, open, ownership};
 
 /// An account without any group, for files that everyone may read.
@@ -44,6 +47,16 @@ pub(super) fn executed(pid: u32) -> Vec<PathBuf> {
     let is_code = |line: &&str| line.split(' ').nth(1).is_some_and(|rights| rights.contains('x'));
     let code = maps.lines().filter(is_code);
     code.filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..]))).collect()
+}
+
+/// Whether a process that has our view of the files may not connect to a socket at a path, as the kernel says.
+pub(crate) fn is_shut_out(pid: u32, socket: &Path) -> bool {
+    let shares_files = is_shared_with(pid, "root") && is_shared_with(pid, "ns/mnt");
+    let Some(account) = status::read(pid).map(Status::account).filter(|_| shares_files) else {
+        return false;
+    };
+    let ask = || accessat(CWD, socket, Access::WRITE_OK, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    as_user(&account, ask).unwrap_or(false)
 }
 
 pub(super) fn can_open(account: &Account, file: &Path) -> bool {

@@ -5,7 +5,7 @@
 //! restart. For PHP they are behind a master of PHP-FPM: what its pools hand to PHP, and how PHP takes a change of one
 //! of its files, is read here too.
 
-mod access;
+pub(crate) mod access;
 pub(crate) mod identity;
 pub(crate) mod own;
 pub(crate) mod pools;

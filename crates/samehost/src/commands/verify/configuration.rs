@@ -112,6 +112,13 @@ fn ask_servers(lines: &[Connecting], options: &VerifyOptions) -> anyhow::Result<
     let named = |(line, question): (&Connecting, usize)| {
         let (accounts, mut answer): (String, Verification) = answers[question].clone();
         answer.target = line.setting.with_place() + &accounts;
+        if let (Some(login), Some(user)) = (&answer.login, &line.barred)
+            && login.is_good()
+        {
+            let barred = samehost_login::barred(login, user);
+            answer.notes.insert(0, barred.says().to_owned());
+            answer.login = Some(barred);
+        }
         answer
     };
     Ok(lines.iter().zip(question_of).map(named).collect())
