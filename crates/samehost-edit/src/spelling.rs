@@ -3,7 +3,9 @@
 use crate::refusal::Reason;
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
-use crate::languages::url::{Url, is_plain_path, postgres_directory, postgres_path, usual_port};
+use crate::languages::url::{
+    Url, is_plain_path, postgres_directory, postgres_path, redis_number, usual_port,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
@@ -30,6 +32,31 @@ pub(crate) enum Spelling {
     Celery,
     /// memcached: `memcached:///path`.
     Memcached,
+}
+
+/// The usual socket of Redis, in whose place a caller puts the one that is here.
+pub(crate) const REDIS: &str = "/run/redis/redis-server.sock";
+
+/// A URL of Redis at a socket in the words of each library, with what it says now: without its number it leads to other data, and
+/// without its login to none. redis-rb has no place for either there.
+pub(crate) fn redis_words(text: &str) -> String {
+    let [pythons, symfonys, celerys] = [Spelling::UnixScheme, Spelling::RedisPath, Spelling::Celery]
+        .map(|spelling| spelling.at_usual_socket(text));
+    let mut in_the_program = Vec::new();
+    if let Some(url) = Url::parse(text).filter(|url| url.login.is_some()) {
+        in_the_program.extend(url.user().filter(|user| !user.is_empty()).map(|_| "username: …".to_owned()));
+        in_the_program.push("password: …".to_owned());
+    }
+    in_the_program.extend(redis_number(text).map(|number| format!("db: {number}")));
+    if in_the_program.is_empty() {
+        return format!(
+            "{pythons} (redis-py, ioredis, redis-rb), {symfonys} (Symfony) or {celerys} (Celery)"
+        );
+    }
+    format!(
+        "{pythons} (redis-py, ioredis), {symfonys} (Symfony), {celerys} (Celery) or unix://{REDIS} and, in the program, {} (redis-rb)",
+        in_the_program.join(", ")
+    )
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +184,17 @@ impl Spelling {
         let after = self.read(&url)?;
         let same = after.endpoint == *to && after.database == now.database;
         if same { Ok(url) } else { Err("it would not say what was asked".into()) }
+    }
+
+    /// A URL of Redis at its usual socket, as a library of this spelling has it; with the number alone where libraries differ on
+    /// what else it says.
+    pub(crate) fn at_usual_socket(self, text: &str) -> String {
+        let numbered = format!("redis://127.0.0.1/{}", redis_number(text).unwrap_or_default());
+        let written = |text: &str| {
+            let url = Url::parse(&text.replacen("rediss://", "redis://", 1))?;
+            Some(self.write(&url, &Endpoint::Unix(REDIS.into())).ok()?.text())
+        };
+        written(text).or_else(|| written(&numbered)).unwrap_or_else(|| format!("unix://{REDIS}"))
     }
 
     fn write_directory(self, url: &mut Url, path: &str) -> Result<(), Reason> {
@@ -314,6 +352,26 @@ mod tests {
         assert_eq!(there.text(), unix);
         let back = spelling.write(&there, &was).unwrap();
         assert_eq!(back.text(), tcp);
+    }
+
+    #[test]
+    fn the_words_of_each_library_keep_login_number_and_options() {
+        let words = redis_words("redis://app:p%40@127.0.0.1:6380/3?timeout=5");
+        for needed in [
+            "unix://app:p%40@/run/redis/redis-server.sock?timeout=5&db=3 (redis-py, ioredis)",
+            "redis://app:p%40@/run/redis/redis-server.sock/3?timeout=5 (Symfony)",
+            "redis+socket://app:p%40@/run/redis/redis-server.sock?timeout=5&virtual_host=3 (Celery)",
+            "in the program, username: …, password: …, db: 3 (redis-rb)",
+        ] {
+            assert!(words.contains(needed), "{needed}: {words}");
+        }
+        let words = redis_words("rediss://:p@localhost:6380");
+        assert!(words.contains("unix://:p@/run/redis/redis-server.sock (redis-py"), "{words}");
+        assert!(words.contains("in the program, password: … (redis-rb)"), "{words}");
+        assert_eq!(
+            redis_words("redis://127.0.0.1:6380/0"),
+            "unix:///run/redis/redis-server.sock (redis-py, ioredis, redis-rb), redis:///run/redis/redis-server.sock (Symfony) or redis+socket:///run/redis/redis-server.sock (Celery)"
+        );
     }
 
     #[test]

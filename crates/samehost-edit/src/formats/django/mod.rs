@@ -15,7 +15,7 @@ use crate::budget::Metered;
 use crate::editor::{Editor, asks_for};
 use crate::files::{Edit, Files, minimal};
 use crate::formats::dotenv;
-use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path, redis_number};
+use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgres_path};
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
@@ -494,13 +494,7 @@ impl<'a> Settings<'a> {
         at: Node<'_>,
     ) -> Result<Option<Found>> {
         let refused = |why: &str| {
-            let number = redis_number(text).unwrap_or("0");
-            let by_hand = match spelling {
-                Spelling::Celery => {
-                    format!("'redis+socket:///run/redis/redis-server.sock?virtual_host={number}'")
-                }
-                _ => format!("'unix:///run/redis/redis-server.sock?db={number}'"),
-            };
+            let by_hand = format!("'{}'", spelling.at_usual_socket(text));
             Err(Refusal::at(line(at), format!("{name}: {why}")).by_hand(by_hand))
         };
         let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };

@@ -11,6 +11,7 @@ use crate::files::{Edit, Files};
 use crate::refusal::{OF_UNKNOWN_SERVER, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
+use crate::spelling::redis_words;
 
 mod framework;
 mod group;
@@ -290,10 +291,16 @@ impl<'a> Reader<'a> {
         let has_postgres = self.wants_any(&["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"]);
         let has_mysql = self.wants_any(&["mysql2", "mysqlclient", "PyMySQL", "mysql"]);
         if name.starts_with("REDIS") {
-            let number =
-                self.lines.last("REDIS_DB").map(|entry| format!("?db={}", entry.text)).unwrap_or_default();
+            let value =
+                |name: &str| self.lines.last(name).map(|entry| entry.text.as_str()).unwrap_or_default();
+            let login = match (value("REDIS_USERNAME"), value("REDIS_PASSWORD")) {
+                ("", "") => String::new(),
+                (user, password) => format!("{user}:{password}@"),
+            };
+            let url = format!("redis://{login}127.0.0.1/{}", value("REDIS_DB"));
             return format!(
-                "REDIS_URL=unix:///run/redis/redis-server.sock{number}, where the program reads REDIS_URL (redis-rb, ioredis, redis-py), and {name} goes; a path in {name} would be a host's name"
+                "REDIS_URL= with {}, where the program reads REDIS_URL, and {name} goes; a path in {name} would be a host's name",
+                redis_words(&url)
             );
         }
         if name.starts_with("POSTGRES") || (has_postgres && !has_mysql) {

@@ -10,25 +10,10 @@ use crate::languages::url::{self, Url, redis_number};
 use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
-use crate::spelling::Spelling;
+use crate::spelling::{REDIS, Spelling, redis_words};
 
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
 const POSTGRES: &str = "?host=/run/postgresql (Doctrine, Django without a host, Prisma, pg of Node) or %2Frun%2Fpostgresql for the host (Rails)";
-
-const REDIS: &str = "/run/redis/redis-server.sock";
-
-/// What a socket's URL is to each library of Redis, with the number of the database: a URL without it leads to other data. redis-rb
-/// has no place for it there.
-fn redis_words(number: Option<&str>) -> String {
-    let Some(number) = number else {
-        return format!(
-            "unix://{REDIS} (redis-py, ioredis, redis-rb), redis://{REDIS} (Symfony) or redis+socket://{REDIS} (Celery)"
-        );
-    };
-    format!(
-        "unix://{REDIS}?db={number} (redis-py, ioredis), redis://{REDIS}/{number} (Symfony), redis+socket://{REDIS}?virtual_host={number} (Celery) or unix://{REDIS} and, in the program, db: {number} (redis-rb)"
-    )
-}
 
 fn refuse(entry: &Entry, reason: impl Into<String>, by_hand: String) -> Refusal {
     Refusal::at(entry.line, reason).by_hand(by_hand)
@@ -49,10 +34,7 @@ impl Reader<'_> {
             _ if url.scheme == "rediss" => Err(refuse(
                 entry,
                 "it asks for TLS, which a socket has not",
-                format!(
-                    "{name}= in one of {}, where TLS is not wanted",
-                    redis_words(redis_number(&entry.text))
-                ),
+                format!("{name}= in one of {}, where TLS is not wanted", redis_words(&entry.text)),
             )),
             Some(Protocol::Mysql) => self.database(entry, true),
             Some(Protocol::Postgres) => self.database(entry, false),
@@ -109,7 +91,7 @@ impl Reader<'_> {
             || name.ends_with("_REDIS_URL")
             || self.is_symfonys(name, "provider:");
         let number = redis_number(&entry.text);
-        let db = number.map(|number| format!("?db={number}")).unwrap_or_default();
+        let has_login = Url::parse(&entry.text).is_some_and(|url| url.login.is_some());
         let (reason, by_hand) = match self.framework {
             Framework::Symfony if known => return Ok(Spelling::RedisPath),
             Framework::Rails if known => return Ok(Spelling::UnixPath),
@@ -117,25 +99,29 @@ impl Reader<'_> {
             Framework::Laravel if known => (
                 "Laravel's URL cannot name a socket",
                 format!(
-                    "{name}= (empty), REDIS_HOST={REDIS}, REDIS_PORT=0 and REDIS_DB={}",
-                    number.unwrap_or("0")
+                    "{name}= (empty), REDIS_HOST={REDIS}, REDIS_PORT=0, REDIS_DB={}{}",
+                    number.unwrap_or("0"),
+                    if has_login { ", and its login in REDIS_USERNAME and REDIS_PASSWORD" } else { "" }
                 ),
             ),
             Framework::Laravel => (
                 "Laravel's URL cannot name a socket",
                 format!(
-                    "{name}= (empty), and in config/database.php for the connection that reads it: 'host' => '{REDIS}', 'port' => 0, 'database' => {}",
-                    number.unwrap_or("0")
+                    "{name}= (empty), and in config/database.php for the connection that reads it: 'host' => '{REDIS}', 'port' => 0, 'database' => {}{}",
+                    number.unwrap_or("0"),
+                    if has_login { ", and its login in 'username' and 'password'" } else { "" }
                 ),
             ),
             Framework::Node if known => (
                 "each library of Node has its own words for a socket",
                 format!(
-                    "{name}=unix://{REDIS}{db} (ioredis), or in the program: createClient({{ socket: {{ path: … }}{} }}) in place of {name} (node-redis)",
-                    number.map(|number| format!(", database: {number}")).unwrap_or_default()
+                    "{name}={} (ioredis), or in the program: createClient({{ socket: {{ path: … }}{}{} }}) in place of {name} (node-redis)",
+                    Spelling::UnixScheme.at_usual_socket(&entry.text),
+                    number.map(|number| format!(", database: {number}")).unwrap_or_default(),
+                    if has_login { ", username: …, password: …" } else { "" }
                 ),
             ),
-            _ => return Err(self.unknown(entry, &redis_words(number))),
+            _ => return Err(self.unknown(entry, &redis_words(&entry.text))),
         };
         Err(refuse(entry, reason, by_hand))
     }
@@ -161,10 +147,9 @@ impl Reader<'_> {
         let name = &entry.name;
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
             let reason = format!("Celery may read {name} as well, and has other words for a socket");
-            let number = redis_number(&entry.text).unwrap_or("0");
-            let by_hand = format!(
-                "{name}=unix://{REDIS}?db={number} and CELERY_BROKER_URL=redis+socket://{REDIS}?virtual_host={number}"
-            );
+            let [own, celerys] =
+                [Spelling::UnixScheme, Spelling::Celery].map(|one| one.at_usual_socket(&entry.text));
+            let by_hand = format!("{name}={own} and CELERY_BROKER_URL={celerys}");
             return Err(refuse(entry, reason, by_hand));
         }
         let calls =
@@ -173,10 +158,11 @@ impl Reader<'_> {
             let reason = format!("django-environ reads {name} as the URL of a cache, which has other words");
             let by_hand = match redis_number(&entry.text) {
                 // django-environ drops it from such a URL.
-                Some(number) => {
-                    format!("in the settings, in place of {name}: 'LOCATION': 'unix://{REDIS}?db={number}'")
-                }
-                None => format!("{name}=redis://{REDIS}"),
+                Some(_) => format!(
+                    "in the settings, in place of {name}: 'LOCATION': '{}'",
+                    Spelling::UnixScheme.at_usual_socket(&entry.text)
+                ),
+                None => format!("{name}={}", Spelling::RedisPath.at_usual_socket(&entry.text)),
             };
             return Err(refuse(entry, reason, by_hand));
         }
