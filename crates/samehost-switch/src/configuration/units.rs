@@ -92,10 +92,16 @@ impl WrittenUnit {
 
     /// Whether it starts a server of a kind that is known: its words say where that listens.
     pub(crate) fn is_of_a_server(&self) -> bool {
-        self.values("ExecStart").any(|(_, _, value)| {
-            let program = value.split_ascii_whitespace().next().unwrap_or_default();
-            let kind = Kind::of_program(program.rsplit('/').next().unwrap_or_default());
-            kind.is_some_and(|kind| !kind.descriptor().application)
+        self.servers().next().is_some()
+    }
+
+    /// The servers of known kinds that it starts, each with its words and their place.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (Kind, Vec<String>, String)> {
+        self.values("ExecStart").filter_map(|(path, line, value)| {
+            let words: Vec<String> = value.split_ascii_whitespace().map(str::to_owned).collect();
+            let program = words.first()?.trim_start_matches(['-', '@', '+', '!', ':']);
+            let kind = Kind::of_program(program.rsplit('/').next().unwrap_or_default())?;
+            (!kind.descriptor().application).then(|| (kind, words, place(path, line)))
         })
     }
 

@@ -10,18 +10,21 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use samehost_edit::Role;
+use samehost_edit::{Files, Role};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Socket};
 use samehost_scan::{described, holders_of, services_at};
 use samehost_services::Kind;
+use samehost_system::proc::unit_or_container;
 use samehost_system::{accounts, lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use super::server::Server;
-use crate::configuration::server_files;
 use crate::configuration::{ConfigFile, ParsedConfig};
+use crate::configuration::{server_files, units};
+use crate::disk::{Disk, Reads};
 use crate::findings::shown;
+use crate::place::real;
 use crate::request::SwitchRequest;
 
 /// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.
@@ -311,9 +314,21 @@ fn named(around: &Surroundings<'_>, server: &Server, endpoint: &Endpoint) -> Opt
         }
     }
     let mut others = known.get_or_init(|| known_configurations(scan)).iter();
-    others.find_map(|read| {
+    let found = others.find_map(|read| {
         let is_new = !seen.contains(&read.config.file);
         line(read, server, endpoint).filter(|_| is_new)
+    });
+    found.or_else(|| named_by_a_unit(server, endpoint.path()?))
+}
+
+/// The unit of another server that gives it this path on its command line, whether it runs or not.
+fn named_by_a_unit(server: &Server, path: &Path) -> Option<Occupant> {
+    let own = server.pid.and_then(unit_or_container);
+    let others = units::written().into_iter().filter(|unit| Some(&unit.name) != own.as_ref());
+    others.into_iter().find_map(|unit| {
+        let mut servers = unit.servers();
+        let (_, _, place) = servers.find(|(_, words, _)| words.iter().any(|word| Path::new(word) == path))?;
+        Some(Occupant::Named { name: unit.name.clone(), place })
     })
 }
 
@@ -329,17 +344,59 @@ fn own_files(scan: &Scan, server: &Server) -> Vec<PathBuf> {
     files
 }
 
-/// The configurations by which services run, and those that packages bring.
+/// How many files beside one that a package brings are looked at: `/etc/redis/redis-shop.conf`.
+const MAX_BESIDE: usize = 64;
+
+/// The configurations by which services run, those that packages bring, those beside them, and those that units name: a server that
+/// is stopped has its path all the same, and takes it from whoever has it as it starts.
 fn known_configurations(scan: &Scan) -> Vec<ParsedConfig> {
-    let mut files: Vec<PathBuf> = Vec::new();
+    let mut files: Vec<(Option<Kind>, PathBuf)> = Vec::new();
     for service in &scan.services {
-        files.extend(server_files::of(scan, service).into_iter().find(|path| path.exists()));
+        let its = server_files::of(scan, service).into_iter().find(|path| path.exists());
+        files.extend(its.map(|path| (service.kind, path)));
     }
+    let mut mains: Vec<(Kind, PathBuf)> = Vec::new();
     for kind in Kind::all() {
-        files.extend(kind.descriptor().main_files.iter().map(PathBuf::from).filter(|path| path.exists()));
+        let its = kind.descriptor().main_files.iter().map(PathBuf::from);
+        mains.extend(its.filter(|path| path.exists()).map(|path| (kind, path)));
     }
-    let files: BTreeSet<PathBuf> = files.into_iter().collect();
-    files.iter().filter_map(|path| ConfigFile::at(path, None).ok()??.read().ok()).collect()
+    files.extend(mains.iter().map(|(kind, path)| (Some(*kind), path.clone())));
+    for unit in units::written() {
+        let named = unit.servers().map(|(kind, words, _)| (kind, kind.descriptor().file_named(&words)));
+        files.extend(named.filter_map(|(kind, file)| Some((Some(kind), file?.0))));
+    }
+    for (kind, main) in &mains {
+        files.extend(alike_beside(main, *kind).into_iter().map(|path| (Some(*kind), path)));
+    }
+    let mut all: Vec<ParsedConfig> = Vec::new();
+    let mut known: BTreeSet<PathBuf> = BTreeSet::new();
+    // What one of them includes is its own, whatever it is called.
+    for (kind, path) in files {
+        if !known.insert(real(&path)) {
+            continue;
+        }
+        let Ok(Some(Ok(read))) =
+            ConfigFile::run_by(&path, kind).map(|found| found.map(|config| config.read()))
+        else {
+            continue;
+        };
+        known.extend(read.paths(&read.config.files()).iter().map(|path| real(path)));
+        all.push(read);
+    }
+    all
+}
+
+/// The files of the same kind beside one that a package brings.
+fn alike_beside(main: &Path, kind: Kind) -> Vec<PathBuf> {
+    let folder = server_files::folder(main);
+    let listed = Disk::of(main, Reads::RootsServer, None).list(folder).unwrap_or_default();
+    let alike = |path: &PathBuf| path.extension() == main.extension() && path.is_file();
+    let mut found: Vec<PathBuf> = listed.into_iter().filter(alike).take(MAX_BESIDE).collect();
+    found.retain(|path| {
+        let config = ConfigFile::at(path, None).ok().flatten();
+        config.and_then(|config| config.kind()).map(Kind::family) == Some(kind.family())
+    });
+    found
 }
 
 /// A listener of a configuration at an address. That of the very line that moves does not count.

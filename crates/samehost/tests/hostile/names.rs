@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::{Ended, Machine, free_port, is_there, wait_for};
+use crate::told::Unit;
 
 /// A Redis that a script starts anew, with lines of the test's own in that script.
 struct Redis {
@@ -80,6 +81,26 @@ fn the_path_of_a_server_that_is_down_is_not_free() {
     }
     assert_eq!(std::fs::read(&redis.file).unwrap(), before);
     assert!(is_there(&redis.socket), "somebody's file was removed");
+}
+
+#[test]
+fn a_server_that_is_stopped_keeps_the_path_that_its_unit_or_its_file_names() {
+    let redis = Redis::new("");
+    let socket = redis.socket.display().to_string();
+    let other = redis.machine.write("other/shop.conf", format!("port 0\nunixsocket {socket}\n"));
+    let other = other.display().to_string();
+    for (started, place) in
+        [(other.clone(), &*other), (format!("--port 0 --unixsocket {socket}"), "samehost-test-stopped")]
+    {
+        let text = format!("[Service]\nExecStart=/usr/bin/redis-server {started}\n");
+        let unit = Unit::new("stopped", &text);
+        let told = in_one_line(&redis.switch("restart", &["--dry-run"]));
+        assert!(told.contains("nothing was touched") && told.contains("names it"), "{told}");
+        assert!(told.contains(place), "{told}");
+        drop(unit);
+    }
+    let ended = redis.switch("restart", &["--dry-run"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn a_process_that_was_told_another_place_keeps_no_port_open() {
 }
 
 /// A unit of this machine that is gone with the test.
-struct Unit(PathBuf);
+pub(crate) struct Unit(PathBuf);
 
 impl Drop for Unit {
     fn drop(&mut self) {
@@ -155,7 +155,7 @@ impl Drop for Unit {
 }
 
 impl Unit {
-    fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         std::fs::create_dir_all("/etc/systemd/system").unwrap();
         let path =
             PathBuf::from(format!("/etc/systemd/system/samehost-test-{name}-{}.service", std::process::id()));
