@@ -143,6 +143,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::{Kind, UnixSocket};
 
     #[test]
     fn every_client_of_redis_keeps_database_user_and_password() {
@@ -210,6 +211,37 @@ mod tests {
         for client in languages().iter().flat_map(|language| &language.clients) {
             assert!(client.word().is_none_or(|word| client.is_called(&word)), "{}", client.name);
         }
+    }
+
+    /// As `samehost how` does: what can listen first, then who is a client, then who cannot.
+    fn answer(name: &str) -> &'static str {
+        let kind = Kind::called(name);
+        if kind.is_some_and(|kind| matches!(kind.descriptor().unix(), UnixSocket::Setting(_))) {
+            return "serves";
+        }
+        if languages().iter().any(|language| language.is_called(name)) {
+            return "language";
+        }
+        if languages().iter().flat_map(|language| &language.clients).any(|client| client.is_called(name)) {
+            return "client";
+        }
+        if kind.is_some() { "ports" } else { "unknown" }
+    }
+
+    #[test]
+    fn every_name_that_people_type_has_its_kind_of_answer() {
+        let mut expected = "";
+        for line in include_str!("../tests/names.txt").lines().filter(|line| !line.starts_with('#')) {
+            match line.strip_prefix("  ") {
+                None => expected = line,
+                Some(names) => {
+                    for name in names.split(' ') {
+                        assert_eq!(answer(name), expected, "{name}");
+                    }
+                }
+            }
+        }
+        assert_eq!(expected, "unknown", "the last group");
     }
 
     #[test]

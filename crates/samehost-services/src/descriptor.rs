@@ -13,7 +13,8 @@ use crate::{Kind, Leads, Protocol};
 
 /// What is a service's own, whatever it is like.
 const OWN: &[&str] = &[
-    "label", "like", "place", "programs", "classes", "executables", "package", "aliases", "says", "container",
+    "label", "like", "place", "programs", "classes", "executables", "package", "aliases", "says",
+    "container", "source",
 ];
 
 /// What is known of a service, from one file in TOML; a service may be `like` another and say only what
@@ -115,6 +116,8 @@ pub struct Descriptor {
     pub others: Others,
     /// How its usual image is told to listen on a Unix socket, where that is known.
     pub container: Option<Container>,
+    /// Where its setting can be read, with the day on which somebody did: of what no test runs.
+    pub source: String,
 }
 
 /// A service in a container, and how it shares its socket. `{path}` is the socket, `{folder}` its directory.

@@ -196,7 +196,9 @@ mod tests {
             assert!(names.peek().is_some() || known.ports.is_empty(), "{kind}: ports");
             assert!(names.all(|one| programs.insert(one)), "{kind}: programs");
             match known.unix() {
-                UnixSocket::Setting(setting) => assert!(setting.contains("{}"), "{kind}"),
+                UnixSocket::Setting(setting) => {
+                    assert!(setting.contains("{}") && !known.socket.is_empty(), "{kind}: socket");
+                }
                 UnixSocket::Never(why) => assert!(!why.is_empty(), "{kind}"),
             }
             let files = known.main_files.iter().chain(known.edited_files()).chain([&known.socket]);

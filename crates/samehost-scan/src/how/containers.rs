@@ -7,7 +7,7 @@ use samehost_model::scan::Scan;
 use samehost_services::{Client, Container, Kind, Protocol, UnixSocket};
 
 use super::blanks::{UrlParts, Words};
-use super::{HowError, Place, Question, clients_that_speak, kind_of, speaks};
+use super::{HowError, Place, Question, clients_that_speak, kind_of, never, speaks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainersFor {
@@ -42,7 +42,7 @@ struct Shared {
 pub fn containers(question: &Question, scan: &Scan, form: ContainersFor) -> Result<String, HowError> {
     let kind = kind_of(question, scan)?;
     if let UnixSocket::Never(why) = kind.descriptor().unix() {
-        return Err(HowError::Never(kind.label(), why));
+        return Err(never(kind, why));
     }
     let Some(known) = &kind.descriptor().container else {
         let all: Vec<&str> =

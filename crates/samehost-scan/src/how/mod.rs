@@ -43,10 +43,10 @@ impl Question {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HowError {
-    #[error("no service and no client is called `{0}`; services are {1}")]
+    #[error("no service and no client is called `{0}`; services are, among others, {1}")]
     Service(String, String),
-    #[error("{0} cannot listen on a Unix socket: {1}")]
-    Never(&'static str, &'static str),
+    #[error("{0} cannot listen on a Unix socket: {1}{2}")]
+    Never(&'static str, &'static str, &'static str),
     #[error("no client `{0}` is known for {1}; known are {2}")]
     Client(String, &'static str, String),
     #[error("samehost knows no image of {0} that listens on a Unix socket; it knows {1}")]
@@ -78,7 +78,9 @@ pub fn questions(mut question: Question, scan: &Scan) -> Vec<Question> {
     let Some(name) = question.service.as_mut() else { return vec![question] };
     name.make_ascii_lowercase();
     let name = name.clone();
-    if Kind::called(&name).is_some() || question.client.is_some() {
+    // What listens on ports only is asked about as a client, where it is one: Apache before PHP-FPM.
+    let listens = |kind: Kind| matches!(kind.descriptor().unix(), UnixSocket::Setting(_));
+    if Kind::called(&name).is_some_and(listens) || question.client.is_some() {
         return vec![question];
     }
     let is_language = languages().iter().any(|language| language.is_called(&name));
@@ -137,7 +139,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     let kind = kind_of(question, scan)?;
     let setting = match kind.descriptor().unix() {
         UnixSocket::Setting(setting) => setting,
-        UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
+        UnixSocket::Never(why) => return Err(never(kind, why)),
     };
     // Of some only the setting is known, and no client.
     let protocol = speaks(kind).unwrap_or(Protocol::Plain);
@@ -184,8 +186,16 @@ fn kind_of(question: &Question, scan: &Scan) -> Result<Kind, HowError> {
     Kind::called(name).ok_or_else(|| unknown(name))
 }
 
+/// For a server what can be done as well; a library has no port that could be a socket.
+fn never(kind: Kind, why: &'static str) -> HowError {
+    let is_server = !kind.descriptor().ports.is_empty();
+    let help = if is_server { "; samehost run --listen PORT=PATH gives it one, or says why not" } else { "" };
+    HowError::Never(kind.label(), why, help)
+}
+
 fn unknown(name: &str) -> HowError {
-    HowError::Service(name.to_owned(), services().join(", "))
+    let asked = Kind::all().filter(|kind| kind.protocol().is_some());
+    HowError::Service(name.to_owned(), asked.map(Kind::name).collect::<Vec<_>>().join(", "))
 }
 
 /// The kind of server that a target is of: its scheme says so, else who listens there, the client that is asked about, or the

@@ -419,6 +419,10 @@ fn how_knows_languages_and_applications_by_what_people_type() {
         ("vllm", "--uds /"),
         ("envoy", "pipe"),
         ("keycloak", "samehost run"),
+        ("jellyfin", "JELLYFIN_kestrel__socketPath=/"),
+        ("miniflux", "LISTEN_ADDR"),
+        ("httpd", "proxy:unix:/"),
+        ("traefik", "reaches"),
     ] {
         let url = if name == "nextcloud" { &["--url", "redis://127.0.0.1:1/4"][..] } else { &[] };
         let ended = home.run(&[&["how", name][..], url].concat());
@@ -426,6 +430,10 @@ fn how_knows_languages_and_applications_by_what_people_type() {
     }
     for name in ["gin", "ent", "prometheus", "ollama"] {
         assert_eq!(home.run(&["how", name]).status, 2, "{name}");
+    }
+    for (name, can) in [("qdrant", true), ("sqlite", false)] {
+        let ended = home.run(&["how", name]);
+        assert!(ended.status == 2 && ended.stderr.contains("--listen") == can, "{}", ended.both());
     }
 }
 
