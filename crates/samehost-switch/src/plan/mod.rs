@@ -23,7 +23,7 @@ use samehost_services::Kind;
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
-use self::login::{LoggedIn, passwords, try_hop, try_present};
+use self::login::{Failed, LoggedIn, ask_each, passwords, try_hop, try_present};
 use self::obstacles::encryption::{in_code, is_seen_without_tls};
 use self::obstacles::host;
 use self::obstacles::login::{fewer_rights, refused};
@@ -175,16 +175,16 @@ impl Plan {
         let mut all_in = true;
         let mut without_tls = true;
         self.secrets.extend(self.hops.iter().flat_map(passwords));
-        // A server whose configuration has to change listens there only after the first stage; it is tried then.
-        for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
-            match try_hop(hop, program) {
-                Ok(LoggedIn { shown, views, .. }) => {
-                    hop.login = Some(shown);
-                    let encrypted: Vec<Encrypted> =
-                        views.iter().flat_map(|(_, view)| view.encrypted.clone()).collect();
+        let is_asked = |hop: &&Hop| hop.server_line.is_none() || hop.to.path().is_some();
+        let asked: Vec<&Hop> = self.hops.iter().filter(is_asked).collect();
+        let answers = ask_each(&asked, |hop| ask(hop, program));
+        for (hop, answer) in self.hops.iter_mut().filter(|hop| is_asked(&&**hop)).zip(answers) {
+            match answer {
+                Ok(Asked { shown, encrypted, fewer }) => {
+                    hop.login = shown;
                     without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
                     self.findings.add(in_code(hop, &encrypted));
-                    self.findings.add(fewer_rights(hop, &views, program));
+                    self.findings.add(fewer);
                 }
                 Err(failed) if failed.error.is_of_this_process() => return Err(failed.error),
                 Err(failed) => {
@@ -198,20 +198,6 @@ impl Plan {
                         }
                     }
                     self.findings.add([obstacle]);
-                }
-            }
-        }
-        // Of those the present connections are looked at all the same.
-        for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
-            match try_present(hop, program) {
-                Ok(encrypted) => {
-                    without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
-                    self.findings.add(in_code(hop, &encrypted));
-                }
-                Err(failed) if failed.error.is_of_this_process() => return Err(failed.error),
-                Err(failed) => {
-                    (all_in, without_tls) = (false, false);
-                    self.findings.add([refused(hop, &failed)]);
                 }
             }
         }
@@ -270,6 +256,27 @@ impl Plan {
         }
         redactor
     }
+}
+
+/// What a login of a move showed before anything is written.
+struct Asked {
+    shown: Option<String>,
+    encrypted: Vec<Encrypted>,
+    fewer: Option<SwitchObstacle>,
+}
+
+/// Logs in for a move. A server whose configuration has to change listens at the new place only after the first stage, and is tried
+/// there then; its present connections are looked at all the same.
+fn ask(hop: &Hop, program: &Path) -> Result<Asked, Box<Failed>> {
+    if hop.server_line.is_some() {
+        return Ok(Asked { shown: None, encrypted: try_present(hop, program)?, fewer: None });
+    }
+    let LoggedIn { shown, views, .. } = try_hop(hop, program)?;
+    Ok(Asked {
+        shown: Some(shown),
+        encrypted: views.iter().flat_map(|seen| seen.view.encrypted.clone()).collect(),
+        fewer: fewer_rights(hop, &views, program),
+    })
 }
 
 /// Whether a login decides about it, and not the scan.
