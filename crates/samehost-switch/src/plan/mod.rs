@@ -14,6 +14,7 @@ pub(crate) mod stages;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use samehost_edit::{Role, Setting};
 use samehost_login::{Encrypted, LoginError, LoginErrorKind};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
@@ -325,6 +326,7 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
         }
     }
     let Moves { mut hops, configurations, findings } = hop::find(request, scan, read);
+    let has_left_out = findings.is_barred();
     for hop in &mut hops {
         hop.awaits_restart = stages::follow::awaits_restart(scan, request, hop);
     }
@@ -346,18 +348,21 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
     let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
     plan.findings.merge(found);
     if plan.findings.is_barred() {
-        plan.findings.note(one_alone(&hops));
+        plan.findings.note(one_alone(&hops, if has_left_out { &configurations } else { &[] }));
     }
     Ok(Plan { hops, ..plan })
 }
 
-/// How to move one setting where something is in the way of another: Redis' socket bars no database.
-fn one_alone(hops: &[Hop]) -> Option<String> {
+/// How to move one setting where something is in the way of another: Redis' socket bars no database. What bars a setting may keep it
+/// from being a move at all: then its configuration is among these, `proxy_pass` beside `fastcgi_pass`.
+fn one_alone(hops: &[Hop], left_out: &[ParsedConfig]) -> Option<String> {
     let names: BTreeSet<&str> = hops.iter().map(|hop| hop.setting.short_name()).collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    if names.len() < 2 {
+    let others = left_out.iter().flat_map(|parsed| &parsed.reading.settings);
+    let mut others = others.filter(|setting| setting.role == Role::Connects).map(Setting::short_name);
+    if names.is_empty() || names.len() < 2 && !others.any(|other| !names.contains(other)) {
         return None;
     }
+    let names: Vec<&str> = names.into_iter().collect();
     Some(format!(
         "--only SETTING moves one alone, which another's obstacle does not bar: {}",
         names.join(", ")
