@@ -469,6 +469,8 @@ fn all(options: &MoveOptions) -> anyhow::Result<Ending> {
                 };
                 output::complain(&format!("{who}, by the traffic of the last {observe:?}: {why}"));
             }
+            // Nobody's application.
+            Possible::Tool => {}
             Possible::Unknown | Possible::Cannot => {
                 output::complain(&format!("{who}: cannot switch; samehost scan says why"));
             }
