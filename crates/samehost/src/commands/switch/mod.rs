@@ -205,9 +205,14 @@ fn one(options: &MoveOptions, targets: &[String]) -> anyhow::Result<Ending> {
 }
 
 fn finish(options: &FinishOptions) -> anyhow::Result<Ending> {
-    confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
+    let put_back = confirm::take_back_overdue(Doing::of(options.apply.consent.dry_run))?;
     signals::only_look();
-    let (id, page) = (&options.id, options.apply.page.as_deref().map(Site::ask));
+    let has_later = |store: &Store, entry: &Entry| !samehost_switch::left_open(store, entry).is_empty();
+    let Some(id) = &confirm::named(options.id.as_deref(), has_later, &put_back)? else {
+        let nothing = "Nothing to finish: no switch of this user left an address open";
+        return confirm::nothing_to_do(nothing, options.apply.consent.json);
+    };
+    let page = options.apply.page.as_deref().map(Site::ask);
     let request = SwitchRequest {
         reloads: reloads(&options.apply),
         observe: options.apply.observe.unwrap_or(OBSERVE),
