@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use samehost_model::Endpoint;
 use samehost_model::scan::{Finding, Scan, Service};
 use samehost_services::Kind;
+
+use crate::advice::services_at;
 
 /// What of a scan is wanted: services and programs by name, or services by port. Without either, all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +14,8 @@ pub struct Filter {
     /// Names of services or programs, or parts of them.
     pub names: Vec<String>,
     pub ports: Vec<u16>,
+    /// Where services listen.
+    pub endpoints: Vec<Endpoint>,
 }
 
 impl Filter {
@@ -29,7 +34,7 @@ impl Filter {
 
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.names.is_empty() && self.ports.is_empty()
+        *self == Filter::default()
     }
 
     /// Leaves in the scan what was asked for: services, connections and advice of them or of these clients, and findings about
@@ -41,8 +46,11 @@ impl Filter {
         if self.is_none() {
             return;
         }
-        let is_asked: Vec<bool> =
+        let mut is_asked: Vec<bool> =
             scan.services.iter().map(|service| self.has_service(scan, service)).collect();
+        for at in self.endpoints.iter().flat_map(|endpoint| services_at(scan, endpoint)) {
+            is_asked[at] = true;
+        }
         let mut connections = std::mem::take(&mut scan.connections);
         connections.retain(|one| {
             if let Some(service) = one.service
@@ -172,7 +180,7 @@ mod tests {
     fn left(names: &[&str]) -> (Vec<String>, Vec<(String, String)>) {
         let mut scan = scan();
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Filter { names, ports: vec![] }.apply(&mut scan);
+        Filter { names, ..Filter::default() }.apply(&mut scan);
         let pairs =
             scan.advice.iter().map(|one| (one.client.clone(), scan.services[one.service].name.clone()));
         let pairs = pairs.collect();
@@ -192,7 +200,7 @@ mod tests {
         let mut scan = scan();
         let pairs = vec![pair("php-fpm8.2", 1), pair("worker", 2), pair("nginx", 0)];
         scan.exchanges = Some(Exchanges { pairs, ..Exchanges::default() });
-        Filter { names: vec!["redis".to_owned()], ports: vec![] }.apply(&mut scan);
+        Filter { names: vec!["redis".to_owned()], ..Filter::default() }.apply(&mut scan);
         let left = scan.exchanges.unwrap().pairs;
         assert_eq!(left, [pair("worker", 0)]);
         assert_eq!(scan.services[0].name, "Redis");

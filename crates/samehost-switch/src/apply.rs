@@ -19,7 +19,7 @@ use crate::findings::{bar, shown};
 use crate::old_place::{still_in_use, still_tcp};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
-use crate::plan::login::{LoggedIn, try_hop};
+use crate::plan::login::{LoggedIn, ask_each, try_hop};
 use crate::plan::obstacles::login::{fewer_rights, refused};
 use crate::plan::occupant::{listener, stranger, without_its_name};
 use crate::plan::stages::PlannedStage;
@@ -443,14 +443,13 @@ fn has_its_name(scan: &Scan, hop: &Hop) -> Result<(), SwitchObstacle> {
 /// Logs in as the application at servers that did not listen at their new endpoint before, once they do. No client has
 /// moved yet. The other servers were asked before the switch.
 fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
-    meant_servers(hops.iter().filter(|hop| hop.server_line.is_some()), environment)?;
-    for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
+    let new: Vec<&Hop> = hops.iter().filter(|hop| hop.server_line.is_some()).collect();
+    meant_servers(new.iter().copied(), environment)?;
+    let answers = ask_each(&new, |hop| {
         let found = try_hop(hop, environment.program).map_err(|failed| refused(hop, &failed))?;
-        if let Some(fewer) = fewer_rights(hop, &found.views, environment.program) {
-            return Err(fewer);
-        }
-    }
-    Ok(())
+        fewer_rights(hop, &found.views, environment.program).map_or(Ok(()), Err)
+    });
+    answers.into_iter().collect()
 }
 
 /// A login over the new endpoint of a move that succeeded, after everything was written.
@@ -465,15 +464,15 @@ struct Proof {
 /// again who listens there.
 fn prove(hops: &[Hop], environment: &Environment<'_>) -> Result<Vec<Proof>, SwitchObstacle> {
     meant_servers(hops.iter(), environment)?;
-    let mut proofs = Vec::new();
-    for hop in hops {
+    let all: Vec<&Hop> = hops.iter().collect();
+    let answers = ask_each(&all, |hop| {
         let LoggedIn { shown, login: proof, .. } =
             try_hop(hop, environment.program).map_err(|failed| refused(hop, &failed))?;
         let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
         let sentence = format!("{} {verb} over {} {shown}", hop.setting.name, hop.to);
-        proofs.push(Proof { shown, proof, sentence });
-    }
-    Ok(proofs)
+        Ok(Proof { shown, proof, sentence })
+    });
+    answers.into_iter().collect()
 }
 
 /// Compares a page with what it was before; the proof, in words. One that failed before and does so now proves nothing, and is no

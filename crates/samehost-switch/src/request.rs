@@ -51,6 +51,8 @@ pub struct SwitchRequest {
     pub keep_tcp: bool,
     /// How long to observe who else uses what would be closed.
     pub observe: Duration,
+    /// How long to do so in the plan, where it is done for the whole time once the clients have moved.
+    pub look_first: Duration,
     /// Names of the settings that move; all where it is empty.
     pub only: Vec<String>,
     /// Whether a page is requested afterwards, through the application's own processes.
@@ -80,6 +82,7 @@ impl SwitchRequest {
             reloads: Vec::new(),
             keep_tcp: false,
             observe: Duration::ZERO,
+            look_first: Duration::ZERO,
             only: Vec::new(),
             has_page: false,
             left_open: Vec::new(),

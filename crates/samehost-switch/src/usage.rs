@@ -27,7 +27,7 @@ use samehost_services::Kind;
 use samehost_system::proc;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::configuration::{ConfigFile, ConfigFileError, at_path, leads, server_files};
+use crate::configuration::{ConfigFile, ConfigFileError, leads, server_files, target};
 use crate::descriptors::Processes;
 use crate::neighbours::{Neighbours, OtherLines, Whose, place_of};
 use crate::place::is_local;
@@ -416,23 +416,37 @@ pub struct Connecting {
     settles: Duration,
 }
 
-/// The lines that connect in a configuration, or in those of an application's directory.
+/// The lines that connect in what a switch of this target would read: a configuration, those of an application's directory, or all
+/// sites below a directory or of an application's name. Of several, those that cannot be read come beside them.
 ///
 /// # Errors
 /// When it is not a configuration, or not understood.
-pub fn connecting(path: &Path, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
+pub fn connecting(
+    target: &str,
+    scan: &Scan,
+) -> Result<(Vec<Connecting>, Vec<ConfigFileError>), ConfigFileError> {
     samehost_edit::within_budget(|| {
-        let configs =
-            at_path(path, None).map_err(|error| leads::with_lines(error, scan, Direction::Unix, None))?;
-        let (lines, refused) = lines_of(&configs, scan)?;
+        let configs = target::configs(target, scan, None)
+            .map_err(|error| leads::with_lines(error, scan, Direction::Unix, None))?;
+        let (mut lines, mut refused, mut unread) = (Vec::new(), None, Vec::new());
+        for config in &configs {
+            match lines_of(std::slice::from_ref(config), scan) {
+                Ok((found, first)) => {
+                    lines.extend(found);
+                    refused = refused.or(first);
+                }
+                Err(error) if configs.len() == 1 => return Err(error),
+                Err(error) => unread.push(error),
+            }
+        }
         // Where no connection is understood, lines may lead to services here all the same.
         let leading = |to| leads::of_configurations(&configs, scan, to);
         match refused {
-            _ if !lines.is_empty() => Ok(lines),
+            _ if !lines.is_empty() => Ok((lines, unread)),
             Some(refused) => Err(refused),
             None => match leading(Direction::Unix).or_else(|| leading(Direction::Tcp)) {
-                Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
-                None => Ok(lines),
+                Some(lines) => Err(ConfigFileError::NotUnderstood { path: target.into(), lines }),
+                None => Ok((lines, unread)),
             },
         }
     })

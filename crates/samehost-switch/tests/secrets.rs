@@ -221,7 +221,7 @@ fn told(editor: &dyn Editor, case: &Case, root: &Path) -> Told {
         }
     }
     let scan = machine(&reading, root);
-    if let Err(error) = connecting(&file, &scan) {
+    if let Err(error) = connecting(&file.display().to_string(), &scan) {
         told.words.push(("why nothing is verified", error.to_string()));
     }
     for to in [Direction::Unix, Direction::Tcp] {

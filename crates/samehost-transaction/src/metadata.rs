@@ -100,7 +100,7 @@ impl Permissions {
         }
         let (Some(then), Some(today)) = (&self.attributes, &now.attributes) else { return all };
         for name in then.keys().chain(today.keys()) {
-            let what = format!("its {} differ from before the switch ({name})", named(name));
+            let what = format!("its {} changed from before the switch ({name})", named(name));
             if then.get(name) != today.get(name) && !all.contains(&what) {
                 all.push(what);
             }

@@ -28,7 +28,9 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     if let Some(url) = urls.first()
         && !axes.foreign_servers
     {
-        return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
+        let example = bench.workload.description().example;
+        let text = format!("bench {name} takes no URL, so not `{url}`. An example: samehost bench {example}");
+        return Err(WrongUse(text).into());
     }
     if !axes.foreign_servers && (options.tcp.is_some() || options.unix.is_some()) {
         return Err(samehost_bench::no_servers(bench.workload).into());

@@ -65,8 +65,13 @@ impl Known {
     pub(super) fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut at = 0;
+        let begins: Vec<u8> = self.text.trim_start_matches(is_hidden).bytes().take(1).collect();
         while at < text.len() {
-            if let Some(end) = self.end_of_match(text, at)
+            // Fifty passwords in the plan of fifty sites took three quarters of its time, nearly all at places where none can begin.
+            let byte = text.as_bytes()[at];
+            let may_begin = begins.contains(&byte) || BEGINNINGS.contains(&byte);
+            if may_begin
+                && let Some(end) = self.end_of_match(text, at)
                 && self.is_whole_word(text, at, end)
             {
                 found.push(at..end);
@@ -192,6 +197,9 @@ fn is_base64(byte: &u8) -> bool {
 // doubled, or as written by shells and PHP; also nested.
 
 const MOST_BACKSLASHES: usize = 32;
+
+/// What an encoding of a character may begin with, beside the character itself.
+const BEGINNINGS: &[u8] = b"\\%&+'";
 
 /// All end positions of encodings of the character that start at `at`.
 fn ends_of_forms(text: &str, at: usize, c: char) -> Vec<usize> {

@@ -72,15 +72,16 @@ impl Redactor {
     #[must_use]
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut redactor = Redactor::default();
-        for secret in secrets {
-            redactor.known.extend(Known::new(secret.reveal()));
-        }
+        secrets.into_iter().for_each(|secret| redactor.add(secret));
         redactor
     }
 
     /// Adds a secret that is hidden from now on.
     pub fn add(&mut self, secret: &Secret) {
-        self.known.extend(Known::new(secret.reveal()));
+        // The same one comes from several readers of a file, and for each of fifty sites.
+        if self.known.iter().all(|known| known.text != secret.reveal()) {
+            self.known.extend(Known::new(secret.reveal()));
+        }
     }
 
     /// Adds the secrets found in a configuration, because programs quote parts of their files in error messages.

@@ -21,6 +21,8 @@ pub enum Possible {
     Unknown,
     /// Not at all, as things stand.
     Cannot,
+    /// A client program that a person or a job runs (curl, psql): no application's hop, so nothing is to switch.
+    Tool,
 }
 
 /// How much an obstacle matters.

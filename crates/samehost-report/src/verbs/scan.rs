@@ -309,7 +309,7 @@ pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
 
 /// Where the price of the traffic that was counted is from, or what finds it; nothing where there is nothing to price.
 pub(crate) fn price_in_words(scan: &Scan) -> Option<String> {
-    let can_move = |advice: &&Advice| advice.possible != Possible::Cannot && advice.traffic.is_some();
+    let can_move = |advice: &&Advice| advice.possible < Possible::Cannot && advice.traffic.is_some();
     scan.advice.iter().find(can_move)?;
     Some(match &scan.priced_at {
         Some(at) => format!("Priced by the checkup of {}.", clean(at)),
@@ -332,7 +332,9 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
     let who = Span::new(Tone::Bold, format!("{} → {service}", client(scan, advice)));
     let mut lines = labelled(&Span::plain("  "), 2, &[who, to], columns);
     lines.extend(labelled(&Span::plain(""), 6, &[verdict(advice)], columns));
-    for obstacle in &advice.obstacles {
+    // Nobody sets anything for a client program.
+    let is_for_somebody = advice.possible != Possible::Tool;
+    for obstacle in advice.obstacles.iter().filter(|_| is_for_somebody) {
         let tone = match obstacle.weight {
             Weight::Note => Tone::Dim,
             Weight::Setting => Tone::Doubt,
@@ -385,6 +387,7 @@ fn verdict(advice: &Advice) -> Span {
             "it has no Unix socket; samehost does not know this program and cannot say whether it supports one",
         ),
         Possible::Cannot => Span::new(Tone::Bad, "cannot switch as things stand"),
+        Possible::Tool => Span::dim("a client program that a person or a job runs: nothing to switch"),
     }
 }
 
@@ -393,10 +396,10 @@ fn traffic_in_words(traffic: &Traffic) -> String {
     let mut parts = Vec::new();
     if traffic.busy_connections > 0 || !has_short {
         parts.push(format!(
-            "{}, {:.0} segments/s, about {:.0} round trips/s on {}",
+            "{}, {}/s, about {}/s on {}",
             format_value(traffic.bytes_per_s, "bytes_per_s"),
-            traffic.segments_per_s,
-            traffic.round_trips_per_s,
+            count(traffic.segments_per_s.round() as usize, "segment"),
+            count(traffic.round_trips_per_s.round() as usize, "round trip"),
             count(traffic.busy_connections as usize, "busy connection"),
         ));
     }

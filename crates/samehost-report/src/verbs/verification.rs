@@ -8,7 +8,27 @@ use samehost_model::scan::{ApplicationSeen, ClientCount, LoginOutcome, Verdict, 
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::{Line, Span, Tone, count, labelled, wrap_spans};
 
+/// Most results of which each is shown with its proofs.
+const MOST_WHOLE: usize = 4;
+
 impl Terminal {
+    /// Several, as of all sites of a machine: of more than a screen shows, those that nothing contradicts are a line each.
+    pub fn render_verifications(&self, all: &[Verification], out: &mut dyn Write) -> io::Result<()> {
+        let (brief, whole): (Vec<&Verification>, Vec<&Verification>) =
+            all.iter().partition(|one| all.len() > MOST_WHOLE && one.verdict() != Verdict::Contradicted);
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(brief.iter().flat_map(|one| wrap_spans(&[answer(one)], columns)).collect());
+        self.print(&page, out)?;
+        for (index, one) in whole.iter().enumerate() {
+            if index > 0 || !brief.is_empty() {
+                writeln!(out)?;
+            }
+            self.render_verification(one, out)?;
+        }
+        Ok(())
+    }
+
     pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();

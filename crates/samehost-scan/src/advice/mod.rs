@@ -15,7 +15,7 @@ use std::path::Path;
 
 use samehost_model::ObstacleCode;
 use samehost_model::scan::{Address, Advice, Connection, Found, Obstacle, Possible, Process, Scan, Weight};
-use samehost_services::UnixSocket;
+use samehost_services::{Kind, UnixSocket};
 use samehost_system::interrupt;
 
 pub use access::rule_of_socket;
@@ -189,6 +189,7 @@ fn advise_pair(
     let service = scan.services.get(program.service)?;
     let pair = Pair::ahead(scan, service, clients.unwrap_or(&pids), connections, port);
     let obstacles = obstacles_between(std::slice::from_ref(&pair));
+    let is_tool = Kind::has_tool(&program.name);
     Some(Advice {
         service: program.service,
         client: program.name,
@@ -198,7 +199,7 @@ fn advise_pair(
         unseen,
         members,
         socket: socket(&pair),
-        possible: possible(&pair, &obstacles),
+        possible: if is_tool { Possible::Tool } else { possible(&pair, &obstacles) },
         obstacles,
         traffic: None,
         saving: None,

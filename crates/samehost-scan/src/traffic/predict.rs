@@ -2,7 +2,7 @@
 //! the arithmetic is explained in docs/method.md, section 14.
 
 use samehost_model::Comparison;
-use samehost_model::scan::{Price, Prices, Range, Saving, Scan, Traffic};
+use samehost_model::scan::{Possible, Price, Prices, Range, Saving, Scan, Traffic};
 use samehost_services::Kind;
 
 /// Smallest saving of CPU time that is worth a change, as a fraction of one CPU.
@@ -82,6 +82,9 @@ fn span(measured: &[Measured], of: PriceFor) -> Option<Range> {
 /// Fills in what a switch saves in each piece of advice that has traffic, whatever obstacles there are.
 pub fn predict(scan: &mut Scan, prices: &Prices) {
     for advice in &mut scan.advice {
+        if advice.possible == Possible::Tool {
+            continue;
+        }
         let kind = scan.services.get(advice.service).and_then(|service| service.kind);
         let costs = Costs::of_kind(prices, kind);
         let connections = advice.connections;

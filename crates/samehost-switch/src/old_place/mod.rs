@@ -47,13 +47,15 @@ impl Plan {
         let mut plan = self;
         for at in 0..plan.stages.len() {
             let leaves = plan.stages[at].leaves.clone();
-            // Several servers share the time.
-            let shortest = request.observe.min(SHORTEST);
-            let period = (request.observe / leaves.len().max(1) as u32).max(shortest);
-            let one = SwitchRequest { observe: period, ..request.clone() };
             let (mut to_wait, mut to_bar) = (Vec::new(), Vec::new());
             let mut all_may_wait = true;
             for leaving in &leaves {
+                // What is observed again before it goes, after its clients moved, needs no long look here too.
+                let all =
+                    if leaving.moved && leaving.can_wait { request.look_first } else { request.observe };
+                // Several servers share the time.
+                let observe = (all / leaves.len().max(1) as u32).max(all.min(SHORTEST));
+                let one = SwitchRequest { observe, ..request.clone() };
                 let (reasons, notes) = reasons(leaving, &plan, &one, scan, look, is_interrupted);
                 plan.findings.note(notes);
                 for why in reasons {

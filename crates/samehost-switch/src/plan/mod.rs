@@ -14,6 +14,7 @@ pub(crate) mod stages;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use samehost_edit::{Role, Setting};
 use samehost_login::{Encrypted, LoginError, LoginErrorKind};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
@@ -23,7 +24,7 @@ use samehost_services::Kind;
 use samehost_system::User;
 
 use self::hop::{Hop, Moves};
-use self::login::{LoggedIn, passwords, try_hop, try_present};
+use self::login::{Failed, LoggedIn, ask_each, passwords, try_hop, try_present};
 use self::obstacles::encryption::{in_code, is_seen_without_tls};
 use self::obstacles::host;
 use self::obstacles::login::{fewer_rights, refused};
@@ -175,16 +176,16 @@ impl Plan {
         let mut all_in = true;
         let mut without_tls = true;
         self.secrets.extend(self.hops.iter().flat_map(passwords));
-        // A server whose configuration has to change listens there only after the first stage; it is tried then.
-        for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
-            match try_hop(hop, program) {
-                Ok(LoggedIn { shown, views, .. }) => {
-                    hop.login = Some(shown);
-                    let encrypted: Vec<Encrypted> =
-                        views.iter().flat_map(|(_, view)| view.encrypted.clone()).collect();
+        let is_asked = |hop: &&Hop| hop.server_line.is_none() || hop.to.path().is_some();
+        let asked: Vec<&Hop> = self.hops.iter().filter(is_asked).collect();
+        let answers = ask_each(&asked, |hop| ask(hop, program));
+        for (hop, answer) in self.hops.iter_mut().filter(|hop| is_asked(&&**hop)).zip(answers) {
+            match answer {
+                Ok(Asked { shown, encrypted, fewer }) => {
+                    hop.login = shown;
                     without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
                     self.findings.add(in_code(hop, &encrypted));
-                    self.findings.add(fewer_rights(hop, &views, program));
+                    self.findings.add(fewer);
                 }
                 Err(failed) if failed.error.is_of_this_process() => return Err(failed.error),
                 Err(failed) => {
@@ -198,20 +199,6 @@ impl Plan {
                         }
                     }
                     self.findings.add([obstacle]);
-                }
-            }
-        }
-        // Of those the present connections are looked at all the same.
-        for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
-            match try_present(hop, program) {
-                Ok(encrypted) => {
-                    without_tls &= !hop.may_have_tls() || is_seen_without_tls(hop, &encrypted);
-                    self.findings.add(in_code(hop, &encrypted));
-                }
-                Err(failed) if failed.error.is_of_this_process() => return Err(failed.error),
-                Err(failed) => {
-                    (all_in, without_tls) = (false, false);
-                    self.findings.add([refused(hop, &failed)]);
                 }
             }
         }
@@ -272,6 +259,27 @@ impl Plan {
     }
 }
 
+/// What a login of a move showed before anything is written.
+struct Asked {
+    shown: Option<String>,
+    encrypted: Vec<Encrypted>,
+    fewer: Option<SwitchObstacle>,
+}
+
+/// Logs in for a move. A server whose configuration has to change listens at the new place only after the first stage, and is tried
+/// there then; its present connections are looked at all the same.
+fn ask(hop: &Hop, program: &Path) -> Result<Asked, Box<Failed>> {
+    if hop.server_line.is_some() {
+        return Ok(Asked { shown: None, encrypted: try_present(hop, program)?, fewer: None });
+    }
+    let LoggedIn { shown, views, .. } = try_hop(hop, program)?;
+    Ok(Asked {
+        shown: Some(shown),
+        encrypted: views.iter().flat_map(|seen| seen.view.encrypted.clone()).collect(),
+        fewer: fewer_rights(hop, &views, program),
+    })
+}
+
 /// Whether a login decides about it, and not the scan.
 fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
     decided_by(obstacle.code) == DecidedBy::Login
@@ -318,6 +326,7 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
         }
     }
     let Moves { mut hops, configurations, findings } = hop::find(request, scan, read);
+    let has_left_out = findings.is_barred();
     for hop in &mut hops {
         hop.awaits_restart = stages::follow::awaits_restart(scan, request, hop);
     }
@@ -339,18 +348,21 @@ fn planned(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError
     let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
     plan.findings.merge(found);
     if plan.findings.is_barred() {
-        plan.findings.note(one_alone(&hops));
+        plan.findings.note(one_alone(&hops, if has_left_out { &configurations } else { &[] }));
     }
     Ok(Plan { hops, ..plan })
 }
 
-/// How to move one setting where something is in the way of another: Redis' socket bars no database.
-fn one_alone(hops: &[Hop]) -> Option<String> {
+/// How to move one setting where something is in the way of another: Redis' socket bars no database. What bars a setting may keep it
+/// from being a move at all: then its configuration is among these, `proxy_pass` beside `fastcgi_pass`.
+fn one_alone(hops: &[Hop], left_out: &[ParsedConfig]) -> Option<String> {
     let names: BTreeSet<&str> = hops.iter().map(|hop| hop.setting.short_name()).collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    if names.len() < 2 {
+    let others = left_out.iter().flat_map(|parsed| &parsed.reading.settings);
+    let mut others = others.filter(|setting| setting.role == Role::Connects).map(Setting::short_name);
+    if names.is_empty() || names.len() < 2 && !others.any(|other| !names.contains(other)) {
         return None;
     }
+    let names: Vec<&str> = names.into_iter().collect();
     Some(format!(
         "--only SETTING moves one alone, which another's obstacle does not bar: {}",
         names.join(", ")

@@ -51,7 +51,7 @@ fn saved(advice: &Advice) -> f64 {
 
 /// 0 for a proven saving, 1 for too little traffic or an undecided saving; `None` if not worth a line.
 fn rank(advice: &Advice) -> Option<u8> {
-    if matches!(advice.possible, Possible::Cannot | Possible::Unknown) {
+    if matches!(advice.possible, Possible::Cannot | Possible::Unknown | Possible::Tool) {
         return None;
     }
     let is_quiet = advice.traffic.is_none_or(|traffic| traffic.all_round_trips_per_s() < AT_WORK);

@@ -51,14 +51,28 @@ const OTLP: &str = "write `--prometheus FILE`: an OpenTelemetry collector reads 
 const RENAMED: &[(&str, [&str; 2])] =
     &[("compare", ["report", "compare"]), ("history", ["report", "list"]), ("prune", ["report", "prune"])];
 
-/// The command line with the new words for a verb that has another name, which is said.
+/// The command line with the new words for a verb that has another name, and with the workload before a URL that says it: which is said.
 pub(super) fn with_new_words(mut words: Vec<OsString>) -> Vec<OsString> {
+    if let (Some("bench"), Some(url)) = (words.get(1).and_then(|word| word.to_str()), words.get(2))
+        && let Some(workload) = workload_of(&url.to_string_lossy())
+    {
+        complain(&format!("by its URL this is `samehost bench {workload} …`"));
+        words.insert(2, workload.into());
+        return words;
+    }
     let Some((old, new)) = words.get(1).and_then(|word| RENAMED.iter().find(|(old, _)| word == old)) else {
         return words;
     };
     complain(&format!("`samehost {old}` is `samehost {}` now", new.join(" ")));
     words.splice(1..2, new.map(OsString::from));
     words
+}
+
+/// The workload that measures what a URL leads to.
+fn workload_of(url: &str) -> Option<&'static str> {
+    let (written, _) = url.split_once("://")?;
+    let (protocol, _) = samehost_services::scheme(&samehost_services::plain_scheme(written))?;
+    samehost_bench::workloads::workload(protocol.name()).map(|workload| workload.name())
 }
 
 /// The line for something that went, if that is what the parser did not know.
@@ -126,6 +140,23 @@ mod tests {
         }
         let words: Vec<OsString> = ["samehost", "report", "compare"].map(OsString::from).to_vec();
         assert_eq!(with_new_words(words.clone()), words);
+    }
+
+    #[test]
+    fn a_url_says_its_workload() {
+        for (url, workload) in [
+            ("http://127.0.0.1:8081/", Some("http")),
+            ("redis://127.0.0.1:6379", Some("redis")),
+            ("postgresql://me@localhost/db", Some("postgres")),
+            ("mariadb://me@localhost/db", Some("mysql")),
+            ("gopher://localhost/", None),
+            ("raw", None),
+        ] {
+            assert_eq!(workload_of(url), workload, "{url}");
+            let words = ["samehost", "bench", url, "-c", "4"].map(OsString::from).to_vec();
+            let words = with_new_words(words);
+            assert_eq!((words.len() == 6, words[words.len() - 3] == *url), (workload.is_some(), true));
+        }
     }
 
     #[test]

@@ -180,9 +180,9 @@ pub struct RecoverOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct FinishOptions {
-    /// The switch
+    /// The switch [default: the newest that left an address open]
     #[arg(value_name = "ID")]
-    pub id: String,
+    pub id: Option<String>,
     #[command(flatten)]
     pub apply: ApplyOptions,
 }

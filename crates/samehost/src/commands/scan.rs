@@ -2,6 +2,9 @@
 //! metrics for what watches many hosts (`--prometheus`). And `samehost explain [CODE]`: what a code of a scan means, and what of it is on
 //! this machine.
 
+#[cfg(feature = "switch")]
+mod configured;
+
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +21,8 @@ use samehost_scan::{
 use samehost_system::{interrupt, open};
 use serde_json::json;
 
+#[cfg(feature = "switch")]
+use self::configured::{connected_to, say_what_is_plain};
 use super::internal::ask;
 use crate::cli::ScanOptions;
 use crate::exit::{self, Ending, in_full};
@@ -158,10 +163,29 @@ fn show_unexpected(unexpected: &[Unexpected], json: bool) -> anyhow::Result<()> 
     output::show(|terminal, out| terminal.render_unexpected(unexpected, out))
 }
 
+/// What is asked for, by words of a command line. A site's directory, or the name of an application, is what its sites connect to, as
+/// switch and verify understand it too.
+fn filter(scan: &Scan, words: &[String]) -> Filter {
+    let mut filter = Filter::of(words);
+    for word in words {
+        let mut found = scan.clone();
+        Filter::of(std::slice::from_ref(word)).apply(&mut found);
+        if found.services.is_empty() && found.connections.is_empty() {
+            filter.endpoints.extend(connected_to(scan, word));
+        }
+    }
+    filter
+}
+
+#[cfg(not(feature = "switch"))]
+fn connected_to(_: &Scan, _: &str) -> Vec<samehost_model::Endpoint> {
+    Vec::new()
+}
+
 /// Shows what was seen. One that saw no process has its sockets to show, and is an error nevertheless.
 fn show(mut scan: Scan, options: &ScanOptions) -> anyhow::Result<Option<ScanError>> {
     let blind = saw_processes(&scan).err();
-    let filter = Filter::of(&options.names);
+    let filter = filter(&scan, &options.names);
     filter.apply(&mut scan);
     if options.json {
         output::print_scan_as_json(&scan)?;
@@ -171,6 +195,9 @@ fn show(mut scan: Scan, options: &ScanOptions) -> anyhow::Result<Option<ScanErro
     output::show(|terminal, out| terminal.render_scan(&scan, notes, out))?;
     Ok(blind)
 }
+
+#[cfg(not(feature = "switch"))]
+fn say_what_is_plain(_: &mut Scan) {}
 
 /// A scan with advice and, if traffic was observed, what the last checkup's prices make of it.
 pub fn look(observe: Option<(Duration, Timed)>, interrupted: &AtomicBool) -> anyhow::Result<Scan> {
@@ -187,6 +214,7 @@ pub fn look(observe: Option<(Duration, Timed)>, interrupted: &AtomicBool) -> any
         None => samehost_scan::held_back(&scan),
     };
     scan.findings.extend(held_back.findings(&scan, &ask(&held_back.senders(&scan))));
+    say_what_is_plain(&mut scan);
     if let (Some(_), Some(prices)) = (observe, storage::stored_prices()) {
         samehost_scan::predict(&mut scan, &prices);
     }

@@ -25,9 +25,9 @@ use crate::wrong_use::WrongUse;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     check_options(options)?;
-    let mut found = match is_configuration(&options.target) {
+    let (mut found, is_all) = match is_configuration(&options.target) {
         true => configuration(options)?,
-        false => target_or_service(options)?,
+        false => (target_or_service(options)?, true),
     };
     for one in &mut found {
         one.judge(options.expect.map(UnixOrTcp::name));
@@ -39,18 +39,14 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
             all => output::print_json(&all)?,
         }
     } else {
-        output::show(|terminal, out| {
-            for (index, one) in found.iter().enumerate() {
-                if index > 0 {
-                    writeln!(out)?;
-                }
-                terminal.render_verification(one, out)?;
-            }
-            Ok(())
-        })?;
+        output::show(|terminal, out| terminal.render_verifications(&found, out))?;
     }
     // What was seen until a signal came is shown, and judges nobody.
-    Ok(if interrupt::is_requested() { Ending::Interrupted } else { ending(&found) })
+    Ok(match ending(&found) {
+        _ if interrupt::is_requested() => Ending::Interrupted,
+        Ending::Done if !is_all => Ending::Undecided,
+        ending => ending,
+    })
 }
 
 /// A contradiction outweighs what is undecided. That is no success where a transport was expected, for a login of ours is none of
@@ -98,9 +94,16 @@ fn is_service(target: &str) -> bool {
     matches!(target.parse::<Target>(), Err(TargetError::Form(_))) && Kind::called(target).is_some()
 }
 
-/// Whether the target is a file or directory to read; the path of a socket is an endpoint.
+/// Whether the target is a file or directory to read, or the name of an application (`wordpress`), whose sites are; the path of a
+/// socket is an endpoint.
 fn is_configuration(target: &str) -> bool {
-    Path::new(target).metadata().is_ok_and(|found| !found.file_type().is_socket())
+    match Path::new(target).metadata() {
+        Ok(found) => !found.file_type().is_socket(),
+        Err(_) => {
+            let is_word = target.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'));
+            is_word && matches!(target.parse::<Target>(), Err(TargetError::Form(_))) && !is_service(target)
+        }
+    }
 }
 
 /// Verifies a process, an endpoint or a URL, or every endpoint of a service that is named.
@@ -185,7 +188,7 @@ fn own_hops(_: &VerifyOptions, _: &samehost_model::scan::Scan) -> anyhow::Result
 }
 
 #[cfg(not(feature = "switch"))]
-fn configuration(_: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
+fn configuration(_: &VerifyOptions) -> anyhow::Result<(Vec<Verification>, bool)> {
     let instead = "Name the endpoint: samehost verify tcp:127.0.0.1:3306";
     Err(crate::wrong_use::left_out("`samehost verify` of a configuration", "switch", instead).into())
 }

@@ -108,9 +108,13 @@ impl Server {
         assert_eq!(barred.status, 1, "{}", barred.both());
         assert!(in_one_line(&barred).contains(says) && self.is_open(), "{says}: {}", barred.both());
         gone();
-        let finished = self.machine.samehost(&finish);
+        let without_name: Vec<&str> = finish.iter().copied().filter(|word| *word != id).collect();
+        let finished = self.machine.samehost(&without_name);
         assert_eq!(finished.status, 0, "{}", finished.both());
+        assert!(finished.stderr.contains(&format!("the newest is {id}")), "{}", finished.both());
         assert!(!self.is_open() && !list().contains(&finishes), "{}", finished.both());
+        let again = self.machine.samehost(&without_name);
+        assert!(again.status == 0 && again.stdout.contains("Nothing to finish"), "{}", again.both());
         told
     }
 

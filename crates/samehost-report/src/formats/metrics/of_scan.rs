@@ -149,6 +149,7 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
             Possible::AfterSetting => "after_setting",
             Possible::Unknown => "unknown",
             Possible::Cannot => "cannot",
+            Possible::Tool => "tool",
         };
         *all.entry((service_of(scan, advice.service), possible)).or_default() += 1.0;
     }
@@ -183,7 +184,7 @@ fn unexpected(found: &BTreeMap<String, u32>) -> Metric {
 /// CPU cores that switches would save, by a part of each saving's range; what cannot be switched saves nothing.
 fn saved_cores(scan: &Scan, part: fn(Range) -> f64) -> Vec<Sample> {
     by_service(scan, |advice| {
-        if advice.possible == Possible::Cannot {
+        if advice.possible >= Possible::Cannot {
             return None;
         }
         Some(part(advice.saving?.cpu_s_per_day) / SECONDS_PER_DAY)

@@ -11,7 +11,7 @@ use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use crate::findings::{bar, place, shown};
 use crate::plan::client::identity::ClientIdentity;
 use crate::plan::hop::Hop;
-use crate::plan::login::{Failed, OwnLogin, Present};
+use crate::plan::login::{Failed, OwnLogin, Present, Seen};
 
 /// Obstacle for a failed login, with the command that helps. It depends on what the same login gets over the present
 /// transport: where that is refused too, nothing about the account on the new one is wrong.
@@ -172,13 +172,9 @@ fn lost_password(hop: &Hop, client: &ClientIdentity) -> Option<SwitchObstacle> {
 
 /// Privileges that an account has over the present transport but not over the new one. Such a login succeeds, and the
 /// application fails later.
-pub(crate) fn fewer_rights(
-    hop: &Hop,
-    views: &[(ClientIdentity, View)],
-    program: &Path,
-) -> Option<SwitchObstacle> {
-    let (view, present) = both_views(hop, views, program)?;
-    let missing = missing_rights(&present.rights, &view.rights);
+pub(crate) fn fewer_rights(hop: &Hop, views: &[Seen], program: &Path) -> Option<SwitchObstacle> {
+    let (view, present) = both_rights(hop, views, program)?;
+    let missing = missing_rights(&present, &view.rights);
     if missing.is_empty() {
         return None;
     }
@@ -206,19 +202,15 @@ pub(crate) fn fewer_rights(
     })
 }
 
-/// The first login that shows rights, with the same login over the present transport. An account that cannot log in now, or
-/// not from here, has nothing to lose.
-fn both_views<'a>(
-    hop: &Hop,
-    views: &'a [(ClientIdentity, View)],
-    program: &Path,
-) -> Option<(&'a View, View)> {
-    for (client, view) in views {
-        if view.rights.is_empty() {
-            continue;
+/// The first login that shows rights, with those of the same login over the present transport. An account that cannot log in now,
+/// or not from here, has nothing to lose.
+fn both_rights<'a>(hop: &Hop, views: &'a [Seen], program: &Path) -> Option<(&'a View, Vec<String>)> {
+    for Seen { client, view, present } in views.iter().filter(|seen| !seen.view.rights.is_empty()) {
+        if let Some(present) = present {
+            return Some((view, present.rights.clone()));
         }
         if let Ok(present) = OwnLogin::of(hop, client, &hop.setting.endpoint).attempt(program) {
-            return Some((view, present));
+            return Some((view, present.rights));
         }
     }
     None

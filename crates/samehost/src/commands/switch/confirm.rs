@@ -57,29 +57,34 @@ impl Watched {
     }
 }
 
-/// The switch of this name; without one the newest that is in one of these states, after naming it. Those that are put back
-/// first are in none.
-pub(super) fn named(id: Option<&str>, states: &[State], put_back: &[String]) -> anyhow::Result<String> {
+/// The switch of this name; without one the newest that is meant, after naming it, and `None` where none is. Those that are put back
+/// first are not.
+pub(super) fn named(
+    id: Option<&str>,
+    is_meant: impl Fn(&Store, &Entry) -> bool,
+    put_back: &[String],
+) -> anyhow::Result<Option<String>> {
     if let Some(id) = id {
         if put_back.iter().any(|other| other == id) {
             return Err(
                 WrongUse(format!("switch {id} is undone by then: it was not confirmed in time")).into()
             );
         }
-        return Ok(id.to_owned());
+        return Ok(Some(id.to_owned()));
     }
-    let entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
-    let mut entries = entries.rev().filter(|entry| !put_back.contains(&entry.id));
-    let Some(newest) = entries.find(|entry| states.contains(&entry.state)) else {
-        let what =
-            if states.contains(&State::Committed) { "in force" } else { "waiting for its confirmation" };
-        return Err(WrongUse(format!(
-            "no switch is {what} that this user made; samehost switch list names them"
-        ))
-        .into());
-    };
-    output::complain(&format!("the newest is {}: {}", newest.id, newest.summary));
-    Ok(newest.id)
+    let mut entries = switches::entries()?.into_iter().rev();
+    let newest = entries.find(|(store, entry)| !put_back.contains(&entry.id) && is_meant(store, entry));
+    Ok(newest.map(|(_, newest)| {
+        output::complain(&format!("the newest is {}: {}", newest.id, newest.summary));
+        newest.id
+    }))
+}
+
+/// Ends an act for which there is no switch; `what` says so.
+pub(super) fn nothing_to_do(what: &str, is_json: bool) -> anyhow::Result<Ending> {
+    let text = format!("{what}; samehost switch list names them\n");
+    output::print(if is_json { b"[]\n" } else { text.as_bytes() })?;
+    Ok(Ending::Done)
 }
 
 /// Time until a switch takes itself back; `None` if it stays without a confirmation.
@@ -126,7 +131,11 @@ pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
 pub(super) fn confirm(options: &ConfirmOptions) -> anyhow::Result<Ending> {
     let doing = Doing::of(options.dry_run);
     let put_back = take_back_overdue(doing)?;
-    let id = named(options.id.as_deref(), &[State::Awaiting], &put_back)?;
+    let id = named(options.id.as_deref(), |_, entry| entry.state == State::Awaiting, &put_back)?;
+    // It may be undone by now, so that to confirm nothing is no success.
+    let nothing =
+        "no switch is waiting for its confirmation that this user made; samehost switch list names them";
+    let id = id.ok_or_else(|| WrongUse(nothing.to_owned()))?;
     let store = switches::store_of(&id)?;
     may_be_confirmed(&store, &id)?;
     if doing == Doing::Looks {

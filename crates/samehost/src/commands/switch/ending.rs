@@ -1,6 +1,8 @@
 //! How an undo, a confirmation or a recovery is told: by what the store and the disk say afterwards ([`Settled`]), in words, as JSON
 //! and as the exit status.
 
+use std::fs;
+
 use samehost_switch::{files_in_words, left_undone, not_back};
 use samehost_transaction::{RolledBack, Settled, State, Store, TransactionError, Version, settled};
 use serde_json::{Value, json};
@@ -189,7 +191,9 @@ pub(super) fn tell(all: &[Told], is_json: bool) -> anyhow::Result<Ending> {
     for one in all.iter().filter(|_| !is_json) {
         output::add_line(&mut out, "", &format!("{}: {}", one.id, one.how()));
         for file in one.files_back() {
-            output::add_line(&mut out, BELOW, &format!("{file} is as it was"));
+            let is_there = fs::symlink_metadata(&file).is_ok();
+            let how = if is_there { "is as it was" } else { "was made by the switch, and is removed" };
+            output::add_line(&mut out, BELOW, &format!("{file} {how}"));
         }
         for line in one.left().iter().chain(&one.unreachable) {
             output::add_line(&mut out, BELOW, line);

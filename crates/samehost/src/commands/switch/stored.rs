@@ -15,7 +15,7 @@ use samehost_transaction::{
 use serde_json::{Value, json};
 
 use super::Doing;
-use super::confirm::{Watched, agrees, may_ask, named, take_back_overdue, told_before};
+use super::confirm::{Watched, agrees, may_ask, named, nothing_to_do, take_back_overdue, told_before};
 use super::ending::{Act, BELOW, Told, tell, worse};
 use crate::cli::{Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
@@ -53,7 +53,7 @@ fn refuse_the_next_older(put_back: &[String]) -> anyhow::Result<()> {
         match (state, &undone) {
             (State::Undone, None) => undone = Some(entry.id),
             (State::Committed | State::Awaiting, Some(newest)) => {
-                return Err(WrongUse(format!(
+                return Err(Refused(format!(
                     "the newest switch, {newest}, is undone already. Before it is {}, in force: {}; to undo that one: samehost switch undo {}",
                     entry.id, entry.summary, entry.id
                 ))
@@ -163,7 +163,11 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
     if let (None, true) = (&options.id, consent.yes) {
         refuse_the_next_older(&put_back)?;
     }
-    let id = &*named(options.id.as_deref(), &[State::Committed, State::Awaiting, State::PutBack], &put_back)?;
+    let may_be = [State::Committed, State::Awaiting, State::PutBack];
+    let named = named(options.id.as_deref(), |_, entry| may_be.contains(&entry.state), &put_back)?;
+    let Some(id) = named.as_deref() else {
+        return nothing_to_do("Nothing to undo: no switch is in force that this user made", consent.json);
+    };
     let store = switches::store_of(id)?;
     let foresee = || foresee_undo(&store, id);
     let foreseen = foresee()?;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,8 @@ use anyhow::anyhow;
 use samehost_login::Credentials;
 use samehost_model::scan::{Login, LoginOutcome, Scan, Verification};
 use samehost_model::{Endpoint, Secret};
-use samehost_scan::Target;
-use samehost_switch::{Connecting, Setting, Usage};
+use samehost_scan::{Target, TargetError};
+use samehost_switch::{ConfigFileError, Connecting, Setting, Usage};
 use samehost_system::interrupt::is_requested;
 use samehost_system::threads;
 
@@ -32,17 +31,24 @@ const ASKED_AT_A_TIME: usize = 8;
 /// Why nobody is asked any more, if so.
 type WhyNot<'a> = dyn Fn() -> Option<String> + 'a;
 
-/// Verifies every connection in a configuration, with its credentials.
-pub(super) fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
+/// Verifies every connection in a configuration, or in all sites of a target, with its credentials; and whether all could be read.
+pub(super) fn configuration(options: &VerifyOptions) -> anyhow::Result<(Vec<Verification>, bool)> {
     let scan = samehost_scan::collect_seeing(env!("CARGO_PKG_VERSION"))?;
-    let lines = samehost_switch::connecting(Path::new(&options.target), &scan)
-        .map_err(|error| WrongUse(error.to_string()))?;
+    let (lines, unread) =
+        samehost_switch::connecting(&options.target, &scan).map_err(|error| match error {
+            // A word that may have been meant for something else.
+            ConfigFileError::Unknown(name) => WrongUse(TargetError::Form(name).to_string()),
+            error => WrongUse(error.to_string()),
+        })?;
     let all = verify_lines(&lines, options)?;
+    for error in &unread {
+        output::complain(&error.to_string());
+    }
     if all.is_empty() {
         let text = format!("{} names no connection to a server", options.target);
         return Err(WrongUse(text).into());
     }
-    Ok(all)
+    Ok((all, unread.is_empty()))
 }
 
 /// Verifies the connections that a service's own configuration makes: its hops to others, and not those of who calls it.

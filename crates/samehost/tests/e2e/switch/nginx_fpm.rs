@@ -191,3 +191,50 @@ fn a_daemon_has_another_number_after_each_reload_and_moves_all_the_same() {
     wait_for_its_pool_alone(&daemon);
     assert!(!Path::new(&socket).exists(), "the socket is gone with its pool");
 }
+
+/// What a switch made goes again, and is not told as a file that is as it was.
+#[test]
+fn a_pool_that_a_switch_made_beside_is_told_as_removed() {
+    if !is_root("a_pool_that_a_switch_made_beside_is_told_as_removed") {
+        return;
+    }
+    let hop = hop();
+    let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
+    let nginx = hop.nginx.display().to_string();
+    let words = ["switch", &nginx, "--socket", &socket, "--keep-tcp", "--accept", "other-files", "--yes"];
+    let kept = hop.stack.samehost(&[&words[..], &["--confirm-within=0"]].concat());
+    assert_eq!(kept.status, 0, "{}\n{}", kept.both(), hop.stack.log());
+    let copy = hop.pool.with_file_name("www-samehost.conf");
+    assert!(copy.exists(), "{}", kept.both());
+    let undone = in_one_line(&hop.stack.samehost(&["switch", "undo", "--yes"]));
+    assert!(undone.contains(&format!("{nginx} is as it was")), "{undone}");
+    assert!(
+        undone.contains(&format!("{} was made by the switch, and is removed", copy.display())),
+        "{undone}"
+    );
+    assert!(!copy.exists());
+}
+
+/// One upstream is not there: the other moves by a word, which is said.
+#[test]
+fn a_proxy_that_is_barred_bars_no_pool_and_the_word_for_that_is_said() {
+    if !is_root("a_proxy_that_is_barred_bars_no_pool_and_the_word_for_that_is_said") {
+        return;
+    }
+    let hop = hop();
+    let block = format!(
+        "fastcgi_pass 127.0.0.1:{};\n        }}\n        location /app {{ proxy_pass http://127.0.0.1:{}; }}\n        location /b {{\n            fastcgi_pass 127.0.0.1:{};",
+        hop.fpm,
+        free_port(),
+        hop.fpm
+    );
+    let old = format!("fastcgi_pass 127.0.0.1:{};", hop.fpm);
+    std::fs::write(&hop.nginx, text(&hop.nginx).replacen(&old, &block, 1)).unwrap();
+    let words = ["switch", &hop.nginx.display().to_string(), "--observe", "1ms", "--dry-run"];
+    let dry = hop.stack.samehost(&words);
+    let said = in_one_line(&dry);
+    assert!(dry.status == 1 && said.contains("nobody-listens"), "{said}");
+    assert!(said.contains("--only SETTING moves one alone") && said.contains(": fastcgi_pass"), "{said}");
+    let alone = hop.stack.samehost(&[&words[..], &["--only", "fastcgi_pass"]].concat());
+    assert_eq!(alone.status, 0, "{}", alone.both());
+}

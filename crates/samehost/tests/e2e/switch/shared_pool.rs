@@ -295,6 +295,26 @@ fn all_sites_below_a_directory_are_one_switch_and_one_undo() {
         assert!(said.contains(&format!("{}/wp-config.php:5", sites.root(*site))), "{said}");
         sites.answers(*site, "UNIX");
     }
+    // The same words for whoever asks what became of it; below /var/www, by the application's name too.
+    let (ended, said) = sites.asked(BOTH, &["verify", &all, "--expect", "unix", "--wait", "20s"]);
+    assert_eq!((ended.status, said.matches("as expected (unix)").count()), (0, 2), "{said}");
+    let (ended, said) = sites.asked(BOTH, &["verify", &all, "--expect", "tcp", "--wait", "20s"]);
+    assert_eq!(ended.status, 1, "{said}");
+    for target in [all.as_str(), "wordpress"] {
+        let (ended, said) = sites.asked(BOTH, &["scan", target]);
+        assert!(ended.status == 0 && said.contains("MariaDB") && !said.contains("Nothing of"), "{said}");
+        let (ended, said) = sites.asked(&[], &["verify", target, "--wait", "10ms"]);
+        let is_there = |site: &usize| said.contains(&format!("{}/wp-config.php:5", sites.root(*site)));
+        assert!(BOTH.iter().all(is_there) && ended.status < 2, "{said}");
+    }
+    let unknown = sites.stack.samehost(&["verify", "nosuchapplication"]);
+    assert!(unknown.status == 2 && unknown.stderr.contains("is not a process number"), "{}", unknown.both());
+    // One that cannot be read hides none, and is no success.
+    let third = sites.stack.write("three/wp-config.php", "<?php define( 'DB_HOST', ");
+    let (ended, said) = sites.asked(BOTH, &["verify", &all, "--expect", "unix", "--wait", "20s"]);
+    assert_eq!((ended.status, said.matches("as expected (unix)").count()), (5, 2), "{said}");
+    assert!(said.contains("three/wp-config.php"), "{said}");
+    std::fs::remove_dir_all(third.parent().unwrap()).unwrap();
     let id = sites.stack.only_switch();
     let (ended, said) = sites.asked(BOTH, &["switch", "undo", &id, "--yes"]);
     assert_eq!(ended.status, 0, "{said}");
