@@ -188,7 +188,7 @@ fn kind_of(question: &Question, scan: &Scan) -> Result<Kind, HowError> {
 
 /// For a server what can be done as well; a library has no port that could be a socket.
 fn never(kind: Kind, why: &'static str) -> HowError {
-    let is_server = !kind.descriptor().ports.is_empty();
+    let is_server = !kind.descriptor().programs.is_empty() || !kind.descriptor().ports.is_empty();
     let help = if is_server { "; samehost run --listen PORT=PATH gives it one, or says why not" } else { "" };
     HowError::Never(kind.label(), why, help)
 }
