@@ -404,7 +404,8 @@ fn traffic_in_words(traffic: &Traffic) -> String {
         ));
     }
     if has_short {
-        let mut text = format!("about {:.0} short connections/s", traffic.short_connections_per_s);
+        let each_second = count(traffic.short_connections_per_s.round() as usize, "short connection");
+        let mut text = format!("about {each_second}/s");
         if let Some(short) = traffic.short {
             let each = short.round_trips_per_s / traffic.short_connections_per_s;
             let bytes = format_value(short.bytes_per_s, "bytes_per_s");

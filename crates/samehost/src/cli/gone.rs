@@ -72,7 +72,7 @@ pub(super) fn with_new_words(mut words: Vec<OsString>) -> Vec<OsString> {
 fn workload_of(url: &str) -> Option<&'static str> {
     let (written, _) = url.split_once("://")?;
     let (protocol, _) = samehost_services::scheme(&samehost_services::plain_scheme(written))?;
-    samehost_bench::workloads::workload(protocol.name()).map(samehost_bench::workload::Workload::name)
+    Some(samehost_bench::workloads::workload(protocol.name())?.name())
 }
 
 /// The line for something that went, if that is what the parser did not know.

@@ -2,9 +2,6 @@
 //! metrics for what watches many hosts (`--prometheus`). And `samehost explain [CODE]`: what a code of a scan means, and what of it is on
 //! this machine.
 
-#[cfg(feature = "switch")]
-mod configured;
-
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +18,6 @@ use samehost_scan::{
 use samehost_system::{interrupt, open};
 use serde_json::json;
 
-#[cfg(feature = "switch")]
-use self::configured::{connected_to, say_what_is_plain};
 use super::internal::ask;
 use crate::cli::ScanOptions;
 use crate::exit::{self, Ending, in_full};
@@ -177,6 +172,12 @@ fn filter(scan: &Scan, words: &[String]) -> Filter {
     filter
 }
 
+#[cfg(feature = "switch")]
+fn connected_to(scan: &Scan, target: &str) -> Vec<samehost_model::Endpoint> {
+    let lines = samehost_switch::connecting(target, scan).map(|(lines, _)| lines).unwrap_or_default();
+    lines.into_iter().map(|line| line.setting.endpoint).collect()
+}
+
 #[cfg(not(feature = "switch"))]
 fn connected_to(_: &Scan, _: &str) -> Vec<samehost_model::Endpoint> {
     Vec::new()
@@ -196,9 +197,6 @@ fn show(mut scan: Scan, options: &ScanOptions) -> anyhow::Result<Option<ScanErro
     Ok(blind)
 }
 
-#[cfg(not(feature = "switch"))]
-fn say_what_is_plain(_: &mut Scan) {}
-
 /// A scan with advice and, if traffic was observed, what the last checkup's prices make of it.
 pub fn look(observe: Option<(Duration, Timed)>, interrupted: &AtomicBool) -> anyhow::Result<Scan> {
     let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
@@ -214,7 +212,6 @@ pub fn look(observe: Option<(Duration, Timed)>, interrupted: &AtomicBool) -> any
         None => samehost_scan::held_back(&scan),
     };
     scan.findings.extend(held_back.findings(&scan, &ask(&held_back.senders(&scan))));
-    say_what_is_plain(&mut scan);
     if let (Some(_), Some(prices)) = (observe, storage::stored_prices()) {
         samehost_scan::predict(&mut scan, &prices);
     }

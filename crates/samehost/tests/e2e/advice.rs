@@ -283,6 +283,8 @@ fn blocker_11_both_ends_speak_tls() {
     let _redis = Held::redis(&home, port.parse().unwrap(), &socket, &[]);
     let client = Held::start("redis-cli", &["-p", &port, "subscribe", "x"]);
     let told = advice(&home, &client);
+    // A client program that a person runs is nobody's hop to switch.
+    assert_eq!(told["possible"], "tool");
     let has_tls = |program: &str| {
         let path = Command::new("sh").args(["-c", &format!("ldd $(command -v {program})")]).output().unwrap();
         String::from_utf8_lossy(&path.stdout).contains("libssl")

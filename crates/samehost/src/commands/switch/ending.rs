@@ -192,8 +192,11 @@ pub(super) fn tell(all: &[Told], is_json: bool) -> anyhow::Result<Ending> {
         output::add_line(&mut out, "", &format!("{}: {}", one.id, one.how()));
         for file in one.files_back() {
             let is_there = fs::symlink_metadata(&file).is_ok();
-            let how = if is_there { "is as it was" } else { "was made by the switch, and is removed" };
-            output::add_line(&mut out, BELOW, &format!("{file} {how}"));
+            let how = match is_there {
+                true => format!("{file} is as it was"),
+                false => format!("{file} was made by the switch, and is removed"),
+            };
+            output::add_line(&mut out, BELOW, &how);
         }
         for line in one.left().iter().chain(&one.unreachable) {
             output::add_line(&mut out, BELOW, line);
