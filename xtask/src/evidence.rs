@@ -14,7 +14,8 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::process::find_program;
-use crate::{name_and_about, number, root};
+use crate::{debug_program, dist, name_and_about, number, release_program, root};
+use scripts::of_tests;
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Evidence {
@@ -37,6 +38,8 @@ pub(crate) enum Evidence {
     /// switches ended by SIGKILL at 100 random moments, and 500 random system calls that fail: what is there, and what was said
     /// (--only kill, faults)
     Ends,
+    /// the first screen of each verb in other distributions' roots, and where less is allowed (--only 'Debian 11', …)
+    Userlands,
     /// large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers
     Congestion,
     /// what reaches a real server of the words of each client that `how` knows: transport, database, user, options
@@ -64,12 +67,14 @@ impl Evidence {
             Evidence::Kernels => (kernel::counting, 900),
             Evidence::Watching => (scripts::watching, 400),
             Evidence::Same => (verdicts::same, 3600),
-            Evidence::Trial => (scripts::own_trials, 1800),
-            Evidence::Ends => (scripts::ends, 3600),
+            Evidence::Trial => (|account| of_tests(account, "trials", &release_program()?), 1800),
+            // The debug program has faults for what comes before a recovery.
+            Evidence::Ends => (|account| of_tests(account, "ends", &debug_program()?), 3600),
+            Evidence::Userlands => (|account| of_tests(account, "userlands", &dist::program()?), 900),
             Evidence::Congestion => (congestion::congestion, 600),
             Evidence::Clients => (scripts::clients, 900),
             Evidence::Ansible => (scripts::ansible, 360),
-            Evidence::RunSuites => (scripts::client_suites, 480),
+            Evidence::RunSuites => (|account| of_tests(account, "clients", &debug_program()?), 480),
             Evidence::RunIntegrity => (scripts::integrity, 180),
             Evidence::Kubernetes => (scripts::kubernetes, 1_800),
         }

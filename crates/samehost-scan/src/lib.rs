@@ -20,7 +20,7 @@ mod verify;
 pub use advice::findings::findings;
 pub use advice::{
     BLOCKERS, Blocker, DecidedBy, UnsafeSocket, Unserved, address_lost, advise, decided_by, obstacles,
-    proposed_for, rule_of_socket, service_at, services_at, socket_of,
+    proposed_for, rule_of_socket, service_at, services_at, socket_of, without_socket,
 };
 pub use clients::clients_of;
 pub use expectation::{Expectation, ExpectationError, Held};

@@ -13,33 +13,23 @@ use crate::debug_program;
 use crate::fetched::Apt;
 use crate::process::{find_program, succeed, text};
 
-/// The kernel for virtual machines of a suite of Debian, the newest that it has.
-struct Kernel {
-    suite: &'static str,
-}
-
-const DEBIAN_11: Kernel = Kernel { suite: "bullseye" };
-const DEBIAN_12: Kernel = Kernel { suite: "bookworm" };
-const DEBIAN_13: Kernel = Kernel { suite: "trixie" };
 /// Depends on the package of the newest kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 const NEEDED: &[(&str, &str)] =
     &[("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio")];
 
-impl Kernel {
-    /// Downloads and unpacks its package below a folder, and returns the kernel's file.
-    fn fetch(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        let (packages, unpacked) = (folder.join(self.suite), folder.join(self.suite).join("kernel"));
-        let apt = Apt::new(&packages, self.suite)?;
-        let depends = text(apt.command("apt-cache").args(["depends", PACKAGE]))?;
-        let newest = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-        let newest = newest.with_context(|| format!("{PACKAGE} of {}: {depends}", self.suite))?;
-        succeed(apt.command("apt-get").args(["download", newest]))?;
-        let package = crate::names(&packages)?.into_iter().find(|name| name.ends_with(".deb"));
-        let package = packages.join(package.context("apt downloaded no package")?);
-        succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
-        Ok(unpacked.join("boot").join(newest.replace("linux-image", "vmlinuz")))
-    }
+/// Downloads the newest kernel for virtual machines of a suite of Debian, unpacks it below a folder, and returns its file.
+fn fetch(suite: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+    let (packages, unpacked) = (folder.join(suite), folder.join(suite).join("kernel"));
+    let apt = Apt::new(&packages, suite)?;
+    let depends = text(apt.command("apt-cache").args(["depends", PACKAGE]))?;
+    let newest = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    let newest = newest.with_context(|| format!("{PACKAGE} of {suite}: {depends}"))?;
+    succeed(apt.command("apt-get").args(["download", newest]))?;
+    let package = crate::names(&packages)?.into_iter().find(|name| name.ends_with(".deb"));
+    let package = packages.join(package.context("apt downloaded no package")?);
+    succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
+    Ok(unpacked.join("boot").join(newest.replace("linux-image", "vmlinuz")))
 }
 
 /// An emulated machine with a root directory in memory, and one processor, on which nothing is late.
@@ -70,11 +60,11 @@ fn pack(root: &Path, archive: &Path) -> anyhow::Result<()> {
 }
 
 /// Kernels that are to count 3,000 exchanges over each family, each with other programs of samehost-bpf: the name for `--only`, the
-/// kernel, how it is to measure (a variant of `samehost_bpf::Mode`), and the tests that it is to pass.
-const COUNTING: [(&str, Kernel, &str, &str); 3] = [
-    ("5.10", DEBIAN_11, "FunctionsByCookie", TESTS),
-    ("6.1", DEBIAN_12, "Functions", UNIX_TOO),
-    ("6.12", DEBIAN_13, "Entries", ALL_TESTS),
+/// suite of Debian, how it is to measure (a variant of `samehost_bpf::Mode`), and the tests that it is to pass.
+const COUNTING: [(&str, &str, &str, &str); 3] = [
+    ("5.10", "bullseye", "FunctionsByCookie", TESTS),
+    ("6.1", "bookworm", "Functions", UNIX_TOO),
+    ("6.12", "trixie", "Entries", ALL_TESTS),
 ];
 /// Modules by which sockets are listed, and those for what the kernel encrypts (kTLS), as far as each kernel has them as modules; in
 /// the order in which they need each other.
@@ -117,19 +107,19 @@ pub(super) fn counting(account: &mut Account) -> anyhow::Result<()> {
     need(SERVER)?;
     need(NEEDED)?;
     let (tests, program) = (build_test(&["-p", "samehost-bpf", "--lib"])?, debug_program()?);
-    for (name, kernel, mode, named) in &COUNTING {
+    for (name, suite, mode, named) in &COUNTING {
         if !account.wants(name) {
             continue;
         }
-        let reported = run(kernel, named, &tests, &program).with_context(|| format!("Linux {name}"))?;
+        let reported = run(suite, named, &tests, &program).with_context(|| format!("Linux {name}"))?;
         judge(account, name, mode, &reported)?;
     }
     Ok(())
 }
 
-fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Result<String> {
+fn run(suite: &str, named: &str, tests: &Path, program: &Path) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
-    let image = kernel.fetch(folder.path())?;
+    let image = fetch(suite, folder.path())?;
     let (root, packed) = (folder.path().join("root"), folder.path().join("root.cpio"));
     make_root(&root, &COUNTS.replace("TESTS", named))?;
     put(tests, "tests", &root)?;
@@ -138,7 +128,7 @@ fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Re
         put(Path::new(path), path.trim_start_matches('/'), &root)?;
     }
     for (number, module) in MODULES.iter().enumerate() {
-        put_module(&folder.path().join(kernel.suite), module, &root.join(format!("modules/{number:02}")))?;
+        put_module(&folder.path().join(suite), module, &root.join(format!("modules/{number:02}")))?;
     }
     pack(&root, &packed)?;
     let output = machine(&image, &packed).output()?;

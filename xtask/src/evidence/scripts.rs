@@ -15,17 +15,9 @@ use super::Account;
 use crate::process::{bytes, cargo_command};
 use crate::{comparison, debug_program, list, release_program, target};
 
-pub(super) fn client_suites(account: &mut Account) -> anyhow::Result<()> {
-    gather(account, "crates/samehost/tests/clients/check", &debug_program()?, &[])
-}
-
-pub(super) fn own_trials(account: &mut Account) -> anyhow::Result<()> {
-    gather(account, "crates/samehost/tests/trials/check", &release_program()?, &[])
-}
-
-/// Of the debug program, which has faults for what comes before a recovery.
-pub(super) fn ends(account: &mut Account) -> anyhow::Result<()> {
-    gather(account, "crates/samehost/tests/ends/check", &debug_program()?, &[])
+/// Runs the script of a folder of the tests with a program.
+pub(super) fn of_tests(account: &mut Account, folder: &str, program: &Path) -> anyhow::Result<()> {
+    gather(account, &format!("crates/samehost/tests/{folder}/check"), program, &[])
 }
 
 pub(super) fn ansible(account: &mut Account) -> anyhow::Result<()> {

@@ -23,6 +23,7 @@ pub use ahead::{UnsafeSocket, Unserved, obstacles, service_at, services_at, sock
 pub use client::address_lost;
 pub use pair::proposed_for;
 use pair::{Pair, Program, programs};
+pub use socket::without_socket;
 
 pub struct Blocker {
     pub code: ObstacleCode,

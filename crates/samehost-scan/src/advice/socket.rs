@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 use samehost_model::UNIX_PATH_MAX;
 use samehost_model::human::capitalised;
-use samehost_model::scan::{Found, Queues, Weight};
+use samehost_model::scan::{Found, Queues, Scan, Service, Socket, Weight};
 use samehost_services::{Descriptor, UnixSocket};
 use samehost_system::mounts::share;
 
@@ -29,19 +29,36 @@ pub(super) fn server(pair: &Pair<'_>) -> Option<Finding> {
         ),
         UnixSocket::Setting(setting) => Finding::new(
             Weight::Setting,
-            format!("{} listens on no Unix socket", known.label),
-            remedy(known, &setting.replace("{}", &pair.proposed_socket()?)),
+            without_socket(pair.scan, pair.service, &known.label),
+            remedy(pair, known, &setting.replace("{}", &pair.proposed_socket()?)),
         ),
     })
 }
 
-fn remedy(known: &Descriptor, setting: &str) -> String {
+/// Whether a socket whose holder is not visible may be that of a service which is not visible either.
+fn may_have_one(scan: &Scan, service: &Service) -> bool {
+    let is_hidden =
+        |socket: &Socket| socket.is_listening() && socket.kind.is_unix() && socket.pids.is_empty();
+    scan.main_process(service).is_none() && scan.sockets.iter().any(is_hidden)
+}
+
+/// That a service listens on no Unix socket, as far as that can be seen.
+#[must_use]
+pub fn without_socket(scan: &Scan, service: &Service, label: &str) -> String {
+    match may_have_one(scan, service) {
+        true => format!("whether {label} listens on a Unix socket is not known: its process is not visible"),
+        false => format!("{label} listens on no Unix socket"),
+    }
+}
+
+fn remedy(pair: &Pair<'_>, known: &Descriptor, setting: &str) -> String {
     let port = if known.one_address {
         "It listens on one address: for tools that want the port, run another one beside it"
     } else {
         "Keep the port as well, for tools that want it"
     };
-    let mut sentences = vec![format!("Set: {setting}"), port.to_owned()];
+    let set = if may_have_one(pair.scan, pair.service) { "Where it has none, set" } else { "Set" };
+    let mut sentences = vec![format!("{set}: {setting}"), port.to_owned()];
     sentences.extend(known.about_socket.iter().cloned());
     sentences.join(". ")
 }

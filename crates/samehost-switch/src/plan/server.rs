@@ -10,6 +10,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{
     Trusted, Unserved, described, expected, expected_of, holders_of, service_at, services_at, started_with,
+    without_socket,
 };
 use samehost_services::{Kind, UnixSocket};
 use samehost_system::{lookup, peer, start_time};
@@ -231,8 +232,8 @@ fn own_line(
     Err(bar(
         ObstacleCode::Server,
         format!(
-            "{} listens on no Unix socket, and the line of its configuration for {endpoint} was not found ({looked})",
-            service.name
+            "{}, and the line of its configuration for {endpoint} was not found ({looked})",
+            without_socket(scan, service, &service.name)
         ),
         own_words(service).unwrap_or_else(|| format!(
             "Name its file as well, and how it is reloaded: samehost switch FILE SERVERS-FILE --reload COMMAND; or have it listen on a socket first: samehost how {}",

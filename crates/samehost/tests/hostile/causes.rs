@@ -181,6 +181,42 @@ fn a_root_without_rights_and_that_of_a_user_namespace_are_not_called_root() {
     own.assert_says(&[&["scan"]], 0, "seen as root");
 }
 
+/// A Redis of root's with its client; the kernel shows an ordinary user its port, and not whose the sockets are.
+fn beside_a_redis<'a>(machine: &'a Machine, options: &str, user: &str) -> Surroundings<'a> {
+    let script = format!(
+        "redis-server --port 6379 --bind 127.0.0.1 --save '' --dir /tmp {options} >/dev/null & \
+        until redis-cli ping >/dev/null 2>&1; do sleep 0.05; done; \
+        redis-cli -r -1 -i 0.05 get x >/dev/null & \
+        until redis-cli client list | grep -q cmd=get; do sleep 0.05; done; exec {user}"
+    );
+    Surroundings::own(machine, &script)
+}
+
+#[test]
+fn that_a_service_has_no_socket_is_said_only_where_its_sockets_are_seen() {
+    let machine = Machine::new();
+    let user = "setpriv --reuid 54322 --regid 54322 --clear-groups";
+    let (with, unknown) =
+        ("--unixsocket $R.sock --unixsocketperm 777", "whether Redis listens on a Unix socket");
+    let hidden = told(&beside_a_redis(&machine, with, user).run(&["scan"]));
+    assert!(hidden.contains(&format!("{unknown} is not known: its process is not visible")), "{hidden}");
+    assert!(hidden.contains("Where it has none, set: unixsocket"), "{hidden}");
+    assert!(!hidden.contains("Redis listens on no Unix socket"), "{hidden}");
+    // Sound: no socket is there whose holder is hidden, and root sees whose they are.
+    let without = told(&beside_a_redis(&machine, "", user).run(&["scan"]));
+    assert!(without.contains("Redis listens on no Unix socket. Set: "), "{without}");
+    let seen = told(&beside_a_redis(&machine, with, "").run(&["scan"]));
+    assert!(seen.contains("redis-cli → Redis") && !seen.contains(unknown), "{seen}");
+}
+
+#[test]
+fn servers_of_a_root_that_can_become_nobody_else_are_its_own() {
+    let machine = Machine::new();
+    let mapped = Surroundings::own(&machine, "exec unshare --user --map-root-user");
+    let ended = mapped.run(&["bench", "redis", "--budget", "5s"]);
+    assert!(ended.status == 0 && ended.stdout.contains("redis"), "{}", ended.both());
+}
+
 #[test]
 fn processes_of_another_pid_namespace_are_told_by_the_status_as_well() {
     let machine = Machine::new();
