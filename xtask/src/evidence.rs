@@ -41,6 +41,8 @@ pub(crate) enum Evidence {
     Congestion,
     /// what reaches a real server of the words of each client that `how` knows: transport, database, user, options
     Clients,
+    /// files as Debian ships them: which addresses of local services are named, missed and named falsely
+    Shipped,
     /// the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces
     Ansible,
     /// test suites of client libraries, over TCP and under `samehost run`: which tests pass
@@ -68,6 +70,7 @@ impl Evidence {
             Evidence::Ends => (scripts::ends, 3600),
             Evidence::Congestion => (congestion::congestion, 600),
             Evidence::Clients => (scripts::clients, 900),
+            Evidence::Shipped => (scripts::shipped, 600),
             Evidence::Ansible => (scripts::ansible, 360),
             Evidence::RunSuites => (scripts::client_suites, 480),
             Evidence::RunIntegrity => (scripts::integrity, 180),
