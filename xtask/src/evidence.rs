@@ -44,6 +44,8 @@ pub(crate) enum Evidence {
     Congestion,
     /// what reaches a real server of the words of each client that `how` knows: transport, database, user, options
     Clients,
+    /// files as Debian ships them: which addresses of local services are named, missed and named falsely
+    Shipped,
     /// the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces
     Ansible,
     /// test suites of client libraries, over TCP and under `samehost run`: which tests pass
@@ -73,6 +75,7 @@ impl Evidence {
             Evidence::Userlands => (|account| of_tests(account, "userlands", &dist::program()?), 900),
             Evidence::Congestion => (congestion::congestion, 600),
             Evidence::Clients => (scripts::clients, 900),
+            Evidence::Shipped => (scripts::shipped, 600),
             Evidence::Ansible => (scripts::ansible, 360),
             Evidence::RunSuites => (|account| of_tests(account, "clients", &debug_program()?), 480),
             Evidence::RunIntegrity => (scripts::integrity, 180),

@@ -20,6 +20,12 @@ pub(super) fn of_tests(account: &mut Account, folder: &str, program: &Path) -> a
     gather(account, &format!("crates/samehost/tests/{folder}/check"), program, &[])
 }
 
+pub(super) fn shipped(account: &mut Account) -> anyhow::Result<()> {
+    let program = target().join("debug/examples/addresses");
+    bytes(&mut cargo_command(&["build", "--locked", "-p", "samehost-edit", "--example", "addresses"]))?;
+    gather(account, "crates/samehost-edit/tests/shipped/check", &program, &[])
+}
+
 pub(super) fn ansible(account: &mut Account) -> anyhow::Result<()> {
     let (program, folder) = (debug_program()?, tempfile::tempdir()?);
     let package = packages(&program, folder.path())?.remove(0);

@@ -1,7 +1,9 @@
 //! What one value names: a path, a URL, a DSN, a host, a host with its port, or a port. A form of an address that is not
 //! known yet is one line in [`named`].
 
-use samehost_model::Endpoint;
+use std::borrow::Cow;
+
+use samehost_model::{Endpoint, Protocol};
 use samehost_services::{Dsn, Kind, Leads as SchemeLeads, plain_scheme, scheme};
 
 use super::LeadForm;
@@ -36,12 +38,20 @@ pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
     } else if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
             let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
-            if is_the_programs {
+            // `startswith("redis://")` asks for a scheme.
+            let lower = key.to_ascii_lowercase();
+            let is_scheme = url.ends_with("://") && !OF_URLS.iter().any(|end| lower.ends_with(end));
+            if is_the_programs || is_scheme {
                 continue;
             }
             // A place of sessions that is a URL is phpredis's.
             let is_of_sessions = key.ends_with("save_path") && url.starts_with("tcp://");
             let url = &if is_of_sessions { url.replacen("tcp", "redis", 1) } else { url.to_owned() };
+            // `service:jmx:rmi:///jndi/rmi://localhost:9010/x` has the place in the URL within.
+            let url = match url.split_once(":///") {
+                Some((_, inner)) if inner.contains("://") => inner,
+                _ => url,
+            };
             match in_url(url) {
                 Some(at) => found.push(Named::at(LeadForm::Url, at)),
                 // The second host of a list has no scheme.
@@ -69,6 +79,8 @@ pub(super) fn tcp(host: &str, port: u16) -> Endpoint {
 
 /// A value that is a port, and nothing else.
 pub(super) fn port(text: &str) -> Option<u16> {
+    // Ruby, Python and Rust write 6_380 as well.
+    let text = if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
     let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| is_number && *port > 0)
 }
@@ -91,11 +103,17 @@ pub(super) fn is_any_host(text: &str) -> bool {
     host(text).is_some() || bare.parse::<std::net::IpAddr>().is_ok() || (is_name && !bare.starts_with('-'))
 }
 
-/// An IPv4 address of fewer than four numbers, as inet_aton(3) reads it: the last one fills what is left.
+/// An IPv4 address as inet_aton(3) reads it: of up to four numbers, each may be hexadecimal (0x7f) or octal (0177), and the last one
+/// fills what is left.
 fn short_address(text: &str) -> Option<std::net::Ipv4Addr> {
-    let parts: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let number = |part: &str| match part.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None if part.starts_with('0') => u32::from_str_radix(part, 8).ok(),
+        None => part.parse().ok(),
+    };
+    let parts: Vec<u32> = text.split('.').map(number).collect::<Option<_>>()?;
     let (last, before) = parts.split_last()?;
-    if !(1..=2).contains(&before.len()) || before.iter().any(|part| *part > 255) {
+    if before.len() > 3 || before.iter().any(|part| *part > 255) {
         return None;
     }
     let bits = 8 * (4 - before.len() as u32);
@@ -143,9 +161,18 @@ fn hosts_and_ports(text: &str) -> Vec<Named> {
     found
 }
 
+/// Ends of the keys of URLs.
+const OF_URLS: &[&str] = &["url", "uri", "dsn", "broker", "backend", "location"];
+
+/// What begins a place that is none over TCP: Kamailio's `udp:127.0.0.1:7722`.
+const UDP: &str = "udp";
+
 /// `HOST:PORT`, also with more before it (`inet:127.0.0.1:25`) and behind it (`127.0.0.1:6379:0`). A word before it is no host where one of
 /// this machine follows.
 fn host_and_port(word: &str) -> Option<(String, u16)> {
+    if word.starts_with(UDP) {
+        return None;
+    }
     let parts: Vec<&str> =
         word.trim_matches(['/', '}', ']', '"', '\'', '*', '!', '^', '~']).split(':').collect();
     let own = parts
@@ -206,6 +233,9 @@ fn authority(url: &str) -> &str {
 fn in_url(url: &str) -> Option<(String, u16)> {
     let (before, _) = url.split_once("://")?;
     let scheme_name = before.rsplit(|one| one != '+' && !is_of_a_name(one)).next().unwrap_or_default();
+    if scheme_name.starts_with(UDP) {
+        return None;
+    }
     let place = authority(url);
     let place = place.split_once('#').map_or(place, |(place, _)| place);
     // Go's words: `tcp(127.0.0.1:3306)`.
@@ -213,7 +243,10 @@ fn in_url(url: &str) -> Option<(String, u16)> {
     if let Some(at) = bracketed(place).or_else(|| host_and_port(place)) {
         return Some(at);
     }
-    let host = host(place)?;
+    // `redis://` alone is this machine to all its clients.
+    let is_redis = matches!(scheme(&plain_scheme(scheme_name)), Some((Protocol::Redis, _)));
+    let is_bare = is_redis && url.ends_with("://");
+    let host = if is_bare { "localhost" } else { host(place)? };
     let usual = match scheme_name {
         "http" | "ws" => Some(80),
         "https" | "wss" => Some(443),
@@ -241,7 +274,8 @@ fn in_dsn(text: &str) -> Vec<(String, u16)> {
         all.map(|host| host.strip_prefix("tcp:").unwrap_or(host)).partition(|host| port(host).is_some());
     let ports: Vec<&str> =
         behind.into_iter().chain(dsn.all("port").flat_map(|port| port.split(','))).collect();
-    let driver = text.split(':').next().unwrap_or_default();
+    // Perl's `DBI:mysql:…`.
+    let driver = text.split(':').find(|word| !word.eq_ignore_ascii_case("dbi")).unwrap_or_default();
     let usual = match ports_of_scheme(driver).first() {
         Some(port) => Some(*port),
         None => text.contains("dbname=").then_some(5432),
@@ -270,13 +304,19 @@ pub(super) fn ports_spoken_of(text: &str) -> Vec<u16> {
         let known = kind.descriptor();
         let names = [kind.name(), protocol.name()].into_iter();
         let mut words = names.chain(known.programs.iter().chain(&known.tools).map(String::as_str));
-        if words.any(|word| text.contains(word)) {
+        if words.any(|word| text.contains(word)) || kind == Kind::Postgres && text.contains("pgsql") {
             ports.push(known.ports.first().copied().unwrap_or_default());
         }
     }
     ports.sort_unstable();
     ports.dedup();
     ports
+}
+
+/// The usual port of the service of this name, if there is one.
+pub(super) fn ports_of(name: &str) -> Vec<u16> {
+    let own = Kind::all().find(|kind| kind.name() == name && kind.protocol().is_some());
+    own.and_then(|kind| kind.descriptor().ports.first().copied()).into_iter().collect()
 }
 
 /// The usual ports of the services that a key names; a database may be either.
@@ -295,13 +335,27 @@ pub(super) fn usual_ports(key: &str) -> Vec<u16> {
             ports.extend(kind.descriptor().ports.first());
         }
     }
-    if ports.is_empty() && ["db", "database", "sql"].iter().any(|word| key.contains(word)) {
+    if ports.is_empty() && (key.contains("database") || key.contains("sql") || is_of_db(&key)) {
         ports = DATABASES.to_vec();
     }
     ports.sort_unstable();
     ports.dedup();
     // Without any the nearest port decides, else it is dropped.
     if ports.is_empty() { vec![0] } else { ports }
+}
+
+/// Ends of keys whose values are where a server is.
+pub(super) const PLACES: &[&str] =
+    &["hostname", "hosts", "host", "servername", "server", "address", "addr", "ip", "socket", "sock", "path"];
+
+/// Whether `db` is a word of a key, or what a word of a place begins or ends with: `DB_HOST`, `dbserver`, `mydb`. `DBL_SPAM` is a list of
+/// names that a name server answers for, by 127.0.1.2.
+fn is_of_db(key: &str) -> bool {
+    key.match_indices("db").any(|(at, _)| {
+        let rest = &key[at + 2..];
+        !rest.starts_with(|next: char| next.is_ascii_alphabetic())
+            || PLACES.iter().any(|end| rest.ends_with(end))
+    })
 }
 
 /// Whether a line is a comment, by its first signs.
@@ -311,7 +365,9 @@ pub(super) fn is_comment(line: &str) -> bool {
     let is_time = code
         .strip_prefix("* ")
         .is_some_and(|rest| rest.starts_with(|one: char| one == '*' || one.is_ascii_digit()));
-    !is_time && ["#", ";", "//", "-- ", "* "].iter().any(|sign| code.starts_with(sign))
+    // Kamailio's `#!trydef DBURL "…"` is in force.
+    let is_made = code.strip_prefix("#!").is_some_and(|rest| rest.starts_with(char::is_alphabetic));
+    !is_time && !is_made && ["#", ";", "//", "-- ", "* "].iter().any(|sign| code.starts_with(sign))
 }
 
 /// Usual ports of the servers that a database may be of, where its name does not say which.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::address::{self, is_comment, is_of_a_name};
+use super::address::{self, PLACES, is_comment, is_of_a_name};
 use super::variables::{Known, with_defaults};
 
 /// Longest line that is looked at as one, in bytes, and about how long the pieces of a longer one are: a piece of 8 KiB of nothing
@@ -16,8 +16,15 @@ const MOST: usize = 50_000;
 /// Directives of web servers with addresses to which they do not connect.
 const OWN_DIRECTIVES: &[&str] = &[
     "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header",
-    "resolver", "ProxyPassReverse", "Listen",
+    "resolver", "ProxyPassReverse", "Listen", "Require", "Allow", "Deny",
 ];
+
+/// Signs before a value that something is compared with, and that leads nowhere.
+const COMPARING: &[&str] = &["==", "!=", "=~", "!~"];
+
+/// The name of stunnel's `connect`, which leads to this machine with a port alone; each of its services has `accept` beside it.
+pub(super) const CONNECT: &str = "connect port";
+const ACCEPT: &str = "accept";
 
 /// A value of a text.
 #[derive(Clone, Debug)]
@@ -48,7 +55,9 @@ pub(super) struct Item {
 /// whether there are more than are kept.
 pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
     let known = Known::of(text);
-    let mut reader = Reader { is_xml: is_xml(text), ..Reader::default() };
+    let is_accept = |line: &str| line.split_once('=').is_some_and(|(name, _)| name.trim() == ACCEPT);
+    let is_stunnels = text.lines().any(is_accept);
+    let mut reader = Reader { is_xml: is_xml(text), is_stunnels, ..Reader::default() };
     for (number, code) in lines_of_code(text) {
         reader.line = number;
         if is_directive_of_its_own(code) {
@@ -72,7 +81,12 @@ pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
 /// The lines of a text that are no comments, each with its number and without the comment at its end.
 pub(super) fn lines_of_code(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let mut comment_ends = None;
+    // Lua's and SQL's comments need no blank behind their sign; `--host` alone in a line is an option where no comment has one.
+    let has_dashes = text.lines().any(|line| line.trim_start().starts_with("-- "));
     text.lines().enumerate().filter_map(move |(index, line)| {
+        if has_dashes && line.trim_start().starts_with("--") {
+            return None;
+        }
         let code = without_comment(line, &mut comment_ends)?;
         Some((u32::try_from(index + 1).unwrap_or(u32::MAX), code))
     })
@@ -167,6 +181,7 @@ struct Reader {
     /// Lines outside of brackets: how far those are indented that are around the next one, each with its scope.
     indented: Vec<(usize, usize)>,
     is_xml: bool,
+    is_stunnels: bool,
     is_in_tag: bool,
     /// What is between the last value and the end of its line.
     rest: String,
@@ -199,6 +214,12 @@ impl Reader {
             self.brackets_of(&bare, at..span.start);
             let gap = format!("{}{}", std::mem::take(&mut self.rest), &code[at..span.start]);
             at = span.end;
+            // A scheme of which a text is made: `"redis://" + host`.
+            let is_begun = span.text.ends_with("://") && code[at..].trim_start().starts_with(['+', '.', '%']);
+            if is_begun || COMPARING.iter().any(|sign| gap.trim_end().ends_with(sign)) {
+                self.last = Last::default();
+                continue;
+            }
             let behind = spans.get(index + 1).map_or(code.len(), |next| next.start);
             let is_closed = code[at..behind].trim_start().starts_with([',', ')', ']']);
             let mut before = Before::of(&code[..span.start]);
@@ -235,6 +256,9 @@ impl Reader {
     /// Keeps a value that may be a part of an address; a text has many others.
     fn keep(&mut self, mut item: Item) {
         let is_port = address::port(&item.text).is_some();
+        if self.is_stunnels && is_port && item.key == "connect" {
+            CONNECT.clone_into(&mut item.key);
+        }
         let may_be_a_name = address::host(&item.text).is_none() && address::is_any_host(&item.text);
         if item.follows
             && may_be_a_name
@@ -409,6 +433,8 @@ impl Reader {
     }
 }
 
+const END_OF_POD: &str = "=cut";
+
 /// A line without its comment; `None` where it is one. `ends` is what ends the comment in which it begins.
 fn without_comment<'a>(line: &'a str, ends: &mut Option<&'static str>) -> Option<&'a str> {
     let code = line.trim();
@@ -416,6 +442,11 @@ fn without_comment<'a>(line: &'a str, ends: &mut Option<&'static str>) -> Option
         if code.contains(end) {
             *ends = None;
         }
+        return None;
+    }
+    // Perl's own documentation.
+    if line.starts_with('=') && line[1..].starts_with(|first: char| first.is_ascii_lowercase()) {
+        *ends = (!line.starts_with(END_OF_POD)).then_some(END_OF_POD);
         return None;
     }
     // A text of Python that is assigned to nothing says what the code does.
@@ -429,7 +460,7 @@ fn without_comment<'a>(line: &'a str, ends: &mut Option<&'static str>) -> Option
 }
 
 /// A line up to the comment at its end.
-fn code_of(line: &str) -> &str {
+pub(super) fn code_of(line: &str) -> &str {
     let mut quote = None;
     let mut before = ' ';
     for (at, letter) in line.char_indices() {
@@ -437,7 +468,7 @@ fn code_of(line: &str) -> &str {
             Some(open) if letter == open && before != '\\' => quote = None,
             Some(_) => {}
             None if matches!(letter, '"' | '\'') => quote = Some(letter),
-            None if !before.is_whitespace() => {}
+            None if !before.is_whitespace() || line[at..].starts_with("#!") => {}
             None if letter == '#' || line[at..].starts_with("// ") || line[at..].starts_with("/* ") => {
                 return &line[..at];
             }
@@ -577,9 +608,6 @@ fn is_opening(letter: char) -> bool {
     matches!(letter, '(' | '[' | '{' | ')' | ']' | '}')
 }
 
-/// Ends of keys whose values are where a server is.
-pub(super) const PLACES: &[&str] =
-    &["hostname", "hosts", "host", "servername", "server", "address", "addr", "ip", "socket", "sock", "path"];
 /// Ends of keys whose values are ports: JDBC's data sources have `portNumber`, Envoy `port_value`, ThinkPHP `hostport`.
 pub(super) const PORTS: &[&str] = &["portnumber", "port_value", "hostport", "port"];
 
@@ -589,10 +617,13 @@ pub(super) fn is_of_host(item: &Item) -> bool {
     !item.text.is_empty() && ((item.is_option && key == "h") || PLACES.iter().any(|end| key.ends_with(end)))
 }
 
+/// Words that end as those do.
+const NO_PORTS: &[&str] = &["support", "report", "import", "export", "transport"];
+
 /// Whether a key says that its value is a port.
 pub(super) fn is_of_port(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    PORTS.iter().any(|end| key.ends_with(end))
+    PORTS.iter().any(|end| key.ends_with(end)) && !NO_PORTS.iter().any(|word| key.ends_with(word))
 }
 
 /// Words of names whose values are addresses, where nothing but a comma is between both: `define('DB_HOST', …)`.

@@ -8,7 +8,7 @@ use samehost_model::Endpoint;
 use samehost_services::{Localhost, localhost_in};
 
 pub use self::address::databases_in;
-use self::items::{Item, Scopes, is_of_host, is_of_port};
+use self::items::{CONNECT, Item, Scopes, is_of_host, is_of_port};
 
 mod address;
 mod items;
@@ -81,7 +81,7 @@ const OWN: &[&str] = &[
     "listen", "bind", "app_url", "site_url", "siteurl", "site_name", "base_url", "home_url", "wp_home",
     "asset", "callback", "redirect", "origin", "cors", "allow", "deny", "trust", "domain", "public",
     "frontend", "overwrite", "canonical", "server_name", "forwarded", "real_ip", "report_host", "except",
-    "no_proxy",
+    "no_proxy", "accept", "announce",
 ];
 
 /// The values of a text that may lead to a server, in the order of the text; none twice for the same line.
@@ -99,20 +99,23 @@ pub fn leads(text: &str) -> Vec<Lead> {
 
 /// The same with ports that stand alone, each of which may lead to this machine: `{ port: 6379 }`, `QUEUE_PORT=6379`.
 fn leads_and_ports(text: &str) -> Vec<Lead> {
-    leads_among(text, &|lead| lead.form != LeadForm::Usual).0
+    leads_among(text, "", &|lead| lead.form != LeadForm::Usual).0
 }
 
 /// Those of them that are wanted, however many others are before them, and whether the text has more values than are
 /// looked at. The address after 2,000 others was dropped in silence, and its port closed; and so was the usual port of a
 /// service below `connect("127.0.0.1")` and `redis-cli` in a crontab: [`LeadForm::Usual`] is for who asks what leads to a
-/// place that is closed, and for nobody else.
+/// place that is closed, and for nobody else. A `file` that has the name of a service speaks of that: rspamd's `redis.conf`.
 #[must_use]
-pub fn leads_among(text: &str, is_wanted: &dyn Fn(&Lead) -> bool) -> (Vec<Lead>, bool) {
+pub fn leads_among(text: &str, file: &str, is_wanted: &dyn Fn(&Lead) -> bool) -> (Vec<Lead>, bool) {
     let (items, scopes, is_cut) = items::items(text);
     let mut places = Places::of(text, &items, &scopes);
+    places.of_file = address::ports_of(file.split('.').next().unwrap_or_default());
     let mut found: Vec<Lead> = Vec::new();
     for (at, item) in items.iter().enumerate() {
-        if is_own(&item.key) || item.unless.iter().any(|name| is_own(name)) {
+        // uWSGI's and milters' `socket` over TCP is where they listen.
+        let is_listener = item.key.eq_ignore_ascii_case("socket") && !item.text.contains('/');
+        if is_listener || is_own(&item.key) || item.unless.iter().any(|name| is_own(name)) {
             continue;
         }
         for lead in places.leads(at).into_iter().filter(|lead| is_wanted(lead)) {
@@ -193,10 +196,12 @@ struct Places<'a> {
     services: HashMap<u32, Vec<u16>>,
     /// Lines that speak of databases, in small letters, with the ports of these; once they are looked for.
     databases: Option<Vec<(String, Vec<u16>)>>,
-    /// Lines of which it is known whether a host in them is beside a database: one may have ten thousand hosts.
-    beside_databases: HashMap<u32, bool>,
+    /// Lines of which it is known beside which databases a host in them is: one may have ten thousand hosts.
+    beside_databases: HashMap<u32, Vec<u16>>,
     /// Ports of the databases that are spoken of in lines with such a beginning of a name, and in any.
     spoken_by_start: HashMap<String, [Vec<u16>; 2]>,
+    /// Usual ports of the service whose name the file has.
+    of_file: Vec<u16>,
 }
 
 impl<'a> Places<'a> {
@@ -225,6 +230,7 @@ impl<'a> Places<'a> {
             databases: None,
             beside_databases: HashMap::new(),
             spoken_by_start: HashMap::new(),
+            of_file: Vec::new(),
         }
     }
 
@@ -232,8 +238,16 @@ impl<'a> Places<'a> {
     fn leads(&mut self, at: usize) -> Vec<Lead> {
         let items = self.items;
         let item = &items[at];
+        // Monit's `if failed host 127.0.0.1 port 161 type udp`.
+        if self.line(item.line).contains("type udp") {
+            return Vec::new();
+        }
         if let Some(port) = address::port(item.text.trim()) {
-            return if self.is_alone(at) { vec![lone_port(item, port)] } else { Vec::new() };
+            if !self.is_alone(at) {
+                return Vec::new();
+            }
+            let form = if self.is_of_this_machine(item) { LeadForm::HostAndPort } else { LeadForm::Port };
+            return vec![Lead { form, ..lone_port(item, port) }];
         }
         let name = item.unless.first().unwrap_or(&item.key).as_str();
         let mut found = Vec::new();
@@ -257,16 +271,8 @@ impl<'a> Places<'a> {
                     form = LeadForm::HostAndPort;
                 }
             }
-            if form == LeadForm::Host && has_no_port(&endpoints) && self.is_beside_a_database(item) {
-                endpoints = address::DATABASES.map(|port| address::tcp(&written, port)).to_vec();
-            }
-            if form == LeadForm::Host && endpoints.len() > 1 {
-                self.keep_spoken_of(name, &mut endpoints);
-            }
-            if form == LeadForm::Host && has_no_port(&endpoints) {
-                let ports = self.spoken_of_around(item);
-                endpoints = ports.into_iter().map(|port| address::tcp(&written, port)).collect();
-                form = LeadForm::Usual;
+            if form == LeadForm::Host {
+                form = self.without_port(item, name, &written, &mut endpoints);
             }
             // Without any port it leads nowhere that is known.
             endpoints.retain(|one| !matches!(one, Endpoint::Tcp { port: 0, .. }));
@@ -286,6 +292,33 @@ impl<'a> Places<'a> {
             }
         }
         found
+    }
+
+    /// Where a host leads of which no port is said: to the usual ports of the databases beside it, else of what is spoken of around it.
+    fn without_port(
+        &mut self,
+        item: &Item,
+        name: &str,
+        host: &str,
+        endpoints: &mut Vec<Endpoint>,
+    ) -> LeadForm {
+        let at = |ports: Vec<u16>| ports.into_iter().map(|port| address::tcp(host, port)).collect();
+        if has_no_port(endpoints) {
+            let ports = self.databases_beside(item);
+            if !ports.is_empty() {
+                *endpoints = at(ports);
+            }
+        }
+        if endpoints.len() > 1 {
+            self.keep_spoken_of(name, endpoints);
+        }
+        // A host in prose is none: "if unset localhost will be used".
+        let is_value = item.is_argument || item.is_option || is_of_host(item) || name.ends_with("servers");
+        if !has_no_port(endpoints) || !is_value {
+            return LeadForm::Host;
+        }
+        *endpoints = at(self.spoken_of_around(item));
+        LeadForm::Usual
     }
 
     /// The port beside a host: `connect("127.0.0.1", 6379)`, `new Redis(6379, "127.0.0.1")`, `nc 127.0.0.1 6379`.
@@ -325,6 +358,23 @@ impl<'a> Places<'a> {
         &all[start..all.partition_point(|at| self.items[*at].line <= line)]
     }
 
+    /// Whether the program of a lone port connects to this machine where nothing else is said: stunnel's `connect = 6379`, and Monit's `if
+    /// failed port 6379` of a process, or of a host that is this machine.
+    fn is_of_this_machine(&self, item: &Item) -> bool {
+        if item.key == CONNECT {
+            return true;
+        }
+        let above = self.lines.iter().take(item.line as usize).rev().take(MOST_BESIDE);
+        let mut checks = above.map(|line| line.trim_start()).filter(|line| line.starts_with("check "));
+        let Some(check) = checks.next().filter(|_| self.line(item.line).contains("port ")) else {
+            return false;
+        };
+        match check.split_once("with address ").map(|(_, rest)| rest.split_whitespace().next()) {
+            Some(named) => named.is_some_and(|named| address::host(named).is_some()),
+            None => check.starts_with("check process "),
+        }
+    }
+
     /// Whether a port has no host: by its key, or as an argument near the words of a service.
     fn is_alone(&mut self, at: usize) -> bool {
         let items = self.items;
@@ -347,29 +397,41 @@ impl<'a> Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Whether a host without a port stands beside the name of a database, in its line or in one as deep of the same block: Dovecot's
-    /// `connect = host=127.0.0.1 dbname=mail`, Postfix's `hosts =` and `dbname =`, `{ host: '127.0.0.1', database: 'shop' }`.
-    fn is_beside_a_database(&mut self, item: &Item) -> bool {
+    /// The usual ports of the databases beside whose name or driver a host without a port stands, in its line or in one as deep of the
+    /// same block: Dovecot's `connect = host=127.0.0.1 dbname=mail`, Postfix's `hosts =` and `dbname =`, `{ host: '127.0.0.1', database:
+    /// 'shop' }`, Zabbix's `$DB['TYPE'] = 'MYSQL'`.
+    fn databases_beside(&mut self, item: &Item) -> Vec<u16> {
         if let Some(known) = self.beside_databases.get(&item.line) {
-            return *known;
+            return known.clone();
         }
-        let is_beside = self.is_line_beside_a_database(item.line);
-        self.beside_databases.insert(item.line, is_beside);
-        is_beside
+        let beside = self.databases_beside_line(item.line);
+        self.beside_databases.insert(item.line, beside.clone());
+        beside
     }
 
-    fn is_line_beside_a_database(&self, line: u32) -> bool {
+    fn databases_beside_line(&self, line: u32) -> Vec<u16> {
         let own = (line as usize).saturating_sub(1);
-        let Some(line) = self.lines.get(own) else { return false };
+        let Some(line) = self.lines.get(own) else { return Vec::new() };
         let depth = depth_of(line);
         let is_of_block = |line: &&&str| {
             line.trim().is_empty() || depth_of(line) >= depth && !line.trim_start().starts_with('[')
         };
-        let is_named =
-            |line: &&str| depth_of(line) == depth && names_a_database(line.split(['=', ':']).take(1));
         let above = self.lines[..own].iter().rev().take(MOST_BESIDE).take_while(is_of_block);
         let below = self.lines[own + 1..].iter().take(MOST_BESIDE).take_while(is_of_block);
-        names_a_database(line.split(['=', ':'])) || above.chain(below).any(is_named)
+        let names = |line: &&str, ends: &[&str]| {
+            depth_of(line) == depth && ends_a_name(line.split(['=', ':']).take(1), ends)
+        };
+        // A driver further away was that of other values.
+        let is_of_paragraph = |line: &&&str| !line.trim().is_empty();
+        let paragraph =
+            above.clone().take_while(is_of_paragraph).chain(below.clone().take_while(is_of_paragraph));
+        let mut drivers = paragraph.map(|line| items::code_of(line)).filter(|line| names(line, DRIVERS));
+        if let Some(driver) = drivers.find(|line| !databases_in(line).is_empty()) {
+            return databases_in(driver);
+        }
+        let is_beside = ends_a_name(line.split(['=', ':']), OF_DATABASES)
+            || above.chain(below).any(|line| names(line, OF_DATABASES));
+        if is_beside { address::DATABASES.to_vec() } else { Vec::new() }
     }
 
     /// Of the servers that a host without a port may lead to keeps the one of which the text speaks: in lines with names that begin alike
@@ -436,7 +498,7 @@ impl<'a> Places<'a> {
                 return spoken.to_vec();
             }
         }
-        Vec::new()
+        if item.is_argument { Vec::new() } else { self.of_file.clone() }
     }
 }
 
@@ -464,12 +526,18 @@ fn depth_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Whether one of these texts, each before a value, ends with the name of a setting that has a database's.
-fn names_a_database<'a>(mut before_values: impl Iterator<Item = &'a str>) -> bool {
+/// Ends of the names of settings that have the name of a database, and of those that say of which kind it is.
+const OF_DATABASES: &[&str] = &["dbname", "db_name", "database"];
+const DRIVERS: &[&str] = &["type", "driver", "adapter", "dbms", "dialect"];
+
+/// Whether one of these texts, each before a value, ends with the name of a setting that ends so: `dbname`, `$DB['TYPE']`, `dbtype`.
+fn ends_a_name<'a>(mut before_values: impl Iterator<Item = &'a str>, ends: &[&str]) -> bool {
     before_values.any(|text| {
-        let name = text.trim_end().trim_end_matches(['"', '\'']).to_ascii_lowercase();
-        ["dbname", "db_name", "database"].iter().any(|word| {
-            name.strip_suffix(word).is_some_and(|rest| !rest.ends_with(|last: char| last.is_alphanumeric()))
+        let name = text.trim_end().trim_end_matches(['"', '\'', ']']).to_ascii_lowercase();
+        ends.iter().any(|word| {
+            name.strip_suffix(word).is_some_and(|rest| {
+                rest.ends_with("db") || !rest.ends_with(|last: char| last.is_alphanumeric())
+            })
         })
     })
 }
@@ -489,7 +557,7 @@ fn start_of(item: &Item) -> String {
 
 fn start_of_name(name: &str) -> String {
     let key = name.to_ascii_lowercase();
-    let ends = items::PLACES.iter().chain(items::PORTS);
+    let ends = address::PLACES.iter().chain(items::PORTS);
     let end = ends.into_iter().find_map(|end| key.strip_suffix(end));
     end.unwrap_or(&key).trim_matches(['_', '-', '.']).to_owned()
 }

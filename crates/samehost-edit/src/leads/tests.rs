@@ -1,6 +1,8 @@
 //! Leads by their spellings, and by what is around them: an address is found with its own port, or with none, and never with
 //! another's.
 
+mod kinds;
+
 use proptest::prelude::*;
 use samehost_model::Endpoint;
 
@@ -408,7 +410,7 @@ fn what_leads_nowhere_is_none() {
 fn to_the_port(text: &str) -> Vec<Lead> {
     let is_it =
         |one: &Endpoint| matches!(one, Endpoint::Tcp { host, port: 6395 } if address::host(host).is_some());
-    leads_among(text, &|lead| lead.endpoints.iter().any(is_it)).0
+    leads_among(text, "", &|lead| lead.endpoints.iter().any(is_it)).0
 }
 
 #[test]
@@ -519,15 +521,15 @@ fn no_value_is_lost_in_a_long_line_or_behind_many_others() {
     let many: String = (1..=40_000).map(|at| format!("s{at} = 127.0.0.1:{}\n", 10_000 + at)).collect();
     let text = format!("{many}queue = 127.0.0.1:6395\n");
     let wanted = |lead: &Lead| lead.endpoints.contains(&address::tcp("127.0.0.1", 6395));
-    let (found, is_cut) = leads_among(&text, &wanted);
+    let (found, is_cut) = leads_among(&text, "", &wanted);
     assert!(found.len() == 1 && found[0].line == 40_001 && !is_cut, "{found:?}");
-    assert!(leads_among(&format!("{many}{text}"), &wanted).1, "it is said where it stops");
+    assert!(leads_among(&format!("{many}{text}"), "", &wanted).1, "it is said where it stops");
 }
 
 #[test]
 fn a_host_without_a_port_leads_to_the_usual_one_of_the_service_that_is_spoken_of() {
     let usual = |text: &str| {
-        let (found, _) = leads_among(text, &|lead| lead.form == LeadForm::Usual);
+        let (found, _) = leads_among(text, "", &|lead| lead.form == LeadForm::Usual);
         found.iter().flat_map(|lead| &lead.endpoints).map(ToString::to_string).collect::<Vec<_>>()
     };
     let mut wrong = Vec::new();

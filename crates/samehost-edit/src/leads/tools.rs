@@ -4,7 +4,8 @@
 use samehost_services::{Kind, Protocol};
 
 use super::address;
-use super::items::{PLACES, PORTS, lines_of_code};
+use super::address::PLACES;
+use super::items::{PORTS, lines_of_code};
 use super::{Lead, LeadForm};
 
 /// Options behind which a client program has a place.

@@ -90,9 +90,10 @@ impl Known {
                 Some(_) => closing(rest).map_or(rest.len(), |at| at + 1),
                 None => begins + name.len(),
             };
-            // A line that assigns the variable itself is what is known of it.
+            // A line that assigns the variable itself is what is known of it; an element of it (`$db['host']`) is another value.
             let is_assigned = rest[end..].trim_start().starts_with('=') && !rest.starts_with("${");
-            match self.by_name.get(name).filter(|value| !is_assigned && !value.contains(&rest[..end])) {
+            let is_other = is_assigned || rest[end..].starts_with('[');
+            match self.by_name.get(name).filter(|value| !is_other && !value.contains(&rest[..end])) {
                 Some(value) => {
                     filled.push_str(value);
                     is_changed = true;

@@ -18,7 +18,7 @@ use samehost_services::Localhost;
 use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there, leads_there};
 use super::processes::told;
-use super::texts::{Text, Whose, assigned, names, texts};
+use super::texts::{Text, Whose, assigned, name_of, names, texts};
 use crate::configuration::leads::{Readers, localhost_of};
 use crate::findings::{place, shown};
 use crate::place::real;
@@ -134,7 +134,8 @@ impl Text {
         let mut moving = Vec::new();
         let mut readers =
             Readers::of(self.readers.iter().map(|one| &**one).collect(), &self.path, &self.text);
-        let (leads, is_cut) = leads_among(&self.text, &|lead| leads_there(scan, lead, left.from));
+        let (leads, is_cut) =
+            leads_among(&self.text, &name_of(&self.path), &|lead| leads_there(scan, lead, left.from));
         for lead in leads {
             let there = lead.endpoints.iter().find(|endpoint| is_there(scan, endpoint, left.from));
             let Some(there) = there.filter(|there| self.may_connect(scan, &lead, there, assigned)) else {

@@ -32,7 +32,7 @@ pub(super) fn told(scan: &Scan, left: Left<'_>, moving: &BTreeSet<String>) -> Ve
     let mut found: Vec<Named> = Vec::new();
     let mut seen = BTreeSet::new();
     for Said { whose, place, text, is_applications } in said(scan, left) {
-        for lead in leads_among(&text, &|lead| leads_there(scan, lead, left.from)).0 {
+        for lead in leads_among(&text, "", &|lead| leads_there(scan, lead, left.from)).0 {
             if is_applications && moving.contains(&lead.name) {
                 continue;
             }

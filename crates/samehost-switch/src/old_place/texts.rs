@@ -30,12 +30,17 @@ const EVERYBODYS: &[&str] =
     &["/", "/etc", "/home", "/opt", "/root", "/srv", "/usr/local/etc", "/var", "/var/www"];
 
 /// Where programs of a machine have their settings, with how many directories below are searched.
-const MACHINES: &[(&str, usize)] =
-    &[("/etc", 5), ("/usr/local/bin", 1), ("/usr/local/sbin", 1), ("/usr/local/etc", 3)];
+const MACHINES: &[(&str, usize)] = &[
+    ("/etc", 5),
+    ("/usr/lib/systemd/system", 1),
+    ("/usr/local/bin", 1),
+    ("/usr/local/sbin", 1),
+    ("/usr/local/etc", 3),
+];
 /// What users have cron do. Root's cron reads it, and nobody else makes a name there.
 const CRONTABS: &[&str] = &["/var/spool/cron", "/var/spool/cron/crontabs"];
 /// Where they have their projects.
-const PROJECTS: &[(&str, usize)] = &[("/srv", 3), ("/var/www", 3), ("/opt", 3), ("/home", 4)];
+const PROJECTS: &[(&str, usize)] = &[("/srv", 3), ("/var/www", 3), ("/opt", 3), ("/home", 4), ("/root", 3)];
 /// Of another project: files for settings by the ends of their names, and those of code by a word in their path.
 const OF_SETTINGS: &[&str] = &["yml", "yaml", "toml", "ini", "conf", "cfg", "cnf", "env", "properties", "sh"];
 const OF_CODE: &[&str] = &["php", "py", "js", "rb", "json"];
@@ -148,7 +153,11 @@ impl Texts<'_> {
             return;
         }
         self.read += length;
-        let Some(text) = text_of(disk, path).filter(|text| self.may_lead(text, whose)) else { return };
+        let Some(text) =
+            text_of(disk, path).filter(|text| self.may_lead(&format!("{}\n{text}", name_of(path)), whose))
+        else {
+            return;
+        };
         if matches!(whose, Whose::Machines | Whose::OtherProjects) {
             self.found.insert(key, Text { path: path.to_owned(), text, readers: Vec::new(), whose });
             return;
@@ -254,6 +263,11 @@ impl Texts<'_> {
             }
         }
     }
+}
+
+/// The name of a file, which may be that of the service of which its values are.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Whether a text has the name of a server, or of what is spoken to it.

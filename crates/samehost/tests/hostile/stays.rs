@@ -307,12 +307,19 @@ fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_
         ("/etc/default", format!("REDIS_ADDR=redis://127.0.0.1:{port}\n")),
         ("/usr/local/bin", format!("#!/bin/sh\nredis-cli -h 127.0.0.1 -p {port} info\n")),
         ("/etc", format!("session.save_handler = redis\nsession.save_path = \"tcp://127.0.0.1:{port}\"\n")),
+        ("/etc", format!("[redis]\naccept = 127.0.0.1:1\nconnect = {port}\n")),
+        ("/etc", format!("check host r with address 127.0.0.1\n  if failed port {port} then alert\n")),
+        ("/usr/lib/systemd/system", format!("[Service]\nEnvironment=REDIS_URL=redis://127.0.0.1:{port}\n")),
     ] {
         let placed = Placed::new(folder, &own, text);
         let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
         let is_kept = told.contains(&*placed.0.display().to_string()) && told.contains("stays open");
         assert!(is_kept, "{folder}: {told}");
     }
+    let of_root = Placed::new("/root", &format!("{own}.yml"), format!("url: redis://127.0.0.1:{port}\n"));
+    let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+    assert!(told.contains(&*of_root.0.display().to_string()) && told.contains("stays open"), "{told}");
+    drop(of_root);
     let placed = Placed::new("/etc/cron.d", &own, format!("* * * * * root redis-cli -p {port} ping\n"));
     server.assert_kept(&file, &own, || std::fs::remove_file(&placed.0).unwrap());
 }
@@ -341,7 +348,14 @@ fn what_other_projects_have_that_leads_elsewhere_or_to_nobody_keeps_no_port_open
         other.write(name, text);
     }
     let words = format!("DAEMON_ARGS=\"--bind 127.0.0.1 --port {port}\"\nTIMEOUT=127.0.0.1\n");
-    let _placed = Placed::new("/etc/default", &format!("samehost-hostile-{port}"), words);
+    let name = format!("samehost-hostile-{port}");
+    let _placed = Placed::new("/etc/default", &name, words);
+    let udp = format!(
+        "check host r with address 10.0.0.7\n  if failed port {port} then alert\ncheck process s\n  if failed host 127.0.0.1 port {port} type udp then alert\n"
+    );
+    let compared =
+        format!("if (X != \"127.0.0.1:{port}\")\naccept = 127.0.0.1:{port}\nsock udp:127.0.0.1:{port}\n");
+    let _others = [Placed::new("/etc", &name, udp), Placed::new("/etc/cron.d", &name, compared)];
     server.assert_closed(&file);
 }
 
