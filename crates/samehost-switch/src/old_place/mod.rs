@@ -18,6 +18,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::services_at;
 use samehost_system::diag::{Diag, Endings};
+use samehost_system::proc;
 
 use self::leading::who_leads_there;
 use self::left::{Left, is_there};
@@ -347,8 +348,7 @@ pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen 
         }
         // A connection that nobody holds is about to close, and is counted then.
         let Some(process) = scan.holder(connection.client) else { continue };
-        let own = std::process::id();
-        if process.pid == own || process.parent == own {
+        if is_ours(process) {
             continue;
         }
         let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
@@ -358,6 +358,15 @@ pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen 
         if moves { &mut seen.movers } else { &mut seen.others }.insert(name);
     }
     seen
+}
+
+/// Whether a process is this program, or one of its logins. Of one that ended while it was looked at neither its words nor who started
+/// it are known: a login of a switch counted as somebody who goes on, once in some hundred.
+fn is_ours(process: &Process) -> bool {
+    let own = std::process::id();
+    let is_login = process.command_line.get(1).is_some_and(|word| word == "log-in-as");
+    let has_ended = process.parent == 0 && process.name == proc::name(own);
+    process.pid == own || process.parent == own || is_login || has_ended
 }
 
 /// Whether the accepted end of a connection is at the port of an endpoint; a service may have several ports.
