@@ -8,6 +8,7 @@ use samehost_edit::{Edit, Files, Goal, Role};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
 use samehost_services::Kind;
+use samehost_system::lookup;
 
 use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
@@ -38,6 +39,11 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
         if more.is_empty() {
             more = by_editor(&files, process, endpoint, hops);
         }
+        for one in unfollowed(&files, process, endpoint) {
+            if more.iter().all(|other| !other.found.contains(&one.place)) {
+                more.push(one.named);
+            }
+        }
         for one in more {
             if !found.contains(&one) {
                 found.push(one);
@@ -45,6 +51,86 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
         }
     }
     found
+}
+
+/// A line whose address is put together while the server runs, and the place of that line.
+struct Unfollowed {
+    place: String,
+    named: Named,
+}
+
+/// Lines of a web server that connect to an address put together of variables, which may be this one: `fastcgi_pass 127.0.0.1:$port`
+/// where another line has the port's number, and `$host:9000`. They were passed over, and the port was closed under their sites.
+fn unfollowed(files: &[PathBuf], process: &Process, endpoint: &Endpoint) -> Vec<Unfollowed> {
+    let Endpoint::Tcp { port, .. } = endpoint else { return Vec::new() };
+    let texts = texts_of(files);
+    let is_set = texts.iter().any(|(_, text)| {
+        let mut others = statements(text).filter(|(_, statement)| !connects_or_listens(statement));
+        others.any(|(_, statement)| numbers(statement).any(|number| number == *port))
+    });
+    let mut found = Vec::new();
+    for (path, text) in &texts {
+        for (line, statement) in statements(text).filter(|(_, statement)| connects(statement)) {
+            let mut words = statement.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter));
+            if !words.any(|word| may_be(word, *port, is_set)) {
+                continue;
+            }
+            let (name, pid, place) = (&process.name, process.pid, place(path, line));
+            let named = Named {
+                found: format!(
+                    "{name} {pid}: {place}: `{}` has its address from variables, which are not followed, and may lead to {endpoint}",
+                    statement.trim()
+                ),
+                remedy: "Write the address out there, and switch again; or leave the port open: --keep-tcp"
+                    .into(),
+            };
+            found.push(Unfollowed { place, named });
+        }
+    }
+    found
+}
+
+/// The statements of nginx's or Apache's text, each with its line.
+fn statements(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with('#'));
+    lines.flat_map(|(number, line)| {
+        // Braces are also around a name of Apache's: `${FPM}`.
+        let ends = |letter: char| letter == ';';
+        line.split(ends).flat_map(|part| part.split(" {")).map(move |part| (number, part.trim()))
+    })
+}
+
+fn first_word(statement: &str) -> &str {
+    statement.trim_start_matches(['}', ' ', '\t']).split_whitespace().next().unwrap_or_default()
+}
+
+fn connects(statement: &str) -> bool {
+    let name = first_word(statement);
+    name.ends_with("_pass") || CONNECTING.iter().any(|one| one.eq_ignore_ascii_case(name))
+}
+
+fn connects_or_listens(statement: &str) -> bool {
+    const LISTENING: &[&str] = &["listen", "server", "<VirtualHost", "ServerName"];
+    connects(statement) || LISTENING.iter().any(|one| one.eq_ignore_ascii_case(first_word(statement)))
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = u16> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter_map(|word| word.parse().ok())
+}
+
+/// Whether a word with a variable may be this port of this machine, given whether another line has its number.
+fn may_be(word: &str, port: u16, is_set: bool) -> bool {
+    let authority = word.rsplit("://").next().unwrap_or(word).split('/').next().unwrap_or_default();
+    let Some((host, behind)) = authority.rsplit_once(':').filter(|_| authority.contains('$')) else {
+        return false;
+    };
+    let digits = behind.len() - behind.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let is_here = host.contains('$') || lookup::is_here(host.trim_matches(['[', ']']));
+    match behind[..digits].parse::<u16>() {
+        Ok(number) => host.contains('$') && number == port,
+        Err(_) => behind.starts_with('$') && is_here && is_set,
+    }
 }
 
 /// The bytes of Apache's files that these moves change.
@@ -156,6 +242,39 @@ fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_variables_may_be_any_that_another_line_has() {
+        let is_found = |text: &str| {
+            let is_set = statements(text)
+                .filter(|(_, one)| !connects_or_listens(one))
+                .any(|(_, one)| numbers(one).any(|number| number == 9000));
+            let mut passes = statements(text).filter(|(_, one)| connects(one));
+            passes.any(|(_, one)| {
+                one.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter))
+                    .any(|word| may_be(word, 9000, is_set))
+            })
+        };
+        for text in [
+            "server { set $port 9000; location / { fastcgi_pass 127.0.0.1:$port; } }",
+            "set $h 127.0.0.1;\nlocation / {\n  fastcgi_pass $h:9000;\n}",
+            "map $host $p { default 9001; b.test 9000; }\nserver { location / { fastcgi_pass 127.0.0.1:$p; } }",
+            "<Macro S $p>\nSetHandler \"proxy:fcgi://127.0.0.1:$p\"\n</Macro>\nUse S 9000\n",
+            "Define P 9000\nProxyPass / http://localhost:${P}/\n",
+        ] {
+            assert!(is_found(text), "{text}");
+        }
+        for text in [
+            "server { set $port 9001; location / { fastcgi_pass 127.0.0.1:$port; } location /a { fastcgi_pass 127.0.0.1:9000; } }",
+            "set $h 127.0.0.1; location / { fastcgi_pass $h:9001; }",
+            "# set $port 9000;\nlocation / { fastcgi_pass 127.0.0.1:$port; }",
+            "listen 9000; location / { proxy_pass http://127.0.0.1:3000$request_uri; }",
+            "set $port 9000; location / { fastcgi_pass 10.0.0.7:$port; }",
+            "ProxyPassMatch ^/(.*)$ fcgi://localhost:9001/var/www/$1\nDefine P 9000\n",
+        ] {
+            assert!(!is_found(text), "{text}");
+        }
+    }
 
     #[test]
     fn lines_of_apache_are_found_and_said_anew() {

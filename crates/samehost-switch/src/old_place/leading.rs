@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use samehost_edit::{Lead, LeadForm, Role, Setting, leads_among};
+use samehost_edit::{Files, Lead, LeadForm, Role, Setting, leads_among};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
@@ -18,8 +18,10 @@ use samehost_services::Localhost;
 use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there, leads_there};
 use super::processes::told;
-use super::texts::{Text, Whose, assigned, name_of, names, texts};
+use super::texts::{Text, Whose, assigned, is_code, name_of, names, texts};
 use crate::configuration::leads::{Readers, localhost_of};
+use crate::configuration::server_files::folder;
+use crate::disk::{Disk, Reads};
 use crate::findings::{place, shown};
 use crate::place::real;
 use crate::plan::hop::Hop;
@@ -174,17 +176,27 @@ impl Text {
                 // A number is a port of this server where an option or a variable says so. `-l` is where a program listens, and a
                 // published port leads nowhere.
                 let is_option = lead.name.eq_ignore_ascii_case("p");
-                let is_variable = !lead.name.contains(|letter: char| letter.is_ascii_lowercase());
-                let is_sure = !is_port || is_option || (is_variable && is_named(&lead.name));
+                let is_sure = !is_port || is_option || is_named(&lead.name);
                 let is_own = ["l", "ports"].contains(&&*lead.name);
                 let is_one = lead.endpoints.len() == 1 || is_named(&self.text);
-                // What another project sets in place of a default is not known.
-                let is_set = self.whose == Whose::OtherProjects && !lead.unless.is_empty();
+                // What another project sets in place of a default is known by its `.env`. Every Laravel ships with defaults in its code,
+                // whatever it uses; one in a file of settings was written by somebody.
+                let is_set = is_code(&self.path) && !lead.unless.is_empty()
+                    || lead.unless.iter().any(|name| self.is_set_beside(name));
                 is_sure && is_one && !is_set && !is_own
             }
         };
         let is_set = lead.unless.iter().any(|name| assigned.contains(name));
         lead.form != LeadForm::MountedPath && is_its && !is_set
+    }
+
+    /// Whether the `.env` of the project around a text sets a variable.
+    fn is_set_beside(&self, name: &str) -> bool {
+        let around = folder(&self.path).ancestors().take(3).map(|folder| folder.join(".env"));
+        around.into_iter().any(|file| {
+            let bytes = Disk::of(&file, Reads::Application, None).read(&file).unwrap_or_default();
+            assignments(&bytes).contains_key(name)
+        })
     }
 
     /// Settings of this text that lead to the place and are none of those that move.

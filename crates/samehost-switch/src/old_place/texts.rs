@@ -45,6 +45,8 @@ const PROJECTS: &[(&str, usize)] = &[("/srv", 3), ("/var/www", 3), ("/opt", 3), 
 const OF_SETTINGS: &[&str] = &["yml", "yaml", "toml", "ini", "conf", "cfg", "cnf", "env", "properties", "sh"];
 const OF_CODE: &[&str] = &["php", "py", "js", "rb", "json"];
 const WORDS: &[&str] = &["conf", "settings", "database", "parameters"];
+/// What platforms start a project with.
+const STARTED_BY: &[&str] = &["procfile", "app.json"];
 /// Where a server is given the words that it starts with.
 const STARTS: &[&str] = &["default", "sysconfig", "init.d", "conf.d", "systemd"];
 
@@ -277,6 +279,11 @@ pub(super) fn names(text: &str, kind: Kind) -> bool {
     [Some(kind.name()), protocol].into_iter().flatten().any(|name| text.contains(name))
 }
 
+/// Whether a file is code in which settings may stand.
+pub(super) fn is_code(path: &Path) -> bool {
+    OF_CODE.iter().any(|end| path.extension().is_some_and(|own| own == *end))
+}
+
 /// Whether another project may have its settings in a file, by its path and its name in small letters.
 fn is_of_settings(path: &Path, name: &str) -> bool {
     let end = name.rsplit('.').next().unwrap_or_default();
@@ -285,6 +292,7 @@ fn is_of_settings(path: &Path, name: &str) -> bool {
     let mut usual = EDITORS.iter().flat_map(|editor| editor.names());
     name.starts_with(".env")
         || name == ".htaccess"
+        || STARTED_BY.contains(&name)
         || OF_SETTINGS.contains(&end)
         || (OF_CODE.contains(&end) && is_settings)
         || usual.any(|name| path.ends_with(name))
@@ -295,5 +303,28 @@ fn text_of(files: &dyn Files, path: &Path) -> Option<String> {
     if bytes.len() > LONGEST || bytes.contains(&0) {
         return None;
     }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(continued(&String::from_utf8_lossy(&bytes)))
+}
+
+/// A text with each line that goes on in the next one in one line, as its program reads it; the other lines keep their numbers.
+fn continued(text: &str) -> String {
+    if !text.contains("\\\n") {
+        return text.to_owned();
+    }
+    let (mut joined, mut owed) = (String::with_capacity(text.len()), 0);
+    for line in text.lines() {
+        match line.strip_suffix('\\') {
+            Some(begun) => {
+                joined.push_str(begun);
+                joined.push(' ');
+                owed += 1;
+            }
+            None => {
+                joined.push_str(line);
+                joined.push_str(&"\n".repeat(owed + 1));
+                owed = 0;
+            }
+        }
+    }
+    joined
 }

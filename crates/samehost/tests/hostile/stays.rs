@@ -295,6 +295,13 @@ fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_
             format!("Sidekiq.configure_server {{ |c| c.redis = {{ url: 'redis://127.0.0.1:{port}/0' }} }}\n"),
         ),
         (".htaccess", format!("php_value session.save_path \"tcp://127.0.0.1:{port}\"\n")),
+        (
+            "application.yml",
+            format!("redis:\n  host: ${{REDIS_HOST:localhost}}\n  port: ${{REDIS_PORT:{port}}}\n"),
+        ),
+        ("Procfile", format!("worker: celery -A app -b redis://localhost:{port}/0\n")),
+        ("app.json", format!("{{\n  \"redis\": {{ \"host\": \"localhost\", \"port\": {port} }}\n}}\n")),
+        ("queue.conf", format!("redis_port = {port}\n")),
     ] {
         let path = other.write(name, text);
         let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
@@ -310,6 +317,10 @@ fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_
         ("/etc", format!("[redis]\naccept = 127.0.0.1:1\nconnect = {port}\n")),
         ("/etc", format!("check host r with address 127.0.0.1\n  if failed port {port} then alert\n")),
         ("/usr/lib/systemd/system", format!("[Service]\nEnvironment=REDIS_URL=redis://127.0.0.1:{port}\n")),
+        (
+            "/usr/lib/systemd/system",
+            format!("[Service]\nExecStart=/usr/bin/worker \\\n  --redis-port \\\n  {port}\n"),
+        ),
     ] {
         let placed = Placed::new(folder, &own, text);
         let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
@@ -343,6 +354,10 @@ fn what_other_projects_have_that_leads_elsewhere_or_to_nobody_keeps_no_port_open
         ("backup/redis.conf", format!("bind 127.0.0.1\nport {port}\n")),
         ("redis.conf", format!("bind 127.0.0.1 -::1\nport {port}\n")),
         ("vendor/x/config.yml", format!("url: redis://127.0.0.1:{port}\n")),
+        (
+            "application.yml",
+            format!("redis:\n  host: ${{SHOP_HOST:localhost}}\n  port: ${{SMTP_PORT:{port}}}\n"),
+        ),
         ("src/client.php", format!("<?php $default = 'redis://127.0.0.1:{port}';\n")),
     ] {
         other.write(name, text);

@@ -33,6 +33,11 @@ struct OneNginx {
 
 impl OneNginx {
     fn start() -> Self {
+        OneNginx::passing(|_, fpm| format!("fastcgi_pass 127.0.0.1:{fpm};"))
+    }
+
+    /// With the directives by which each site, by its name, is passed to the pool's port.
+    fn passing(pass: impl Fn(&str, u16) -> String) -> Self {
         let mut stack = Stack::new();
         let (web, fpm) = ([free_port(), free_port()], free_port());
         stack.fpm(&format!("127.0.0.1:{fpm}"));
@@ -40,7 +45,8 @@ impl OneNginx {
             stack.write(&format!("{name}/index.php"), "<?php usleep(20000); echo 'ok';\n");
             let root = stack.path(name).display().to_string();
             let block = format!(
-                "server {{\n    listen 127.0.0.1:{port};\n    root {root};\n    location / {{\n        fastcgi_pass 127.0.0.1:{fpm};\n        fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n        fastcgi_param REQUEST_METHOD $request_method;\n    }}\n}}\n"
+                "server {{\n    listen 127.0.0.1:{port};\n    root {root};\n    location / {{\n        {}\n        fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n        fastcgi_param REQUEST_METHOD $request_method;\n    }}\n}}\n",
+                pass(name, fpm)
             );
             stack.write(&format!("nginx/sites-enabled/{name}"), &block);
         }
@@ -100,6 +106,23 @@ fn a_site_is_not_accused_of_what_its_neighbour_does_in_the_same_nginx_nor_vouche
     let main = sites.stack.path("nginx/nginx.conf").display().to_string();
     let (status, said) = sites.verified(BOTH, &main);
     assert_eq!(status, 0, "{said}");
+}
+
+#[test]
+fn a_site_whose_address_is_made_of_variables_keeps_the_port_open() {
+    if !is_root("a_site_whose_address_is_made_of_variables_keeps_the_port_open") {
+        return;
+    }
+    let sites = OneNginx::passing(|site, fpm| match site {
+        "one" => format!("fastcgi_pass 127.0.0.1:{fpm};"),
+        _ => format!("set $there {fpm}; fastcgi_pass 127.0.0.1:$there;"),
+    });
+    let words = ["switch", &sites.file(0), "--accept", "other-files", "--yes", "--confirm-within=0"];
+    let (status, said) = sites.asked(BOTH, &words);
+    assert!(said.contains("has its address from variables"), "{status} {said}\n{}", sites.stack.log());
+    for port in sites.web {
+        assert_eq!(page(port, "/").map(|(status, _)| status), Some(200), "{said}");
+    }
 }
 
 #[test]
