@@ -212,6 +212,29 @@ pub(crate) fn texts_of(mains: &[PathBuf]) -> Vec<(PathBuf, String)> {
     texts
 }
 
+/// A text with each line that goes on in the next one in one line, as its program reads it; the other lines keep their numbers.
+pub(crate) fn continued(text: &str) -> String {
+    if !text.contains("\\\n") {
+        return text.to_owned();
+    }
+    let (mut joined, mut owed) = (String::with_capacity(text.len()), 0);
+    for line in text.lines() {
+        match line.strip_suffix('\\') {
+            Some(begun) => {
+                joined.push_str(begun);
+                joined.push(' ');
+                owed += 1;
+            }
+            None => {
+                joined.push_str(line);
+                joined.push_str(&"\n".repeat(owed + 1));
+                owed = 0;
+            }
+        }
+    }
+    joined
+}
+
 /// Whether a unit of this system passes a file's content to its processes. Root alone must control both the file and
 /// what names it.
 pub(crate) fn hands_over(unit: &str, file: &Path) -> bool {

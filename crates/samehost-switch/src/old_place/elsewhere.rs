@@ -31,15 +31,15 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
             continue;
         }
         let files = server_files::of(scan, service);
-        let mut more = Vec::new();
+        let (mut more, edits) = (Vec::new(), edits_of(hops));
         if service.kind == Some(Kind::Apache) {
-            more = apache(&files, process, (endpoint, to), &edits_of(hops));
+            more = apache(&files, process, (endpoint, to), &edits);
         }
         // Only the editor knows the variables.
         if more.is_empty() {
             more = by_editor(&files, process, endpoint, hops);
         }
-        for one in unfollowed(&files, process, endpoint) {
+        for one in unfollowed(&files, process, endpoint, &edits) {
             if more.iter().all(|other| !other.found.contains(&one.place)) {
                 more.push(one.named);
             }
@@ -61,7 +61,7 @@ struct Unfollowed {
 
 /// Lines of a web server that connect to an address put together of variables, which may be this one: `fastcgi_pass 127.0.0.1:$port`
 /// where another line has the port's number, and `$host:9000`. They were passed over, and the port was closed under their sites.
-fn unfollowed(files: &[PathBuf], process: &Process, endpoint: &Endpoint) -> Vec<Unfollowed> {
+fn unfollowed(files: &[PathBuf], process: &Process, endpoint: &Endpoint, edits: &[Edit]) -> Vec<Unfollowed> {
     let Endpoint::Tcp { port, .. } = endpoint else { return Vec::new() };
     let texts = texts_of(files);
     let is_set = texts.iter().any(|(_, text)| {
@@ -70,7 +70,11 @@ fn unfollowed(files: &[PathBuf], process: &Process, endpoint: &Endpoint) -> Vec<
     });
     let mut found = Vec::new();
     for (path, text) in &texts {
-        for (line, statement) in statements(text).filter(|(_, statement)| connects(statement)) {
+        let own = edits.iter().filter(|edit| real(&edit.file) == real(path));
+        let moving: Vec<u32> = own.map(|edit| line_of(text, edit.range.start)).collect();
+        let passes =
+            statements(text).filter(|(line, statement)| connects(statement) && !moving.contains(line));
+        for (line, statement) in passes {
             let mut words = statement.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter));
             if !words.any(|word| may_be(word, *port, is_set)) {
                 continue;
@@ -88,6 +92,10 @@ fn unfollowed(files: &[PathBuf], process: &Process, endpoint: &Endpoint) -> Vec<
         }
     }
     found
+}
+
+fn line_of(text: &str, at: usize) -> u32 {
+    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count() as u32
 }
 
 /// The statements of nginx's or Apache's text, each with its line.
@@ -133,12 +141,12 @@ fn may_be(word: &str, port: u16, is_set: bool) -> bool {
     }
 }
 
-/// The bytes of Apache's files that these moves change.
+/// The bytes of web servers' files that these moves change.
 fn edits_of(hops: &[Hop]) -> Vec<Edit> {
     let mut all = Vec::new();
     for hop in hops {
         let (config, goal) = (&hop.config, Goal::client(hop.to.clone()));
-        if config.kind() != Some(Kind::Apache) {
+        if !matches!(config.kind(), Some(Kind::Nginx | Kind::Apache)) {
             continue;
         }
         if let Ok(edits) = config.editor.edit(&config.file, &config.files(), &hop.setting, &goal) {

@@ -16,7 +16,7 @@ use samehost_system::User;
 
 use super::left::{Left, Sources};
 use crate::configuration::leads::{OF_AN_APPLICATION, files_below};
-use crate::configuration::server_files::{self, folder, project};
+use crate::configuration::server_files::{self, continued, folder, project};
 use crate::configuration::{ConfigFile, ParsedConfig, units};
 use crate::disk::{Disk, Reads};
 use crate::place::real;
@@ -304,27 +304,4 @@ fn text_of(files: &dyn Files, path: &Path) -> Option<String> {
         return None;
     }
     Some(continued(&String::from_utf8_lossy(&bytes)))
-}
-
-/// A text with each line that goes on in the next one in one line, as its program reads it; the other lines keep their numbers.
-fn continued(text: &str) -> String {
-    if !text.contains("\\\n") {
-        return text.to_owned();
-    }
-    let (mut joined, mut owed) = (String::with_capacity(text.len()), 0);
-    for line in text.lines() {
-        match line.strip_suffix('\\') {
-            Some(begun) => {
-                joined.push_str(begun);
-                joined.push(' ');
-                owed += 1;
-            }
-            None => {
-                joined.push_str(line);
-                joined.push_str(&"\n".repeat(owed + 1));
-                owed = 0;
-            }
-        }
-    }
-    joined
 }

@@ -281,7 +281,7 @@ fn how_names_the_path_found_here_and_translates_urls() {
     let shown = |language: &str| home.run(&["how", "nginx", "--client", language]).stdout;
     assert!(shown("java").contains("it cannot by itself; under `samehost run` it can"), "{}", shown("java"));
     assert!(!shown("python").contains("samehost run"), "{}", shown("python"));
-    for arguments in [&["how", "cobol"][..], &["how", "mysql", "--client", "cobol"], &["how", "apache"]] {
+    for arguments in [&["how", "cobol"][..], &["how", "mysql", "--client", "cobol"], &["how", "qdrant"]] {
         assert_eq!(home.run(arguments).status, 2, "{arguments:?}");
     }
 }

@@ -23,8 +23,9 @@ use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_system::{Account, User, accounts, identity, lookup, peer, proc};
 
+use super::{Variables, environment};
 use crate::configuration::ConfigFile;
-use crate::configuration::server_files::{self, texts_of};
+use crate::configuration::server_files::{self, continued, texts_of};
 use crate::disk::{Disk, Reads};
 use crate::place::{real, same_port};
 
@@ -79,18 +80,66 @@ pub(crate) fn given_to(scan: &Scan, file: &Path) -> Vec<Given> {
         let mut texts = texts_of(&server_files::of(scan, service));
         texts.extend(texts_beside(file));
         for (path, text) in texts {
+            let text = continued(&text);
             for (line, code) in (1..).zip(text.lines()) {
-                let Some(words) = arguments(code, "SetEnv") else { continue };
-                let [name, value, ..] = words[..] else { continue };
-                let host = host_at(&text, line).map(roots_of_apache);
-                if host.is_none_or(|roots| is_around(file, &roots)) {
-                    let (name, value) = (name.to_owned(), value.to_owned());
-                    found.push(Given { file: path.clone(), line, name, value });
+                let given = variables_of_apache(code, || service.pid.map(environment).unwrap_or_default());
+                if given.is_empty() || !holds_for(&text, line, file) {
+                    continue;
                 }
+                found.extend(given.into_iter().map(|(name, value)| Given {
+                    file: path.clone(),
+                    line,
+                    name,
+                    value,
+                }));
             }
         }
     }
     found
+}
+
+/// Whether a line of Apache's holds for an application: it is in its virtual host or in none, and in no other's directory.
+fn holds_for(text: &str, line: u32, file: &Path) -> bool {
+    let host = block_at(text, line, "VirtualHost").map(roots_of_apache);
+    let project = server_files::project(file);
+    let is_elsewhere = block_at(text, line, "Directory").is_some_and(|block| {
+        let named =
+            block.lines().next().and_then(|first| first.split_whitespace().nth(1)).unwrap_or_default();
+        let path = real(Path::new(named.trim_matches(['"', '\'', '>'])));
+        !project.starts_with(&path) && !path.starts_with(&project)
+    });
+    host.is_none_or(|roots| is_around(file, &roots)) && !is_elsewhere
+}
+
+/// The variables that a line of Apache gives to requests, given the environment that it was started with.
+fn variables_of_apache(code: &str, environment: impl FnOnce() -> Variables) -> Vec<(String, String)> {
+    let mut words = code.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'']));
+    let directive = words.next().unwrap_or_default().to_ascii_lowercase();
+    let words: Vec<&str> = words.collect();
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    // `SetEnvIf Host .* A=1 B=2`: a pattern may have a sign as well, and no name of a variable before it.
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    match (&*directive, &words[..]) {
+        ("setenv", [name, value, ..]) | ("proxyfcgisetenvif", [_, .., name, value]) => {
+            vec![pair((name, value))]
+        }
+        ("setenvif" | "setenvifnocase" | "setenvifexpr" | "browsermatch" | "browsermatchnocase", all) => {
+            let given = all.iter().filter_map(|word| word.split_once('='));
+            given.filter(|(name, _)| is_name(name)).map(pair).collect()
+        }
+        ("rewriterule", [.., flags]) => {
+            let flags = flags.trim_matches(['[', ']']).split(',');
+            let set = flags.filter_map(|flag| flag.strip_prefix("E=").or_else(|| flag.strip_prefix("env=")));
+            set.filter_map(|one| one.split_once(':')).map(pair).collect()
+        }
+        ("passenv", names) => {
+            let own = environment();
+            names.iter().filter_map(|name| Some(pair((name, own.get(*name)?)))).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The `.htaccess` of an application, in its directory and in the part of it that is served.
@@ -274,7 +323,7 @@ fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
                 continue;
             }
             let text = texts.iter().find(|(path, _)| *path == setting.file);
-            let roots = match text.and_then(|(_, text)| host_at(text, setting.line)) {
+            let roots = match text.and_then(|(_, text)| block_at(text, setting.line, "VirtualHost")) {
                 Some(host) => roots_of_apache(host),
                 None => texts.iter().flat_map(|(_, text)| roots_of_apache(text)).collect(),
             };
@@ -284,13 +333,13 @@ fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
     found
 }
 
-/// The text of the virtual host around a line; none where it is outside of all.
-fn host_at(text: &str, line: u32) -> Option<&str> {
+/// The text of the block of this name around a line, with its first line; none where it is outside of all.
+fn block_at<'a>(text: &'a str, line: u32, name: &str) -> Option<&'a str> {
     let at = text.split_inclusive('\n').take((line as usize).saturating_sub(1)).map(str::len).sum();
-    let begins = text.get(..at)?.rfind("<VirtualHost")?;
-    let host = text.get(begins..)?;
-    let ends = host.find("</VirtualHost").unwrap_or(host.len());
-    (begins + ends > at).then(|| &host[..ends])
+    let begins = text.get(..at)?.rfind(&format!("<{name} "))?;
+    let block = text.get(begins..)?;
+    let ends = block.find(&format!("</{name}>")).unwrap_or(block.len());
+    (begins + ends > at).then(|| &block[..ends])
 }
 
 pub(crate) struct Worker {
@@ -372,9 +421,35 @@ mod tests {
     #[test]
     fn a_line_of_apache_is_of_the_host_around_it() {
         let text = "DocumentRoot /all\n<VirtualHost *:80>\nDocumentRoot \"/srv/a\"\nSetHandler x\n</VirtualHost>\nSetHandler y\n<VirtualHost *:81>\nSetHandler z\nDocumentRoot /srv/b\n</VirtualHost>\n";
-        let roots = |line| host_at(text, line).map(roots_of_apache);
+        let roots = |line| block_at(text, line, "VirtualHost").map(roots_of_apache);
         assert_eq!(roots(4), Some(vec!["/srv/a".into()]));
         assert_eq!((roots(8), roots(1), roots(6)), (Some(vec!["/srv/b".into()]), None, None));
+    }
+
+    #[test]
+    fn each_way_in_which_apache_gives_a_variable_is_seen() {
+        let own = || Variables::from([("REDIS_URL".to_owned(), "r".to_owned())]);
+        for line in [
+            "  SetEnv REDIS_URL r",
+            "setenv \"REDIS_URL\" 'r'",
+            "SetEnvIf Host .* REDIS_URL=r",
+            "SetEnvIfNoCase Request_URI ^/a=b$ X=1 REDIS_URL=r",
+            "SetEnvIfExpr \"true\" REDIS_URL=r",
+            "ProxyFCGISetEnvIf \"true\" REDIS_URL r",
+            "RewriteRule .* - [L,E=REDIS_URL:r]",
+            "PassEnv HOME REDIS_URL",
+        ] {
+            let given = variables_of_apache(line, own);
+            assert!(given.contains(&("REDIS_URL".to_owned(), "r".to_owned())), "{line}: {given:?}");
+        }
+        for line in
+            ["# SetEnv REDIS_URL r", "UnsetEnv REDIS_URL", "RewriteRule ^(.*)$ /x [L]", "PassEnv OTHER"]
+        {
+            assert_eq!(variables_of_apache(line, own), [], "{line}");
+        }
+        let text = "<Directory /srv/b>\nSetEnv A 1\n</Directory>\n<Directory \"/srv/a\">\nSetEnv A 2\n</Directory>\nSetEnv A 3\n";
+        let holds = [2, 5, 7].map(|line| holds_for(text, line, Path::new("/srv/a/.env")));
+        assert_eq!(holds, [false, true, true]);
     }
 
     #[test]

@@ -233,7 +233,14 @@ pub(crate) fn client_reload_action(
         let what = format!("systemctl restart {unit}, the application's own unit");
         return ReloadAction::command(what, ReloadCommand::Unit { verb: UnitVerb::Restart, unit });
     }
-    found
+    // "Restart the application" stood below "the application uses the Unix socket now", of PHP behind PHP-FPM.
+    let all = processes(scan, hop);
+    match found {
+        ReloadAction::Nothing(Some(_)) if !all.is_empty() && all.into_iter().all(reads_at_each_request) => {
+            ReloadAction::Nothing(None)
+        }
+        found => found,
+    }
 }
 
 /// Whether the client of a move reads its file at its start, and this program does not start it again.

@@ -545,7 +545,8 @@ fn a_pool_is_the_sites_by_its_own_lines_where_no_web_server_says_so() {
         assert_eq!(said.contains("as php-fpm8.2 (nobody)"), !is_known, "{line}: {said}");
         let unknown = format!("pools of PHP-FPM serves {}/wp-config.php is not known", sites.root(0));
         assert_eq!(said.contains(&unknown), !is_known, "{line}: {said}");
-        assert!(said.contains("(www-data)"), "{line}: {said}");
+        // Its worker may not be there yet.
+        assert!(said.contains("(www-data"), "{line}: {said}");
     }
 }
 

@@ -152,7 +152,7 @@ fn words_by_hand_fit_the_variable_and_have_this_machines_places() {
     );
     let env = stack.write("live/.env.production", &text);
     let ended = dry(&stack, &env, &[]);
-    let redis_url = format!("REDIS_URL=unix://{}", socket.display());
+    let redis_url = format!("unix://{}", socket.display());
     let host = format!("DB_HOST={folder}");
     assert_told(&ended, 1, &[".env.production:2", ".env.production:4", &redis_url, &host]);
     assert!(!in_one_line(&ended).contains(&format!("REDIS_HOST={}", socket.display())), "{}", ended.both());
