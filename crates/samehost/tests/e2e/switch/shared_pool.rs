@@ -542,7 +542,7 @@ fn a_pool_is_the_sites_by_its_own_lines_where_no_web_server_says_so() {
         let ended = sites.stack.samehost(&["switch", &sites.root(0), "--dry-run"]);
         let said = in_one_line(&ended);
         assert_eq!(ended.status, 0, "{said}\n{}", sites.stack.log());
-        assert_eq!(said.contains("as php-fpm8.2 (nobody)"), !is_known, "{line}: {said}");
+        assert_eq!(said.contains("as php-fpm8.2 (nobody"), !is_known, "{line}: {said}");
         let unknown = format!("pools of PHP-FPM serves {}/wp-config.php is not known", sites.root(0));
         assert_eq!(said.contains(&unknown), !is_known, "{line}: {said}");
         // Its worker may not be there yet.
