@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_a_subcommand_does_not_use_is_refused() {
         for words in [
-            "list --yes", "check --yes", "confirm --yes", "undo --page x", "recover X", "finish",
+            "list --yes", "check --yes", "confirm --yes", "undo --page x", "recover X",
             "prune X --older-than 9d", "undo --to tcp", "--yes undo",
         ] {
             let words = format!("samehost switch {words}");
