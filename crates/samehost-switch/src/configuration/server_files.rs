@@ -43,6 +43,11 @@ pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
     files
 }
 
+/// The file by which a server of this kind would be started with these words.
+pub(crate) fn named_by(kind: Kind, words: &[String]) -> Option<PathBuf> {
+    Some(kind.descriptor().file_named(words)?.0)
+}
+
 /// Whether a process shows that it was not started with a file: it works elsewhere than that says, or lacks an argument of it.
 fn is_denied(kind: Kind, file: &Path, process: &Process) -> bool {
     let files = Disk::of(file, Reads::RootsServer, None);

@@ -362,8 +362,8 @@ fn known_configurations(scan: &Scan) -> Vec<ParsedConfig> {
     }
     files.extend(mains.iter().map(|(kind, path)| (Some(*kind), path.clone())));
     for unit in units::written() {
-        let named = unit.servers().map(|(kind, words, _)| (kind, kind.descriptor().file_named(&words)));
-        files.extend(named.filter_map(|(kind, file)| Some((Some(kind), file?.0))));
+        let named = unit.servers().map(|(kind, words, _)| (Some(kind), server_files::named_by(kind, &words)));
+        files.extend(named.filter_map(|(kind, file)| Some((kind, file?))));
     }
     for (kind, main) in &mains {
         files.extend(alike_beside(main, *kind).into_iter().map(|path| (Some(*kind), path)));
