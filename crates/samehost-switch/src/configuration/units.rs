@@ -2,9 +2,10 @@
 //! given. A unit that nobody has started yet is the application's next start.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use samehost_edit::Files;
 use samehost_edit::formats::systemd::{assigned, unquoted};
+use samehost_edit::{Files, once_in_a_run};
 use samehost_services::Kind;
 
 use super::server_files::environment_files_of;
@@ -33,8 +34,12 @@ pub(crate) struct GivenVariable {
     pub(crate) place: String,
 }
 
-/// The services that are written down here.
-pub(crate) fn written() -> Vec<WrittenUnit> {
+/// The services that are written down here, which are read once in a run: each of fifty moves asks for them.
+pub(crate) fn written() -> Rc<Vec<WrittenUnit>> {
+    once_in_a_run("the units that are written down", read_all)
+}
+
+fn read_all() -> Vec<WrittenUnit> {
     let mut found: Vec<WrittenUnit> = Vec::new();
     for folder in FOLDERS.iter().map(Path::new) {
         for path in listed(folder) {

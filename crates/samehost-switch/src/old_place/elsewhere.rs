@@ -24,14 +24,14 @@ pub(crate) struct Named {
 
 /// Lines of running nginx and Apache servers that name an address and are not changed by these moves.
 pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop]) -> Vec<Named> {
-    let mut found: Vec<Named> = Vec::new();
+    let (mut found, edits): (Vec<Named>, _) = (Vec::new(), edits_of(hops));
     for service in &scan.services {
         let Some(process) = scan.main_process(service) else { continue };
         if !matches!(service.kind, Some(Kind::Nginx | Kind::Apache)) {
             continue;
         }
         let files = server_files::of(scan, service);
-        let (mut more, edits) = (Vec::new(), edits_of(hops));
+        let mut more = Vec::new();
         if service.kind == Some(Kind::Apache) {
             more = apache(&files, process, (endpoint, to), &edits);
         }
@@ -39,9 +39,9 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
         if more.is_empty() {
             more = by_editor(&files, process, endpoint, hops);
         }
-        for one in unfollowed(&files, process, endpoint, &edits) {
-            if more.iter().all(|other| !other.found.contains(&one.place)) {
-                more.push(one.named);
+        for (place, one) in unfollowed(&files, process, endpoint, &edits) {
+            if more.iter().all(|other| !other.found.contains(&place)) {
+                more.push(one);
             }
         }
         for one in more {
@@ -53,45 +53,52 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
     found
 }
 
-/// A line whose address is put together while the server runs, and the place of that line.
-struct Unfollowed {
-    place: String,
-    named: Named,
-}
-
-/// Lines of a web server that connect to an address put together of variables, which may be this one: `fastcgi_pass 127.0.0.1:$port`
-/// where another line has the port's number, and `$host:9000`. They were passed over, and the port was closed under their sites.
-fn unfollowed(files: &[PathBuf], process: &Process, endpoint: &Endpoint, edits: &[Edit]) -> Vec<Unfollowed> {
+/// A web server's lines whose address is put together of variables and may be this one, each with its place; but for those that these
+/// edits change.
+fn unfollowed(
+    files: &[PathBuf],
+    process: &Process,
+    endpoint: &Endpoint,
+    edits: &[Edit],
+) -> Vec<(String, Named)> {
     let Endpoint::Tcp { port, .. } = endpoint else { return Vec::new() };
     let texts = texts_of(files);
-    let is_set = texts.iter().any(|(_, text)| {
-        let mut others = statements(text).filter(|(_, statement)| !connects_or_listens(statement));
-        others.any(|(_, statement)| numbers(statement).any(|number| number == *port))
-    });
     let mut found = Vec::new();
-    for (path, text) in &texts {
-        let own = edits.iter().filter(|edit| real(&edit.file) == real(path));
-        let moving: Vec<u32> = own.map(|edit| line_of(text, edit.range.start)).collect();
-        let passes =
-            statements(text).filter(|(line, statement)| connects(statement) && !moving.contains(line));
-        for (line, statement) in passes {
-            let mut words = statement.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter));
-            if !words.any(|word| may_be(word, *port, is_set)) {
-                continue;
-            }
-            let (name, pid, place) = (&process.name, process.pid, place(path, line));
-            let named = Named {
-                found: format!(
-                    "{name} {pid}: {place}: `{}` has its address from variables, which are not followed, and may lead to {endpoint}",
-                    statement.trim()
-                ),
-                remedy: "Write the address out there, and switch again; or leave the port open: --keep-tcp"
-                    .into(),
-            };
-            found.push(Unfollowed { place, named });
+    for ((path, text), line, statement) in of_variables(&texts, *port) {
+        let mut own = edits.iter().filter(|edit| real(&edit.file) == real(path));
+        if own.any(|edit| line_of(text, edit.range.start) == line) {
+            continue;
         }
+        let (name, pid, place) = (&process.name, process.pid, place(path, line));
+        let named = Named {
+            found: format!(
+                "{name} {pid}: {place}: `{statement}` has its address from variables, which are not followed, and may lead to {endpoint}"
+            ),
+            remedy: "Write the address out there, and switch again; or leave the port open: --keep-tcp"
+                .into(),
+        };
+        found.push((place, named));
     }
     found
+}
+
+/// The statements of a web server that connect to an address put together of variables, which may be this port: `fastcgi_pass
+/// 127.0.0.1:$port` where another line has the port's number, and `$host:9000`. They were passed over, and the port was closed under
+/// their sites.
+fn of_variables(texts: &[(PathBuf, String)], port: u16) -> Vec<(&(PathBuf, String), u32, &str)> {
+    let all = || {
+        texts
+            .iter()
+            .flat_map(|file| statements(&file.1).map(move |(line, statement)| (file, line, statement)))
+    };
+    let is_set = all().any(|(_, _, statement)| {
+        !connects_or_listens(statement) && numbers(statement).any(|number| number == port)
+    });
+    let may_lead = |statement: &str| {
+        let mut words = statement.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter));
+        connects(statement) && words.any(|word| may_be(word, port, is_set))
+    };
+    all().filter(|(_, _, statement)| may_lead(statement)).collect()
 }
 
 fn line_of(text: &str, at: usize) -> u32 {
@@ -103,8 +110,7 @@ fn statements(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with('#'));
     lines.flat_map(|(number, line)| {
         // Braces are also around a name of Apache's: `${FPM}`.
-        let ends = |letter: char| letter == ';';
-        line.split(ends).flat_map(|part| part.split(" {")).map(move |part| (number, part.trim()))
+        line.split(';').flat_map(|part| part.split(" {")).map(move |part| (number, part.trim()))
     })
 }
 
@@ -254,14 +260,8 @@ mod tests {
     #[test]
     fn an_address_of_variables_may_be_any_that_another_line_has() {
         let is_found = |text: &str| {
-            let is_set = statements(text)
-                .filter(|(_, one)| !connects_or_listens(one))
-                .any(|(_, one)| numbers(one).any(|number| number == 9000));
-            let mut passes = statements(text).filter(|(_, one)| connects(one));
-            passes.any(|(_, one)| {
-                one.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter))
-                    .any(|word| may_be(word, 9000, is_set))
-            })
+            let texts = [(PathBuf::from("/etc/nginx/nginx.conf"), text.to_owned())];
+            !of_variables(&texts, 9000).is_empty()
         };
         for text in [
             "server { set $port 9000; location / { fastcgi_pass 127.0.0.1:$port; } }",

@@ -181,9 +181,12 @@ impl Text {
                 let is_one = lead.endpoints.len() == 1 || is_named(&self.text);
                 // What another project sets in place of a default is known by its `.env`. Every Laravel ships with defaults in its code,
                 // whatever it uses; one in a file of settings was written by somebody.
-                let is_set = is_code(&self.path) && !lead.unless.is_empty()
-                    || lead.unless.iter().any(|name| self.is_set_beside(name));
-                is_sure && is_one && !is_set && !is_own
+                let is_set = || {
+                    let is_default = self.whose == Whose::OtherProjects && !lead.unless.is_empty();
+                    let is_set = |name: &String| self.is_set_beside(name);
+                    is_default && (is_code(&self.path) || lead.unless.iter().any(is_set))
+                };
+                is_sure && is_one && !is_own && !is_set()
             }
         };
         let is_set = lead.unless.iter().any(|name| assigned.contains(name));

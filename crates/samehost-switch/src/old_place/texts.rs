@@ -258,7 +258,7 @@ impl Texts<'_> {
         for service in self.services(scan) {
             servers.extend(scan.main_process(service).and_then(|process| process.unit.clone()));
         }
-        for unit in units::written().into_iter().filter(|unit| !servers.contains(&unit.name)) {
+        for unit in units::written().iter().filter(|unit| !servers.contains(&unit.name)) {
             let whose = if unit.is_of_a_server() { Whose::Servers } else { Whose::Applications };
             for (path, _) in unit.files.iter().chain(&unit.environment_files) {
                 self.add(path, &Disk::of(path, Reads::RootsServer, None), whose);

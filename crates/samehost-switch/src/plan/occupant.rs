@@ -324,8 +324,9 @@ fn named(around: &Surroundings<'_>, server: &Server, endpoint: &Endpoint) -> Opt
 /// The unit of another server that gives it this path on its command line, whether it runs or not.
 fn named_by_a_unit(server: &Server, path: &Path) -> Option<Occupant> {
     let own = server.pid.and_then(unit_or_container);
-    let others = units::written().into_iter().filter(|unit| Some(&unit.name) != own.as_ref());
-    others.into_iter().find_map(|unit| {
+    let written = units::written();
+    let mut others = written.iter().filter(|unit| Some(&unit.name) != own.as_ref());
+    others.find_map(|unit| {
         let mut servers = unit.servers();
         let (_, _, place) = servers.find(|(_, words, _)| words.iter().any(|word| Path::new(word) == path))?;
         Some(Occupant::Named { name: unit.name.clone(), place })
@@ -361,7 +362,7 @@ fn known_configurations(scan: &Scan) -> Vec<ParsedConfig> {
         mains.extend(its.filter(|path| path.exists()).map(|path| (kind, path)));
     }
     files.extend(mains.iter().map(|(kind, path)| (Some(*kind), path.clone())));
-    for unit in units::written() {
+    for unit in units::written().iter() {
         let named = unit.servers().map(|(kind, words, _)| (Some(kind), server_files::named_by(kind, &words)));
         files.extend(named.filter_map(|(kind, file)| Some((kind, file?))));
     }
@@ -375,11 +376,8 @@ fn known_configurations(scan: &Scan) -> Vec<ParsedConfig> {
         if !known.insert(real(&path)) {
             continue;
         }
-        let Ok(Some(Ok(read))) =
-            ConfigFile::run_by(&path, kind).map(|found| found.map(|config| config.read()))
-        else {
-            continue;
-        };
+        let Ok(Some(config)) = ConfigFile::run_by(&path, kind) else { continue };
+        let Ok(read) = config.read() else { continue };
         known.extend(read.paths(&read.config.files()).iter().map(|path| real(path)));
         all.push(read);
     }

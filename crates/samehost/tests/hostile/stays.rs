@@ -327,6 +327,12 @@ fn an_address_in_another_project_or_anywhere_in_the_machines_settings_keeps_the_
         let is_kept = told.contains(&*placed.0.display().to_string()) && told.contains("stays open");
         assert!(is_kept, "{folder}: {told}");
     }
+    // A default in a script of the machine's counts, where one in another project's code does not.
+    let script = format!("import os\nurl = os.environ.get(\"CACHE_URL\", \"redis://127.0.0.1:{port}/0\")\n");
+    let of_machine = Placed::new("/usr/local/bin", &format!("{own}.py"), script);
+    let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+    assert!(told.contains(&*of_machine.0.display().to_string()) && told.contains("stays open"), "{told}");
+    drop(of_machine);
     let of_root = Placed::new("/root", &format!("{own}.yml"), format!("url: redis://127.0.0.1:{port}\n"));
     let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
     assert!(told.contains(&*of_root.0.display().to_string()) && told.contains("stays open"), "{told}");

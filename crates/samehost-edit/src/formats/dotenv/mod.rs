@@ -10,8 +10,7 @@ use crate::editor::{Editor, asks_for};
 use crate::files::{Edit, Files};
 use crate::refusal::{OF_UNKNOWN_SERVER, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
-use crate::spelling::Spelling;
-use crate::spelling::redis_words;
+use crate::spelling::{Spelling, redis_words};
 
 mod framework;
 mod group;

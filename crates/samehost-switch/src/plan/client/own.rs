@@ -92,15 +92,16 @@ impl Home {
     pub(crate) fn of(folder: PathBuf, configuration: &Path) -> Self {
         let mut home =
             Home { folder, configuration: configuration.to_owned(), units: Vec::new(), users: Vec::new() };
-        let mut written = units::written();
-        written.retain(|unit| {
+        let written = units::written();
+        let is_its = |unit: &&WrittenUnit| {
             unit.is_of(|path| home.has_file(path)) || unit.files.iter().any(|(file, _)| file == configuration)
-        });
-        let mut users: Vec<String> = written.iter().filter_map(WrittenUnit::user).collect();
+        };
+        let its: Vec<&WrittenUnit> = written.iter().filter(is_its).collect();
+        let mut users: Vec<String> = its.iter().filter_map(|unit| unit.user()).collect();
         users.sort();
         users.dedup();
         home.users = users;
-        home.units = written.into_iter().map(|unit| unit.name).collect();
+        home.units = its.into_iter().map(|unit| unit.name.clone()).collect();
         home
     }
 

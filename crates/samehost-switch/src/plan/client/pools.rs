@@ -86,12 +86,8 @@ pub(crate) fn given_to(scan: &Scan, file: &Path) -> Vec<Given> {
                 if given.is_empty() || !holds_for(&text, line, file) {
                     continue;
                 }
-                found.extend(given.into_iter().map(|(name, value)| Given {
-                    file: path.clone(),
-                    line,
-                    name,
-                    value,
-                }));
+                let of_line = |(name, value)| Given { file: path.clone(), line, name, value };
+                found.extend(given.into_iter().map(of_line));
             }
         }
     }
@@ -113,14 +109,11 @@ fn holds_for(text: &str, line: u32, file: &Path) -> bool {
 
 /// The variables that a line of Apache gives to requests, given the environment that it was started with.
 fn variables_of_apache(code: &str, environment: impl FnOnce() -> Variables) -> Vec<(String, String)> {
-    let mut words = code.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'']));
-    let directive = words.next().unwrap_or_default().to_ascii_lowercase();
-    let words: Vec<&str> = words.collect();
+    let (directive, words) = directive_of(code);
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     // `SetEnvIf Host .* A=1 B=2`: a pattern may have a sign as well, and no name of a variable before it.
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     match (&*directive, &words[..]) {
         ("setenv", [name, value, ..]) | ("proxyfcgisetenvif", [_, .., name, value]) => {
             vec![pair((name, value))]
@@ -148,10 +141,8 @@ fn texts_beside(file: &Path) -> Vec<(PathBuf, String)> {
     let served = SERVED.iter().map(|name| project.join(name));
     let places = [project.clone()].into_iter().chain(served).map(|folder| folder.join(".htaccess"));
     let files = Disk::of(file, Reads::Application, None);
-    places
-        .filter_map(|path| Some((files.read(&path).ok()?, path)))
-        .map(|(text, path)| (path, String::from_utf8_lossy(&text).into_owned()))
-        .collect()
+    let text = |path: &Path| Some(String::from_utf8_lossy(&files.read(path).ok()?).into_owned());
+    places.filter_map(|path| Some((path.clone(), text(&path)?))).collect()
 }
 
 fn is_around(file: &Path, roots: &[PathBuf]) -> bool {
@@ -261,15 +252,14 @@ pub(crate) fn sites_of_apache(scan: &Scan) -> Vec<PathBuf> {
 }
 
 fn roots_of_apache(text: &str) -> Vec<PathBuf> {
-    let roots = text.lines().filter_map(|line| arguments(line, "DocumentRoot")?.into_iter().next());
-    roots.map(|root| real(Path::new(root))).collect()
+    let named = text.lines().map(directive_of).filter(|(name, _)| name == "documentroot");
+    named.filter_map(|(_, words)| Some(real(Path::new(words.first()?)))).collect()
 }
 
-/// The words behind a directive of Apache, without quotes; `None` where a line is another one.
-fn arguments<'a>(line: &'a str, directive: &str) -> Option<Vec<&'a str>> {
-    let mut words = line.split_ascii_whitespace();
-    let is_it = words.next()?.eq_ignore_ascii_case(directive);
-    is_it.then(|| words.map(|word| word.trim_matches(['"', '\''])).collect())
+/// The name of a directive of Apache in small letters, and the words behind it without quotes.
+fn directive_of(line: &str) -> (String, Vec<&str>) {
+    let mut words = line.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'']));
+    (words.next().unwrap_or_default().to_ascii_lowercase(), words.collect())
 }
 
 /// The pools that listen at an endpoint.

@@ -6,7 +6,6 @@
 //! application that runs on this machine is not concerned (its container's processes are asked for their environment), so
 //! these are notes: many projects have a compose.yaml for their developers alone.
 
-use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -113,7 +112,6 @@ fn leads_from(scan: &Scan, name: &str, value: &str, place: &Endpoint) -> bool {
 
 /// Values that go before those which these stages write.
 pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
-    let units = LazyCell::new(units::written);
     let mut found = Vec::new();
     for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
         let is_written = stages.iter().any(|stage| stage.changes_file(&hop.setting.file));
@@ -124,7 +122,7 @@ pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> V
         let text = String::from_utf8_lossy(&text).into_owned();
         let (before, _) = texts(hop, stages);
         let beats = Beats { scan, hop, hops, before, moved: moved_by(hop, stages), text };
-        for obstacle in of_hop(&beats, stages, &units) {
+        for obstacle in of_hop(&beats, stages, &units::written()) {
             if !found.contains(&obstacle) {
                 found.push(obstacle);
             }
