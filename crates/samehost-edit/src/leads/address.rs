@@ -272,6 +272,9 @@ fn in_dsn(text: &str) -> Vec<(String, u16)> {
     let all = dsn.hosts.iter().flat_map(|host| host.split(','));
     let (behind, hosts): (Vec<&str>, Vec<&str>) =
         all.map(|host| host.strip_prefix("tcp:").unwrap_or(host)).partition(|host| port(host).is_some());
+    if hosts.is_empty() {
+        return Vec::new();
+    }
     let ports: Vec<&str> =
         behind.into_iter().chain(dsn.all("port").flat_map(|port| port.split(','))).collect();
     // Perl's `DBI:mysql:…`.

@@ -479,9 +479,13 @@ pub(super) fn code_of(line: &str) -> &str {
     line
 }
 
-/// Whether a line is a directive of a web server that connects to nobody. PHP's `return [...]` is none.
+/// Whether a line is a directive of a web server that connects to nobody, PHP's `return [...]` being none; or a test of Monit's over
+/// UDP: `if failed host 127.0.0.1 port 161 type udp`.
 fn is_directive_of_its_own(code: &str) -> bool {
     let first = code.split_whitespace().next().unwrap_or_default();
+    if code.trim_start().starts_with("if failed ") && code.contains("type udp") {
+        return true;
+    }
     // A section of Apache says what holds of an address (`<Proxy fcgi://127.0.0.1:9000>`), and connects nowhere.
     first.starts_with("<Proxy") || (OWN_DIRECTIVES.contains(&first) && !code.contains(['[', '(']))
 }

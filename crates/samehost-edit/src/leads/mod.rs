@@ -238,10 +238,6 @@ impl<'a> Places<'a> {
     fn leads(&mut self, at: usize) -> Vec<Lead> {
         let items = self.items;
         let item = &items[at];
-        // Monit's `if failed host 127.0.0.1 port 161 type udp`.
-        if self.line(item.line).contains("type udp") {
-            return Vec::new();
-        }
         if let Some(port) = address::port(item.text.trim()) {
             if !self.is_alone(at) {
                 return Vec::new();
@@ -366,9 +362,7 @@ impl<'a> Places<'a> {
         }
         let above = self.lines.iter().take(item.line as usize).rev().take(MOST_BESIDE);
         let mut checks = above.map(|line| line.trim_start()).filter(|line| line.starts_with("check "));
-        let Some(check) = checks.next().filter(|_| self.line(item.line).contains("port ")) else {
-            return false;
-        };
+        let Some(check) = checks.next().filter(|_| item.key == "port") else { return false };
         match check.split_once("with address ").map(|(_, rest)| rest.split_whitespace().next()) {
             Some(named) => named.is_some_and(|named| address::host(named).is_some()),
             None => check.starts_with("check process "),
