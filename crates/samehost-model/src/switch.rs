@@ -190,6 +190,12 @@ pub struct SwitchReport {
     pub proofs: Vec<String>,
     /// Clients that still use TCP after the switch.
     pub still_tcp: Vec<String>,
+    /// The old addresses that a `switch finish` is to close; none of another switch.
+    pub closes: Vec<String>,
+    /// Old addresses at which nobody was seen to listen any more, after their servers left them.
+    pub closed: Vec<String>,
+    /// Old addresses that servers were to leave, each with who was seen to listen there all the same.
+    pub still_open: Vec<String>,
     /// Time of automatic rollback unless the switch is confirmed, RFC 3339, UTC.
     pub confirm_until: Option<String>,
     /// Whether it stays in force at that time where the page that was named stays as it was.
@@ -206,11 +212,12 @@ impl SwitchReport {
         self.hops.iter().flat_map(|hop| &hop.seen_old).map(String::as_str).collect()
     }
 
-    /// Whether what the application was seen to do contradicts the switch: what the headline and the exit status are computed from.
+    /// Whether what the application or its server was seen to do contradicts the switch: what the headline and the exit status are computed from.
     /// Without a page the status was 0 below "still connects at the old address".
     #[must_use]
     pub fn is_contradicted(&self) -> bool {
-        self.hops.iter().any(|hop| !hop.seen_old.is_empty() && !hop.awaits_restart)
+        let goes_on = self.hops.iter().any(|hop| !hop.seen_old.is_empty() && !hop.awaits_restart);
+        goes_on || !self.closes.is_empty() && !self.still_open.is_empty()
     }
 }
 

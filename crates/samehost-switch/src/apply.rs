@@ -16,7 +16,7 @@ use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use crate::check::Verdict;
 use crate::findings::{bar, shown};
-use crate::old_place::{still_in_use, still_tcp};
+use crate::old_place::{left_places, still_in_use, still_tcp};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::login::{LoggedIn, ask_each, try_hop};
@@ -140,6 +140,7 @@ fn attempt(
             if let Some(scan) = (environment.scan)() {
                 report.still_tcp = still_tcp(&plan.hops, &scan);
             }
+            (report.closed, report.still_open) = left_places(&plan.stages, environment);
             return Ok((report, None));
         }
         // Whatever was under way when the signal came failed by it: a login, a check, a wait for a server, a page.

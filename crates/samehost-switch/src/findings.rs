@@ -95,8 +95,9 @@ pub(crate) fn in_one_line(refusal: &Refusal) -> String {
     format!("{}{line}: {}", refusal.file.display(), refusal.reason)
 }
 
-/// What closes a place that a switch left open.
+/// What closes a place that a switch left open; the newest such switch needs no name.
 #[must_use]
-pub fn stays_open(from: &Endpoint, id: &str) -> String {
-    format!("{from} stays open; when nobody uses it any more: samehost switch finish {id}")
+pub fn stays_open(from: &Endpoint, id: Option<&str>) -> String {
+    let named = id.map_or(String::new(), |id| format!(" {id}"));
+    format!("{from} stays open; when nobody uses it any more: samehost switch finish{named}")
 }

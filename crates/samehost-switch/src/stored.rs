@@ -35,7 +35,7 @@ use crate::plan::hop::Hop;
 use crate::plan::login::{Failed, try_hop};
 use crate::plan::server::Server;
 use crate::plan::stages::{Leaving, PlannedStage, Staged, TITLES};
-use crate::reload::reload_action;
+use crate::reload::{ReloadWords, reload_action};
 use crate::request::{Environment, SwitchRequest};
 
 /// Name of the note with the moved connections and the deferred stages.
@@ -66,12 +66,21 @@ struct Later {
     /// The places that the way back gives to the servers again, with who had them.
     #[serde(default)]
     places: Vec<OldPlace>,
+    /// How its services are reloaded, as it was said of the switch.
+    #[serde(default)]
+    reloads: Vec<String>,
 }
 
 impl Later {
     /// What was kept with a switch; `None` where nothing was, or a later version wrote it.
     fn of(store: &Store, id: &str) -> Option<Self> {
         serde_json::from_slice(&store.noted(id, FINISH)?).ok()
+    }
+
+    /// The old places that its deferred stages close.
+    fn closes(&self) -> Vec<Endpoint> {
+        let leaves = self.stages.iter().flat_map(|stage| &stage.leaves);
+        leaves.filter_map(|(from, _)| from.parse().ok()).collect()
     }
 }
 
@@ -120,8 +129,13 @@ pub(crate) fn keep(
     }
     let leaves: Vec<&Leaving> = plan.later.iter().flat_map(|stage| &stage.leaves).collect();
     let scan = (environment.scan)();
-    let mut later =
-        Later { hops: Vec::new(), stages: Vec::new(), sources: plan.sources.clone(), places: Vec::new() };
+    let mut later = Later {
+        hops: Vec::new(),
+        stages: Vec::new(),
+        sources: plan.sources.clone(),
+        places: Vec::new(),
+        reloads: request.reloads.iter().map(ToString::to_string).collect(),
+    };
     if let Some(scan) = &scan {
         later.places = OldPlace::of_hops(scan, &plan.hops);
     }
@@ -204,7 +218,10 @@ pub fn finishing(
         Some(later) if !later.stages.is_empty() => later,
         _ => return Err(FinishError::Nothing(id.to_owned())),
     };
-    let mut plan = Plan::default();
+    // What was said of the switch holds of its last step; what is said now goes before it.
+    let mut request = request.clone();
+    request.reloads.extend(later.reloads.iter().map(|words| ReloadWords::parse(words)));
+    let mut plan = Plan { closes: later.closes(), ..Plan::default() };
     for hop in &later.hops {
         let Some(read) = read_again(hop) else { continue };
         plan.secrets.extend(read.reading.settings.iter().filter_map(|setting| setting.password.clone()));
@@ -212,7 +229,7 @@ pub fn finishing(
         plan.findings.note(notes);
         plan.hops.push(hop);
     }
-    let staged = stages(&later, request, scan);
+    let staged = stages(&later, &request, scan);
     plan.findings.merge(staged.findings);
     plan.stages = staged.stages;
     if plan.stages.is_empty() || plan.is_barred() {
@@ -221,7 +238,7 @@ pub fn finishing(
     for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
         let (reasons, note) =
-            still_there(&later, &from, &to, &plan.hops, request, scan, (look, is_interrupted));
+            still_there(&later, &from, &to, &plan.hops, &request, scan, (look, is_interrupted));
         plan.findings.add(reasons);
         plan.findings.note(note);
     }

@@ -1,9 +1,10 @@
 //! A switch on the terminal: moved connections, changed lines, obstacles, the outcome, and how long requests take since.
 
+mod headline;
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::{self, Write};
-use std::path::Path;
 
 use samehost_model::human::{
     capitalised, change_range, format_size, format_together, format_value, is_too_wide, rough_time,
@@ -15,6 +16,7 @@ use samehost_model::switch::{
     StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
+use self::headline::{answer, what_brings_more};
 use crate::formats::terminal::{Page, Terminal};
 use crate::layout::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::verbs::exchanges::{reason_of_no_measurement, reason_of_no_time};
@@ -45,7 +47,10 @@ impl Terminal {
             }
             page.section(titled(title, lines));
         }
-        page.section(bullets("Proof", &report.proofs, columns));
+        let closed = report.closed.iter().map(|place| format!("nobody listens at {place} any more"));
+        let proofs: Vec<String> = report.proofs.iter().cloned().chain(closed).collect();
+        page.section(bullets("Proof", &proofs, columns));
+        page.section(bullets("Still listened at", &report.still_open, columns));
         page.section(bullets("Still over TCP", &report.still_tcp, columns));
         page.section(bullets("Left", &report.left, columns));
         page.section(bullets("Notes", &report.notes, columns));
@@ -83,109 +88,6 @@ fn steps(page: &mut Page, steps: &[SwitchStep]) {
     }
 }
 
-fn answer(report: &SwitchReport) -> Span {
-    let targets = report.targets.join(", ");
-    let to = if report.to == "unix" { "the Unix socket" } else { "TCP" };
-    let (tone, text) = match report.outcome {
-        SwitchOutcome::Nothing => (Tone::Bold, format!("{targets}: nothing to do")),
-        SwitchOutcome::Left => (
-            Tone::Bold,
-            format!(
-                "{targets}: what is understood goes to {to} already, and other values that lead here stay"
-            ),
-        ),
-        SwitchOutcome::Refused => (Tone::Loud, format!("{targets} is not switched: nothing was touched")),
-        SwitchOutcome::Planned => (Tone::Bold, format!("{targets} → {to}: this would be done")),
-        SwitchOutcome::Declined => (Tone::Bold, format!("{targets}: nothing was touched")),
-        SwitchOutcome::Committed => committed(report, &targets, to),
-        SwitchOutcome::RolledBack => {
-            let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
-            let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
-            (Tone::Loud, format!("{targets} is not switched: {why}. All files were restored{but}."))
-        }
-        SwitchOutcome::Unfinished => {
-            let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
-            (Tone::Loud, format!("{targets}: unfinished. {why}."))
-        }
-    };
-    Span::new(tone, text)
-}
-
-/// The headline of a switch that is in force: the lowest of what holds for its connections. It says no more than what was seen: that
-/// a file is written, that a login over the new way works, or that the application itself connected there.
-fn committed(report: &SwitchReport, targets: &str, to: &str) -> (Tone, String) {
-    let old = report.seen_at_old();
-    if !old.is_empty() {
-        let old = old.join(", ");
-        if report.is_contradicted() {
-            let text = format!(
-                "{targets} is written for {to}, and the application still connects at the old address: {old}"
-            );
-            return (Tone::Loud, text);
-        }
-        let text = format!(
-            "{targets} is written for {to}; the application goes on at the old address until it is started again: {old}"
-        );
-        return (Tone::Bold, text);
-    }
-    if report.hops.iter().all(|hop| hop.standing.is_none()) {
-        let text = format!("{targets}: the server listens at the new place now, and answers there");
-        return (Tone::Good, text);
-    }
-    let (seen, unseen) = by_sight(report);
-    match report.standing {
-        // One idle connection is no word against the others.
-        Some(Standing::Tried) if !seen.is_empty() => (
-            Tone::Good,
-            format!(
-                "{targets}: the application uses {to} now for {}; for {} it was tried, and the application was not seen to use it yet",
-                seen.join(", "),
-                unseen.join(", ")
-            ),
-        ),
-        Some(Standing::InUse) => (Tone::Good, format!("{targets}: the application uses {to} now")),
-        Some(Standing::Tried) => (
-            Tone::Bold,
-            format!("{targets} is switched to {to} and tried; the application was not seen to use it yet"),
-        ),
-        Some(Standing::Written) | None => (Tone::Bold, format!("{targets} is written for {to}")),
-    }
-}
-
-/// The connections that the application was seen to use, and the others, by their names.
-fn by_sight(report: &SwitchReport) -> (Vec<&str>, Vec<&str>) {
-    let (mut seen, mut unseen) = (Vec::new(), Vec::new());
-    for hop in report.hops.iter().filter(|hop| hop.standing.is_some()) {
-        let names = if hop.standing == Some(Standing::InUse) { &mut seen } else { &mut unseen };
-        names.push(hop.name.as_str());
-    }
-    (seen, unseen)
-}
-
-/// What would bring the next proof, where a switch is in force and not seen in use.
-fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
-    let is_seen =
-        report.standing == Some(Standing::InUse) || report.hops.iter().all(|hop| hop.standing.is_none());
-    if report.outcome != SwitchOutcome::Committed || is_seen {
-        return Vec::new();
-    }
-    let look = looks(report);
-    let text = if report.is_contradicted() {
-        format!(
-            "Something goes before the file: a variable of its environment, a cache, or a program that was not restarted. Look again: {look}"
-        )
-    } else if !report.seen_at_old().is_empty() {
-        format!("Start the application again; then: {look}")
-    } else {
-        let (seen, unseen) = by_sight(report);
-        let whose = if seen.is_empty() { "it".to_owned() } else { unseen.join(", ") };
-        format!(
-            "No connection of {whose} was seen since the change. Call the page, or restart the application; then: {look}"
-        )
-    };
-    vec![Span::plain(text)]
-}
-
 /// Whether the visitors notice; loud where their page takes longer, or answers otherwise at times.
 fn visitors(report: &SwitchReport) -> Vec<Span> {
     let Some(times) = &report.page_times else { return Vec::new() };
@@ -193,21 +95,6 @@ fn visitors(report: &SwitchReport) -> Vec<Span> {
     let fails_now = times.before.is_some() && times.after.is_none();
     let tone = if is_slower || fails_now { Tone::Loud } else { Tone::Plain };
     vec![Span::new(tone, capitalised(&page_times_in_words(times)))]
-}
-
-/// What shows over what the clients talk: a command for each target that is a path, else for the file that was switched.
-fn looks(report: &SwitchReport) -> String {
-    let mut looks: Vec<String> = Vec::new();
-    for hop in report.hops.iter().filter(|hop| hop.standing.is_some()) {
-        let file = hop.place.rsplit_once(':').map_or(&*hop.place, |(file, _)| file);
-        let is_its = |target: &&String| target.contains('/') && Path::new(file).starts_with(target);
-        let target = report.targets.iter().find(is_its).map_or(file, String::as_str);
-        let look = format!("samehost verify {target} --expect {} --wait 60s", report.to);
-        if !looks.contains(&look) {
-            looks.push(look);
-        }
-    }
-    looks.join("; ")
 }
 
 /// What has the same key, together, in the order of the first of each: fifty sites are fifty rows, and no more.

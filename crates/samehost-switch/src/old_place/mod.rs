@@ -28,7 +28,7 @@ use crate::place::{real, same_port};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::stages::{Leaving, PlannedStage, moves_away};
-use crate::request::SwitchRequest;
+use crate::request::{Environment, SwitchRequest};
 
 /// Minimum time for observing each of several servers.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -87,7 +87,7 @@ impl Plan {
             self.findings.notes.retain(|note| *note != obsolete);
         }
         for leaving in &leaves {
-            self.findings.note([stays_open(&leaving.from, "ID")]);
+            self.findings.note([stays_open(&leaving.from, None)]);
         }
         self.findings.add(reasons);
         Plan { later, ..self }
@@ -103,7 +103,7 @@ fn may_wait(leaving: &Leaving, request: &SwitchRequest) -> bool {
 fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) -> SwitchObstacle {
     why.bars = true;
     if leaving.can_wait && !leaving.moved && !request.keep_tcp {
-        why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch finish ID");
+        why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch finish");
     }
     why
 }
@@ -247,6 +247,38 @@ pub(crate) fn still_tcp(hops: &[Hop], scan: &Scan) -> Vec<String> {
         }
     }
     found
+}
+
+/// How often it is looked whether a server has left its old place: one that is loaded anew closes it a moment later.
+const LOOKS_AT_LEFT: u32 = 10;
+
+/// The places that the servers of these stages left: those at which nobody listens any more, and the others with who does. Nothing
+/// where this machine cannot be looked at.
+pub(crate) fn left_places(
+    stages: &[PlannedStage],
+    environment: &Environment<'_>,
+) -> (Vec<String>, Vec<String>) {
+    let (mut closed, mut open) = (BTreeSet::new(), BTreeSet::new());
+    for look in 0..LOOKS_AT_LEFT {
+        let Some(scan) = (environment.scan)() else { break };
+        open.clear();
+        for leaving in stages.iter().flat_map(|stage| &stage.leaves) {
+            let there = services_at(&scan, &leaving.from);
+            if there.is_empty() {
+                closed.insert(leaving.from.to_string());
+            }
+            for service in there.into_iter().filter_map(|at| scan.services.get(at)) {
+                open.insert(format!("{} ({})", leaving.from, service.name));
+            }
+        }
+        if open.is_empty() || (environment.is_interrupted)() {
+            break;
+        }
+        if look + 1 < LOOKS_AT_LEFT {
+            std::thread::sleep(STEP * 2);
+        }
+    }
+    (closed.into_iter().collect(), open.into_iter().collect())
 }
 
 const STEP: Duration = Duration::from_millis(50);

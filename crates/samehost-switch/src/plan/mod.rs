@@ -18,7 +18,7 @@ use samehost_edit::{Role, Setting};
 use samehost_login::{Encrypted, LoginError, LoginErrorKind};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{ObstacleCode, Redactor, Secret};
+use samehost_model::{Endpoint, ObstacleCode, Redactor, Secret};
 use samehost_scan::{DecidedBy, decided_by};
 use samehost_services::Kind;
 use samehost_system::User;
@@ -50,6 +50,8 @@ pub struct Plan {
     pub(crate) sources: Sources,
     /// Files that change and that the user did not name: of servers that get another place.
     pub(crate) unnamed: Vec<PathBuf>,
+    /// Of what a switch left for later: the old places that it closes.
+    pub(crate) closes: Vec<Endpoint>,
 }
 
 /// What `--accept` passes with and without `--yes`: what a client asks for and a socket does not give, as the code of a program is not

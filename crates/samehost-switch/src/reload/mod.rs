@@ -4,6 +4,7 @@
 
 pub(crate) mod carry_out;
 
+use std::fmt;
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -78,6 +79,20 @@ impl ReloadWords {
             }
             false => ReloadWords { whose: Whose::Everyone, at: None, command: text.to_owned() },
         }
+    }
+}
+
+/// As it is written behind `--reload`.
+impl fmt::Display for ReloadWords {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.whose.name() {
+            write!(out, "{name}")?;
+            if let Some(at) = &self.at {
+                write!(out, ":{at}")?;
+            }
+            write!(out, "=")?;
+        }
+        write!(out, "{}", self.command)
     }
 }
 

@@ -192,12 +192,20 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
 
     let dry = site.switch(&["finish", &id, "--observe", "300ms", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
-    assert!(site.is_open(), "a dry run touches nothing");
+    assert!(
+        site.is_open() && dry.stdout.contains("would be closed"),
+        "a dry run touches nothing: {}",
+        dry.both()
+    );
     let finished = site.switch(&[
         "finish", &id, "--observe", "300ms", "--confirm-within=0", "--accept", "other-files", "--yes",
     ]);
     assert_eq!(finished.status, 0, "{}\n{}", finished.both(), site.machine.log());
-    wait_for("the port to be closed", || (!site.is_open()).then_some(()));
+    assert!(
+        !site.is_open() && finished.stdout.contains("nobody listens there any more"),
+        "{}",
+        finished.both()
+    );
     assert!(!is_there(&copy), "the copy is gone");
     assert_eq!(page(web), Some((200, "served for apache".into())));
 

@@ -82,7 +82,7 @@ fn not_closed(
         }
         told.push(from);
         if let Some((_, id)) = request.left_open.iter().find(|(open, _)| open == from) {
-            notes.push(stays_open(from, id));
+            notes.push(stays_open(from, Some(id)));
             continue;
         }
         let mut leaves = stages.iter().flat_map(|stage| &stage.leaves);

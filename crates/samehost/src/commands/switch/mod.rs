@@ -314,7 +314,6 @@ fn apply(
     let store = switches::store()?;
     let within = confirm::within(options);
     let note = || confirm::note(site, report);
-    let quiet = options.consent.json || !io::stderr().is_terminal();
     let done = samehost_switch::apply(
         plan,
         wanted.request,
@@ -326,11 +325,7 @@ fn apply(
             confirm_within: within,
             note: &note,
             is_interrupted: &|| wanted.interrupted.load(Ordering::Relaxed),
-            progress: &|what| {
-                if !quiet {
-                    output::complain(what);
-                }
-            },
+            progress: &|what| tell_progress(options.consent.json, what),
             scan: &|| look().ok(),
             stamps: wanted.moving.map(stamps),
         },
@@ -344,6 +339,13 @@ fn apply(
     let ending = end(options.consent, &done)?;
     is_watched?;
     Ok(ending)
+}
+
+/// Says on a terminal what is about to be done.
+fn tell_progress(quiet: bool, what: &str) {
+    if !quiet && io::stderr().is_terminal() {
+        output::complain(what);
+    }
 }
 
 fn stamps(options: &MoveOptions) -> Stamps {

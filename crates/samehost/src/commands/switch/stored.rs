@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use samehost_model::switch::StoredSwitch;
 use samehost_switch::{left_open, preview, reload, stays_open, would_not_be_back};
 use samehost_transaction::{
-    Entry, Outlook, Recovered, State, Store, foresee_recovery, foresee_undo, forget as forget_one,
-    may_be_forgotten, recover as recover_all, undo as undo_one,
+    Entry, Outlook, Recovered, Reload, ReloadError, State, Store, foresee_recovery, foresee_undo,
+    forget as forget_one, may_be_forgotten, recover as recover_all, undo as undo_one,
 };
 use serde_json::{Value, json};
 
-use super::Doing;
 use super::confirm::{Watched, agrees, may_ask, named, nothing_to_do, take_back_overdue, told_before};
 use super::ending::{Act, BELOW, Told, tell, worse};
+use super::{Doing, tell_progress};
 use crate::cli::{Consent, ListOptions, PruneSwitchesOptions, RecoverOptions, UndoOptions};
 use crate::exit::Ending;
 use crate::output::{self, add_line};
@@ -94,7 +94,7 @@ pub(super) fn list(options: &ListOptions) -> anyhow::Result<Ending> {
             add_line(&mut out, BELOW, reason);
         }
         for open in left_open(store, entry) {
-            add_line(&mut out, BELOW, &stays_open(&open, &entry.id));
+            add_line(&mut out, BELOW, &stays_open(&open, Some(&entry.id)));
         }
         for file in &entry.files {
             let by_hand = if entry.back.contains(file) { " (put back by hand)" } else { "" };
@@ -182,7 +182,7 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<Ending> {
         return Err(changed_meanwhile());
     }
     signals::begin()?;
-    let done = undo_one(&store, id, &mut |step| reload(&step.command));
+    let done = undo_one(&store, id, &mut |step| telling(step, consent.json));
     let told = Told::after(Act::Undo, &store, id);
     let told = match done {
         Ok(back) => told.with_back(back),
@@ -224,7 +224,7 @@ pub(super) fn recover(options: &RecoverOptions) -> anyhow::Result<Ending> {
     signals::begin()?;
     let mut all = Vec::new();
     for store in &stores {
-        for Recovered { id, ending } in recover_all(store, &mut |step| reload(&step.command))? {
+        for Recovered { id, ending } in recover_all(store, &mut |step| telling(step, consent.json))? {
             let told = Told::after(Act::Recover, store, &id);
             all.push(match ending {
                 How::RolledBack(back) | How::Undone(back) => told.with_back(back),
@@ -238,6 +238,12 @@ pub(super) fn recover(options: &RecoverOptions) -> anyhow::Result<Ending> {
         all.push(last.with_unreachable());
     }
     tell(&all, consent.json)
+}
+
+/// Reloads a service on the way back, and says so before: PgBouncer takes ten seconds.
+fn telling(step: &Reload, quiet: bool) -> Result<(), ReloadError> {
+    tell_progress(quiet, &step.what);
+    reload(&step.command)
 }
 
 fn planned((id, outlook): (String, Outlook)) -> StoredSwitch {
