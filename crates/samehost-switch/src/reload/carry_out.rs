@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use samehost_model::Redactor;
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
@@ -24,6 +25,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Time limit for workers to finish what they have begun.
 const SETTLING: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(2);
+/// Looks at a process that is there and cannot be read in /proc, before that is told.
+const LOOKS: u32 = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stops {
@@ -121,7 +124,7 @@ fn main_pid(unit: &str) -> Option<u32> {
 /// after each reload.
 fn process(to: &Signalled) -> Result<Identity, ReloadError> {
     let Signalled { pid, start, file, title, .. } = to;
-    let found = Identity::of(*pid).filter(|identity| identity.start == *start);
+    let found = identity_of(*pid).filter(|identity| identity.start == *start);
     // One that is ending has no program any more.
     if let Some(identity) = &found
         && begun(*pid).is_some()
@@ -146,9 +149,12 @@ fn process(to: &Signalled) -> Result<Identity, ReloadError> {
             "process {pid} ran {file} and has ended, and no other of this program took its place: start its service, which then reads the files as they are"
         )));
     }
-    Err(ReloadError(format!(
-        "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
-    )))
+    Err(gone(
+        *pid,
+        format!(
+            "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
+        ),
+    ))
 }
 
 fn send(to: &Signalled, reads: &[PathBuf], stops: Stops) -> Result<(), ReloadError> {
@@ -189,7 +195,7 @@ fn has_handler(pid: u32, signal: ReloadSignal, stops: Stops) -> Result<(), Reloa
         let is_over = waiting.elapsed() >= SETTLING || (stops == Stops::Yes && interrupt::is_requested());
         let name = signal.name();
         match fate {
-            None => return Err(ReloadError(format!("process {pid} ended before it was told to reload"))),
+            None => return Err(gone(pid, format!("process {pid} ended before it was told to reload"))),
             Some(Fate::Ignored) if is_over => {
                 return Err(ReloadError(format!(
                     "process {pid} ignores SIG{name}, by which it should reload: reload it by hand"
@@ -221,12 +227,53 @@ fn fate(pid: u32, signal: Signal) -> Option<Fate> {
 }
 
 /// When a process began; `None` where it has ended. One that nobody waited for has ended too: where the first process of a container
-/// reaps nobody, it keeps its number and its time for ever.
+/// reaps nobody, it keeps its number and its time for ever. One that cannot be read for a moment is looked at again: "ended" was said
+/// of a PHP-FPM that served.
 fn begun(pid: u32) -> Option<u64> {
-    match stat_field(pid, 3)?.as_str() {
-        "Z" | "X" => None,
-        _ => start_time(pid),
+    again(pid, || match stat_field(pid, 3)?.as_str() {
+        "Z" | "X" => Some(None),
+        _ => start_time(pid).map(Some),
+    })
+    .flatten()
+}
+
+/// Who a process is, with its program, which one that is ending has no more.
+fn identity_of(pid: u32) -> Option<Identity> {
+    let whole = || Identity::of(pid).filter(|found| found.executable.is_some() || begun(pid).is_none());
+    again(pid, whole).or_else(|| Identity::of(pid))
+}
+
+/// What a look at a process shows, while it is there.
+fn again<T>(pid: u32, look: impl Fn() -> Option<T>) -> Option<T> {
+    for _ in 0..LOOKS {
+        let seen = look();
+        if seen.is_some() || !is_there(pid) {
+            return seen;
+        }
+        std::thread::sleep(STEP);
     }
+    None
+}
+
+/// Whether the kernel has a process of this number, also where /proc cannot be read.
+fn is_there(pid: u32) -> bool {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    number.is_some_and(|number| test_kill_process(number) != Err(Errno::SRCH))
+}
+
+/// Whether a process is there that cannot be read in /proc.
+fn is_unreadable(pid: u32) -> bool {
+    is_there(pid) && stat_field(pid, 3).is_none()
+}
+
+/// Why there is no process to look at: this, unless it is there and cannot be read.
+fn gone(pid: u32, why: String) -> ReloadError {
+    if is_unreadable(pid) {
+        return ReloadError(format!(
+            "process {pid} is there, and what /proc has of it could not be read: reload it by hand"
+        ));
+    }
+    ReloadError(why)
 }
 
 /// Judges what a reload showed. Where nothing changed (a file is put back), a program that shows nothing is believed.
@@ -355,6 +402,7 @@ impl Before {
                     self.become_successor(successor);
                     Shown::Taken
                 }
+                None if is_unreadable(self.pid) => Shown::Unknown,
                 None => Shown::Gone,
             };
         }
