@@ -112,7 +112,12 @@ fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification
     let target = if Path::new(text).exists() { format!("unix:{text}") } else { text.clone() };
     match target.parse::<Target>() {
         Ok(target) => Ok(vec![verify_target(&target, text, options)?]),
-        Err(error @ TargetError::Form(_)) => service(options, &error),
+        Err(error @ TargetError::Form(_)) => {
+            if let (true, Err(missing)) = (text.contains('/'), Path::new(text).metadata()) {
+                return Err(WrongUse(format!("{text}: {missing}")).into());
+            }
+            service(options, &error)
+        }
         Err(error) => Err(WrongUse(error.to_string()).into()),
     }
 }

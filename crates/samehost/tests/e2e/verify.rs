@@ -81,6 +81,8 @@ fn what_people_call_an_endpoint_is_found() {
     }
     let none = home.run(&["verify", "no-such-service"]);
     assert!(none.status == 2 && none.stderr.contains("is not a process number"), "{}", none.both());
+    let none = home.run(&["verify", "/nonexistent/shop"]);
+    assert!(none.status == 2 && none.stderr.contains("No such file or directory"), "{}", none.both());
 }
 
 #[test]
