@@ -66,7 +66,7 @@ pub enum TransactionError {
         /// Until when, RFC 3339, UTC.
         until: String,
     },
-    #[error("{path}: cannot {doing}: {source}{}", hint(.source))]
+    #[error("{path}: cannot {doing}: {source}{}", hint(.path, .source))]
     System {
         path: PathBuf,
         /// What was tried, as the words that follow "cannot".
@@ -110,8 +110,8 @@ fn kept(backup: Option<&Path>, hint: &str) -> String {
     }
 }
 
-/// What to try, behind a semicolon; empty where nothing is known.
-pub(crate) fn hint(error: &io::Error) -> String {
+/// What to try with a file, behind a semicolon; empty where nothing is known.
+pub(crate) fn hint(path: &Path, error: &io::Error) -> String {
     let known = match Errno::from_io_error(error) {
         Some(errno @ (Errno::ACCESS | Errno::PERM | Errno::FBIG)) => {
             return match Refusal::of(Asked::ChangeFile, errno) {
@@ -121,12 +121,22 @@ pub(crate) fn hint(error: &io::Error) -> String {
             };
         }
         Some(Errno::ROFS) => "; the file system is read-only: remount it (mount -o remount,rw)",
+        Some(Errno::NOSPC) if has_no_inode(path) => {
+            "; no inode is left on the disk (df -i): remove some files"
+        }
         Some(Errno::NOSPC) => "; the disk is full: free some room",
         Some(Errno::DQUOT) => "; the quota is used up: free some room, or have it raised",
         Some(Errno::IO) => "; the disk fails: see dmesg",
         _ => "",
     };
     known.to_owned()
+}
+
+/// Whether the file system of a path, or of what is above it, has room for no further file, however short.
+fn has_no_inode(path: &Path) -> bool {
+    let found = path.ancestors().find_map(|above| rustix::fs::statvfs(above).ok());
+    // Some file systems count none.
+    found.is_some_and(|found| found.f_files > 0 && found.f_favail == 0)
 }
 
 /// The error for a file, or a directory, that somebody changed before anything of it was.

@@ -270,7 +270,7 @@ fn not_kept(path: &Path, error: &GiveError) -> TransactionError {
         return at(path, "keep its metadata")(errno.into());
     }
     let (what, why, more) = match error {
-        GiveError::System(what, source) => (*what, format!(" ({source})"), hint(source)),
+        GiveError::System(what, source) => (*what, format!(" ({source})"), hint(path, source)),
         GiveError::Differs(what) => (*what, String::new(), String::new()),
     };
     let more = more.trim_start_matches("; ");

@@ -280,6 +280,21 @@ fn a_full_disk_in_its_namespace() {
     }
     assert!(refused > 2 && begun > 2, "{refused} refused, {begun} begun");
     undo_on_a_full_disk(&scene);
+    no_inodes(&scene);
+}
+
+/// Bytes are free, and no file can be made: nothing is changed, and that is said.
+fn no_inodes(scene: &Scene) {
+    let (site, before) = (scene.root().join("site"), scene.look());
+    mount(&["-o", "remount,size=1m,nr_inodes=64", site.to_str().unwrap()]);
+    let fillers = site.join("fillers");
+    fs::create_dir(&fillers).unwrap();
+    let full = (0..64).find(|name| fs::write(fillers.join(name.to_string()), "").is_err());
+    assert!(full.is_some());
+    let error = Transaction::begin(&scene.store(), &scene.intent()).unwrap_err().to_string();
+    assert!(error.contains("no inode is left on the disk (df -i)"), "{error}");
+    fs::remove_dir_all(&fillers).unwrap();
+    assert_eq!(scene.look(), before);
 }
 
 /// An undo that finds no room changes nothing, and can be asked for again.
