@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_edit::Role;
-use samehost_model::scan::{ApplicationSeen, Login, Scan, Standing};
+use samehost_model::scan::{ApplicationSeen, Login, LoginOutcome, Scan, Standing};
 use samehost_model::switch::{PageTimesCompared, SwitchObstacle, SwitchOutcome, SwitchReport};
-use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
+use samehost_model::{Endpoint, ObstacleCode, Redactor};
 use samehost_system::clock;
 use samehost_transaction::{
     Intent, Reload, ReloadError, RolledBack, Settled, Stage, State, Transaction, TransactionError, may_begin,
@@ -469,7 +469,8 @@ fn prove(hops: &[Hop], environment: &Environment<'_>) -> Result<Vec<Proof>, Swit
     let answers = ask_each(&all, |hop| {
         let LoggedIn { shown, login: proof, .. } =
             try_hop(hop, environment.program).map_err(|failed| refused(hop, &failed))?;
-        let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
+        let has_login = proof.as_ref().is_some_and(|login| login.outcome() == LoginOutcome::LoggedIn);
+        let verb = if has_login { "logs in" } else { "connects" };
         let sentence = format!("{} {verb} over {} {shown}", hop.setting.name, hop.to);
         Ok(Proof { shown, proof, sentence })
     });

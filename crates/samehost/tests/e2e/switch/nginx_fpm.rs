@@ -60,6 +60,8 @@ fn both_files_move_and_come_back() {
 
     let ended = switch(&["--page", &url, "--accept", "other-files", "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), hop.stack.log());
+    // FastCGI knows no login.
+    assert!(ended.stdout.contains("connects over") && !ended.stdout.contains("logs in"), "{}", ended.stdout);
     for repeated in [&["switch", &nginx, "--socket", &socket, "--yes"][..], &["switch", &nginx, "--yes"]] {
         hop.stack.assert_nothing_to_do(repeated, &[&hop.nginx, &hop.pool]);
     }
