@@ -41,7 +41,12 @@ fn assert_gone(here: &Here, servers: &[u32], words: &str) {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     for pid in servers.iter().map(ToString::to_string) {
         assert!(!Path::new("/proc").join(&pid).exists(), "{words}: {pid}");
-        let made_by = |line: &&str| line.split_ascii_whitespace().nth(4) == Some(&pid);
+        // Another's may be of an older process with this number.
+        let made_by = |line: &&str| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            fields.get(4) == Some(&pid.as_str())
+                && fields.get(13).and_then(|made| made.parse().ok()) >= Some(here.begun_s())
+        };
         assert_eq!(table.lines().filter(made_by).count(), 0, "{words}: shared memory of {pid} is left");
     }
 }

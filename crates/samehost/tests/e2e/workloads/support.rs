@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 pub use samehost_testing::{TINY, UNTIMED};
@@ -19,6 +19,7 @@ use crate::support::{SAMEHOST, send};
 pub struct Here {
     runtime: TempDir,
     state: TempDir,
+    begun: SystemTime,
 }
 
 impl Here {
@@ -26,7 +27,12 @@ impl Here {
         let runtime = tempfile::Builder::new().prefix("sh").tempdir().unwrap();
         // As /run is: servers that give up root's rights must be able to pass.
         fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o711)).unwrap();
-        Here { runtime, state: tempfile::tempdir().unwrap() }
+        Here { runtime, state: tempfile::tempdir().unwrap(), begun: SystemTime::now() }
+    }
+
+    /// When it was made, in seconds since 1970.
+    pub fn begun_s(&self) -> u64 {
+        self.begun.duration_since(UNIX_EPOCH).unwrap().as_secs()
     }
 
     /// `samehost bench` with these arguments.
