@@ -543,7 +543,7 @@ pub(crate) fn files_below(
             let is_linked = kind.is_symlink() && follows && path.is_dir() && linked.insert(real(&path));
             if (kind.is_dir() || is_linked) && depth < deepest && !is_foreign {
                 waiting.push_back((path, depth + 1));
-            } else if has_settings(&name)
+            } else if has_settings(&path)
                 && is_wanted(&path, &name)
                 && std::fs::metadata(&path).is_ok_and(|found| found.is_file())
             {
@@ -557,8 +557,9 @@ pub(crate) fn files_below(
     (found, false)
 }
 
-/// By the name of a file, in small letters.
-fn has_settings(name: &str) -> bool {
+/// By the name of a file.
+pub(crate) fn has_settings(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let end = name.rsplit('.').next().unwrap_or_default();
     !NO_SETTINGS.contains(&end) && !name.ends_with('~') && !SAMPLES.iter().any(|word| name.contains(word))
 }

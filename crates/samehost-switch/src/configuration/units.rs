@@ -81,13 +81,18 @@ impl WrittenUnit {
 
     /// Whether its program is of a directory, by whether a path is: it works there, or is started from there.
     pub(crate) fn is_of(&self, is_in: impl Fn(&Path) -> bool) -> bool {
-        let works = self.values("WorkingDirectory").last();
-        let values = works.into_iter().chain(self.values("ExecStart")).map(|(_, _, value)| value);
+        let started = self.values("ExecStart").map(|(_, _, value)| value);
+        let values = self.works_in().map(|path| path.display().to_string()).into_iter().chain(started);
         let is_within = |word: &str| {
             let path = word.trim_matches(['"', '\'', '@', '-', '+', '!']);
             path.starts_with('/') && is_in(&real(Path::new(path)))
         };
         values.into_iter().any(|value| value.split_ascii_whitespace().any(is_within))
+    }
+
+    /// Where its program works, where it says so.
+    pub(crate) fn works_in(&self) -> Option<PathBuf> {
+        self.values("WorkingDirectory").last().map(|(_, _, value)| value.trim_start_matches('-').into())
     }
 
     /// As whom its program runs, where it says so.

@@ -31,15 +31,9 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
             continue;
         }
         let files = server_files::of(scan, service);
-        let mut more = Vec::new();
-        if service.kind == Some(Kind::Apache) {
-            more = apache(&files, process, (endpoint, to), &edits);
-        }
-        // Only the editor knows the variables.
-        if more.is_empty() {
-            more = by_editor(&files, process, endpoint, hops);
-        }
-        for (place, one) in unfollowed(&files, process, endpoint, &edits) {
+        // Only the editor knows the variables; it refuses lines whose programs connect all the same.
+        let mut more = by_editor(&files, process, endpoint, hops);
+        for (place, one) in passed_over(&files, process, (endpoint, to), &edits) {
             if more.iter().all(|other| !other.found.contains(&place)) {
                 more.push(one);
             }
@@ -53,39 +47,42 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
     found
 }
 
-/// A web server's lines whose address is put together of variables and may be this one, each with its place; but for those that these
-/// edits change.
-fn unfollowed(
+/// A web server's lines that connect to the address, or to one put together of variables that may be this one, each with its place;
+/// but for those that these edits change.
+fn passed_over(
     files: &[PathBuf],
     process: &Process,
-    endpoint: &Endpoint,
+    (endpoint, to): (&Endpoint, &Endpoint),
     edits: &[Edit],
 ) -> Vec<(String, Named)> {
     let Endpoint::Tcp { port, .. } = endpoint else { return Vec::new() };
     let texts = texts_of(files);
     let mut found = Vec::new();
-    for ((path, text), line, statement) in of_variables(&texts, *port) {
+    for ((path, text), line, statement) in connecting(&texts, *port) {
         let mut own = edits.iter().filter(|edit| real(&edit.file) == real(path));
         if own.any(|edit| line_of(text, edit.range.start) == line) {
             continue;
         }
         let (name, pid, place) = (&process.name, process.pid, place(path, line));
-        let named = Named {
-            found: format!(
-                "{name} {pid}: {place}: `{statement}` has its address from variables, which are not followed, and may lead to {endpoint}"
-            ),
-            remedy: "Write the address out there, and switch again; or leave the port open: --keep-tcp"
-                .into(),
+        let (how, remedy) = if words(statement).any(|word| is_at(word, *port)) {
+            let main = shown(&files[0]);
+            let remedy = format!(
+                "Switch both together: add {main} to the command; or edit that line by hand, once something listens at {to}"
+            );
+            ("leads", remedy)
+        } else {
+            let remedy = "Write the address out there, and switch again; or leave the port open: --keep-tcp";
+            ("has its address from variables, which are not followed, and may lead", remedy.to_owned())
         };
-        found.push((place, named));
+        let found_there = format!("{name} {pid}: {place}: `{statement}` {how} to {endpoint}");
+        found.push((place, Named { found: found_there, remedy }));
     }
     found
 }
 
-/// The statements of a web server that connect to an address put together of variables, which may be this port: `fastcgi_pass
-/// 127.0.0.1:$port` where another line has the port's number, and `$host:9000`. They were passed over, and the port was closed under
-/// their sites.
-fn of_variables(texts: &[(PathBuf, String)], port: u16) -> Vec<(&(PathBuf, String), u32, &str)> {
+/// The statements of a web server that connect to this port of this machine, or may by their variables: `fastcgi_pass 127.0.0.1:$port`
+/// where another line has the port's number, and `$host:9000`. These were passed over, and the port was closed under their sites.
+fn connecting(texts: &[(PathBuf, String)], port: u16) -> Vec<(&(PathBuf, String), u32, &str)> {
     let all = || {
         texts
             .iter()
@@ -94,11 +91,25 @@ fn of_variables(texts: &[(PathBuf, String)], port: u16) -> Vec<(&(PathBuf, Strin
     let is_set = all().any(|(_, _, statement)| {
         !connects_or_listens(statement) && numbers(statement).any(|number| number == port)
     });
-    let may_lead = |statement: &str| {
-        let mut words = statement.split(|letter: char| letter.is_whitespace() || "\"'|".contains(letter));
-        connects(statement) && words.any(|word| may_be(word, port, is_set))
-    };
-    all().filter(|(_, _, statement)| may_lead(statement)).collect()
+    let may_lead = |word: &str| is_at(word, port) || may_be(word, port, is_set);
+    all().filter(|(_, _, statement)| connects(statement) && words(statement).any(may_lead)).collect()
+}
+
+fn words(statement: &str) -> impl Iterator<Item = &str> {
+    statement.split(|letter: char| letter.is_whitespace() || "\"'".contains(letter))
+}
+
+/// Host and port of a URL or an address; none of what is behind a socket, which is a name to Apache.
+fn host_and_port(word: &str) -> Option<(&str, &str)> {
+    let authority = word.rsplit("://").next().filter(|_| !word.contains('|'))?;
+    authority.split('/').next()?.rsplit_once(':')
+}
+
+/// Whether a word is the URL of this port of this machine.
+fn is_at(word: &str, port: u16) -> bool {
+    let is_its =
+        |(host, own): (&str, &str)| own.parse() == Ok(port) && lookup::is_here(host.trim_matches(['[', ']']));
+    word.contains("://") && host_and_port(word).is_some_and(is_its)
 }
 
 fn line_of(text: &str, at: usize) -> u32 {
@@ -135,10 +146,7 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
 
 /// Whether a word with a variable may be this port of this machine, given whether another line has its number.
 fn may_be(word: &str, port: u16, is_set: bool) -> bool {
-    let authority = word.rsplit("://").next().unwrap_or(word).split('/').next().unwrap_or_default();
-    let Some((host, behind)) = authority.rsplit_once(':').filter(|_| authority.contains('$')) else {
-        return false;
-    };
+    let Some((host, behind)) = host_and_port(word) else { return false };
     let digits = behind.len() - behind.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let is_here = host.contains('$') || lookup::is_here(host.trim_matches(['[', ']']));
     match behind[..digits].parse::<u16>() {
@@ -192,66 +200,11 @@ fn by_editor(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[
     named
 }
 
-/// Lines of Apache that connect to the address. They are searched as text: also lines that the editor refuses count, because their
-/// programs will connect all the same. Those that these moves edit are left out.
-fn apache(
-    files: &[PathBuf],
-    process: &Process,
-    (endpoint, to): (&Endpoint, &Endpoint),
-    edits: &[Edit],
-) -> Vec<Named> {
-    let main = files.first().map(|main| shown(main)).unwrap_or_default();
-    let mut found = Vec::new();
-    for (path, text) in texts_of(files) {
-        let own = edits.iter().filter(|edit| real(&edit.file) == real(&path));
-        let own: Vec<usize> = own.map(|edit| edit.range.start).collect();
-        let mut start = 0;
-        for (index, line) in text.split_inclusive('\n').enumerate() {
-            let is_edited = own.iter().any(|at| (start..start + line.len()).contains(at));
-            start += line.len();
-            let line = line.trim();
-            let Some(by_hand) = moved(line, endpoint, to).filter(|_| !is_edited) else { continue };
-            let (name, pid, place) = (&process.name, process.pid, place(&path, index as u32 + 1));
-            found.push(Named {
-                found: format!("{name} {pid} names {endpoint}: {place}: {line}"),
-                remedy: format!(
-                    "Switch both together: add {main} to the command. Or, once something listens at {to}, edit that line by hand and reload Apache: {by_hand}"
-                ),
-            });
-        }
-    }
-    found
-}
-
 /// Directives with which Apache connects. The URL in others (`ProxyPassReverse`, `<Proxy>`) is a name.
 const CONNECTING: &[&str] = &[
     "SetHandler", "AddHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember", "RewriteRule",
     "ProxyRemote", "AuthnzFcgiDefineProvider",
 ];
-
-/// An Apache line that connects to a port, rewritten for a socket (mod_proxy: `unix:PATH|URL`); `None` for
-/// other lines.
-fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
-    let (Endpoint::Tcp { host, port }, Endpoint::Unix(socket)) = (endpoint, to) else { return None };
-    let (name, _) = line.split_once(char::is_whitespace)?;
-    if !CONNECTING.iter().any(|one| one.eq_ignore_ascii_case(name)) {
-        return None;
-    }
-    let hosts = [host.as_str(), "127.0.0.1", "localhost", "[::1]"];
-    for scheme in ["fcgi", "http", "uwsgi", "scgi", "ajp", "ws", "h2c"] {
-        for host in hosts {
-            let url = format!("{scheme}://{host}:{port}");
-            let Some(at) = line.find(&url) else { continue };
-            let (before, after) = (&line[..at], &line[at + url.len()..]);
-            // After a socket, the URL is only a name to Apache; and 9000 is not 90001.
-            if before.ends_with('|') || after.starts_with(|c: char| c.is_ascii_digit()) {
-                continue;
-            }
-            return Some(format!("{before}unix:{}|{url}{after}", shown(socket)));
-        }
-    }
-    None
-}
 
 #[cfg(test)]
 mod tests {
@@ -261,7 +214,7 @@ mod tests {
     fn an_address_of_variables_may_be_any_that_another_line_has() {
         let is_found = |text: &str| {
             let texts = [(PathBuf::from("/etc/nginx/nginx.conf"), text.to_owned())];
-            !of_variables(&texts, 9000).is_empty()
+            !connecting(&texts, 9000).is_empty()
         };
         for text in [
             "server { set $port 9000; location / { fastcgi_pass 127.0.0.1:$port; } }",
@@ -285,19 +238,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_apache_are_found_and_said_anew() {
-        fn edited(line: &str) -> Option<String> {
-            let from = "tcp:127.0.0.1:9000".parse().unwrap();
-            moved(line, &from, &"unix:/run/php/x.sock".parse().unwrap())
+    fn lines_of_apache_that_connect_are_found() {
+        let is_found = |line: &str| {
+            let texts = [(PathBuf::from("/etc/apache2/apache2.conf"), line.to_owned())];
+            !connecting(&texts, 9000).is_empty()
+        };
+        for line in [
+            "SetHandler \"proxy:fcgi://127.0.0.1:9000\"",
+            "ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1",
+            "RewriteRule ^/(a|b)$ http://[::1]:9000/$1 [P]",
+        ] {
+            assert!(is_found(line), "{line}");
         }
-        assert_eq!(
-            edited("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
-            Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"")
-        );
-        assert_eq!(
-            edited("ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1").as_deref(),
-            Some("ProxyPassMatch ^/(.*)$ unix:/run/php/x.sock|fcgi://localhost:9000/var/www/$1")
-        );
         for other in [
             "# SetHandler proxy:fcgi://127.0.0.1:9000",
             "ProxyPassReverse / http://127.0.0.1:9000/",
@@ -306,7 +258,7 @@ mod tests {
             "SetHandler \"proxy:fcgi://127.0.0.1:9001\"",
             "SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"",
         ] {
-            assert_eq!(edited(other), None, "{other}");
+            assert!(!is_found(other), "{other}");
         }
     }
 }

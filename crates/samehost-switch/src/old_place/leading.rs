@@ -13,7 +13,7 @@ use samehost_edit::{Files, Lead, LeadForm, Role, Setting, leads_among};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
-use samehost_services::Localhost;
+use samehost_services::{Kind, Localhost};
 
 use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there, leads_there};
@@ -83,6 +83,15 @@ pub(crate) fn with_inert(scan: &Scan, lefts: &[Left<'_>], sources: &Sources) -> 
 
 /// How many values of one text are told: each of them keeps the place open.
 const MOST_TOLD: usize = 24;
+
+/// Words before an address of code that connects to nobody there.
+const NO_CLIENT: &[&str] = &[
+    "==", "!=", "listen", "bind", "serve(", ".run(", "env", "default", "print", "echo", "help", "usage",
+    "placeholder", "description", "example", "e.g.", "expect(", "assert", "raise ", "throw ", "log(", "log.",
+    "logger", "logging.", "warn(", "error(", "info(", "debug(",
+];
+/// What is around the documentation of Python and Elixir.
+const DOCUMENTED: &str = "\"\"\"";
 
 struct Value {
     line: u32,
@@ -172,6 +181,10 @@ impl Text {
         let is_its = match self.whose {
             Whose::Applications => true,
             Whose::Servers => !is_port,
+            // A script that starts the server asks it as well whether it runs.
+            Whose::OthersCode => {
+                self.is_an_address(lead) && !(is_port && kinds.clone().any(|kind| self.starts(kind)))
+            }
             Whose::Machines | Whose::OtherProjects => {
                 // A number is a port of this server where an option or a variable says so. `-l` is where a program listens, and a
                 // published port leads nowhere.
@@ -191,6 +204,27 @@ impl Text {
         };
         let is_set = lead.unless.iter().any(|name| assigned.contains(name));
         lead.form != LeadForm::MountedPath && is_its && !is_set
+    }
+
+    /// Whether a value of code is an address to which that connects: any library has `localhost` and the usual port as its default, in
+    /// what it prints and documents, and where it listens.
+    fn is_an_address(&self, lead: &Lead) -> bool {
+        let is_option = lead.form == LeadForm::Port && lead.name == "p";
+        let line = self.line(lead.line);
+        let before =
+            line.get(..(lead.column as usize).saturating_sub(1)).unwrap_or(line).to_ascii_lowercase();
+        let above = self.text.lines().take(lead.line.saturating_sub(1) as usize);
+        (is_option || !matches!(lead.form, LeadForm::Port | LeadForm::Usual))
+            && lead.unless.is_empty()
+            && lead.endpoints.len() == 1
+            && NO_CLIENT.iter().all(|word| !before.contains(word))
+            && !line.trim_start().starts_with(DOCUMENTED)
+            && above.map(|line| line.matches(DOCUMENTED).count()).sum::<usize>() % 2 == 0
+    }
+
+    fn starts(&self, kind: Kind) -> bool {
+        let mut names = self.text.split_whitespace().filter_map(|word| word.rsplit('/').next());
+        names.any(|name| kind.descriptor().programs.iter().any(|program| program == name))
     }
 
     /// Whether the `.env` of the project around a text sets a variable.

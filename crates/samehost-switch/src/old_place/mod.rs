@@ -6,6 +6,7 @@ pub(crate) mod elsewhere;
 pub(crate) mod leading;
 pub(crate) mod left;
 mod processes;
+mod started;
 mod texts;
 
 use std::collections::BTreeSet;

@@ -15,15 +15,15 @@ use samehost_services::Kind;
 use samehost_system::User;
 
 use super::left::{Left, Sources};
+use super::started::{CRON, LONGEST, read, started};
 use crate::configuration::leads::{OF_AN_APPLICATION, files_below};
-use crate::configuration::server_files::{self, continued, folder, project};
+use crate::configuration::server_files::{self, folder, project};
 use crate::configuration::{ConfigFile, ParsedConfig, units};
 use crate::disk::{Disk, Reads};
 use crate::place::real;
 use crate::plan::stages::follow::assignments;
 
-/// Longest text that is searched, and all those around the plan's own together, in bytes.
-const LONGEST: usize = 1 << 20;
+/// How long all texts around the plan's own may be together, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 /// Directories of everybody: a file there has no project around it.
 const EVERYBODYS: &[&str] =
@@ -37,14 +37,22 @@ const MACHINES: &[(&str, usize)] = &[
     ("/usr/local/sbin", 1),
     ("/usr/local/etc", 3),
 ];
-/// What users have cron do. Root's cron reads it, and nobody else makes a name there.
-const CRONTABS: &[&str] = &["/var/spool/cron", "/var/spool/cron/crontabs"];
 /// Where they have their projects.
 const PROJECTS: &[(&str, usize)] = &[("/srv", 3), ("/var/www", 3), ("/opt", 3), ("/home", 4), ("/root", 3)];
 /// Of another project: files for settings by the ends of their names, and those of code by a word in their path.
 const OF_SETTINGS: &[&str] = &["yml", "yaml", "toml", "ini", "conf", "cfg", "cnf", "env", "properties", "sh"];
-const OF_CODE: &[&str] = &["php", "py", "js", "rb", "json"];
+const OF_CODE: &[&str] = &[
+    "php", "py", "js", "rb", "json", "go", "ts", "mjs", "cjs", "tsx", "jsx", "java", "kt", "scala", "groovy",
+    "cs", "fs", "vb", "rs", "ex", "exs", "erl", "clj", "pl", "pm", "lua", "swift", "dart",
+];
 const WORDS: &[&str] = &["conf", "settings", "database", "parameters"];
+/// How deep another project's code is searched, in which directories it does not run here, and words of the names of files that are so.
+const DEEPEST_CODE: usize = 10;
+const NOT_RUN: &[&str] = &[
+    "target", "build", "dist", "_build", "deps", "third_party", "mod", "gems", "dist-packages", "doc",
+    "wp-includes", "wp-admin", "spec", "specs", "__tests__", "testdata", "fixtures", "example", "examples",
+    "test", "tests", "conftest", "mock", "mocks", "min", "dockerfile", "samehost",
+];
 /// What platforms start a project with.
 const STARTED_BY: &[&str] = &["procfile", "app.json"];
 /// Where a server is given the words that it starts with.
@@ -67,6 +75,8 @@ pub(super) enum Whose {
     Machines,
     /// Of a project that is none of the plan's.
     OtherProjects,
+    /// Of its code.
+    OthersCode,
 }
 
 /// The texts that may lead to one of these places, and whether there were too many to look at all of them.
@@ -134,7 +144,7 @@ impl Texts<'_> {
             None => BTreeSet::from([config.file.clone()]),
         };
         for path in &paths {
-            let Some(text) = text_of(&files, path) else { continue };
+            let Some(text) = read(path, &files) else { continue };
             let key = files.real(path);
             let new = || Text { path: path.clone(), text, readers: Vec::new(), whose };
             let one = self.found.entry(key).or_insert_with(new);
@@ -147,7 +157,7 @@ impl Texts<'_> {
     fn add(&mut self, path: &Path, disk: &Disk, whose: Whose) {
         let key = real(path);
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
-        if self.found.contains_key(&key) || length > LONGEST as u64 {
+        if self.found.contains_key(&key) || length > LONGEST {
             return;
         }
         if self.read + length > MOST_BYTES {
@@ -155,23 +165,24 @@ impl Texts<'_> {
             return;
         }
         self.read += length;
-        let Some(text) =
-            text_of(disk, path).filter(|text| self.may_lead(&format!("{}\n{text}", name_of(path)), whose))
-        else {
-            return;
-        };
-        if matches!(whose, Whose::Machines | Whose::OtherProjects) {
-            self.found.insert(key, Text { path: path.to_owned(), text, readers: Vec::new(), whose });
+        if let Some(text) = read(path, disk) {
+            self.keep(path, text, whose);
+        }
+    }
+
+    fn keep(&mut self, path: &Path, text: String, whose: Whose) {
+        if !self.may_lead(&format!("{}\n{text}", name_of(path)), whose) {
             return;
         }
-        let config = ConfigFile::at(path, None).ok().flatten();
+        let is_own = matches!(whose, Whose::Applications | Whose::Servers);
+        let config = if is_own { ConfigFile::at(path, None).ok().flatten() } else { None };
         let readers = config.and_then(|config| config.read().ok()).into_iter().map(Rc::new).collect();
-        self.found.insert(key, Text { path: path.to_owned(), text, readers, whose });
+        self.found.entry(real(path)).or_insert(Text { path: path.to_owned(), text, readers, whose });
     }
 
     /// Whether a text has the number or the name of a place that is left; a host alone may mean a usual port.
     fn may_lead(&self, text: &str, whose: Whose) -> bool {
-        let is_others = matches!(whose, Whose::Machines | Whose::OtherProjects);
+        let is_others = !matches!(whose, Whose::Applications | Whose::Servers);
         self.lefts.iter().any(|left| match left.from {
             Endpoint::Tcp { port, .. } => {
                 let mut usual = Kind::all().filter(|kind| kind.descriptor().ports.contains(port));
@@ -181,7 +192,8 @@ impl Texts<'_> {
                     known.tools.iter().chain(&known.calls).any(|tool| text.contains(tool.as_str()))
                 };
                 text.contains(&port.to_string())
-                    || usual.any(|kind| has_tool(kind) || has_host && (!is_others || names(text, kind)))
+                    || whose != Whose::OthersCode
+                        && usual.any(|kind| has_tool(kind) || has_host && (!is_others || names(text, kind)))
             }
             Endpoint::Unix(path) if is_others => {
                 let named = [Some(path.as_path()), path.parent()];
@@ -222,12 +234,22 @@ impl Texts<'_> {
             }
         }
         let disk = Disk::default();
-        for path in CRONTABS.iter().flat_map(|folder| disk.list(Path::new(folder)).unwrap_or_default()) {
+        for path in CRON.iter().flat_map(|folder| disk.list(Path::new(folder)).unwrap_or_default()) {
             self.add(&path, &disk, Whose::Machines);
+        }
+        let (started, is_cut) = &*started(&self.units_of_servers(scan));
+        self.is_cut |= is_cut;
+        for (path, text) in started {
+            self.keep(path, text.clone(), Whose::Machines);
         }
         for (folder, deepest) in PROJECTS {
             for path in self.below(Path::new(folder), *deepest, None, &is_of_settings) {
                 self.add(&path, &Disk::of(&path, Reads::Application, None), Whose::OtherProjects);
+            }
+        }
+        for (folder, _) in PROJECTS {
+            for path in self.below(Path::new(folder), DEEPEST_CODE, None, &is_code_that_runs) {
+                self.add(&path, &Disk::of(&path, Reads::Application, None), Whose::OthersCode);
             }
         }
     }
@@ -253,11 +275,14 @@ impl Texts<'_> {
         }
     }
 
+    /// The units of the servers at the places that are left.
+    fn units_of_servers(&self, scan: &Scan) -> BTreeSet<String> {
+        let services = self.services(scan).into_iter();
+        services.filter_map(|service| scan.main_process(service)?.unit.clone()).collect()
+    }
+
     fn of_units(&mut self, scan: &Scan) {
-        let mut servers = BTreeSet::new();
-        for service in self.services(scan) {
-            servers.extend(scan.main_process(service).and_then(|process| process.unit.clone()));
-        }
+        let servers = self.units_of_servers(scan);
         for unit in units::written().iter().filter(|unit| !servers.contains(&unit.name)) {
             let whose = if unit.is_of_a_server() { Whose::Servers } else { Whose::Applications };
             for (path, _) in unit.files.iter().chain(&unit.environment_files) {
@@ -284,6 +309,17 @@ pub(super) fn is_code(path: &Path) -> bool {
     OF_CODE.iter().any(|end| path.extension().is_some_and(|own| own == *end))
 }
 
+/// Whether a file is code of another project that runs on this machine, by its path and its name in small letters.
+fn is_code_that_runs(path: &Path, name: &str) -> bool {
+    // The first directory below is somebody's name.
+    let mut folders = folder(path).iter().skip(3).map(|part| part.to_string_lossy());
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let is_tests = ["Test", "Tests", "Spec"].iter().any(|end| stem.ends_with(end))
+        || name.split(['.', '_', '-']).any(|word| NOT_RUN.contains(&word));
+    let is_code = is_code(path) || !name.contains('.');
+    is_code && !is_tests && !folders.any(|part| NOT_RUN.contains(&&*part.to_ascii_lowercase()))
+}
+
 /// Whether another project may have its settings in a file, by its path and its name in small letters.
 fn is_of_settings(path: &Path, name: &str) -> bool {
     let end = name.rsplit('.').next().unwrap_or_default();
@@ -296,12 +332,4 @@ fn is_of_settings(path: &Path, name: &str) -> bool {
         || OF_SETTINGS.contains(&end)
         || (OF_CODE.contains(&end) && is_settings)
         || usual.any(|name| path.ends_with(name))
-}
-
-fn text_of(files: &dyn Files, path: &Path) -> Option<String> {
-    let bytes = files.read(path).ok()?;
-    if bytes.len() > LONGEST || bytes.contains(&0) {
-        return None;
-    }
-    Some(continued(&String::from_utf8_lossy(&bytes)))
 }

@@ -381,6 +381,169 @@ fn what_other_projects_have_that_leads_elsewhere_or_to_nobody_keeps_no_port_open
     server.assert_closed(&file);
 }
 
+/// An application that moves, and a directory in which nobody looks for settings.
+fn beside_a_shop() -> (Server, String, tempfile::TempDir) {
+    let server = Server::redis();
+    server.write("app/composer.json", SYMFONY);
+    let file = server.write("app/.env", "REDIS_URL=redis://127.0.0.1:@PORT/1\n");
+    let jobs = tempfile::Builder::new().prefix("samehost-hostile-").tempdir_in("/var/lib").unwrap();
+    (server, file, jobs)
+}
+
+#[test]
+fn a_script_that_cron_or_a_unit_starts_keeps_the_port_open() {
+    let (server, file, jobs) = beside_a_shop();
+    let (port, at) = (server.port, jobs.path().display().to_string());
+    let name = format!("samehost-hostile-{port}");
+    let sh = format!("#!/bin/sh\nredis-cli -h 127.0.0.1 -p {port} ping\n");
+    for (folder, end, started, script, text) in [
+        ("/etc/cron.d", "", "*/5 * * * * www-data @AT/sync.sh", "sync.sh:2", sh.clone()),
+        (
+            "/etc/cron.d",
+            "",
+            "* * * * * root /usr/bin/python3 @AT/job.py >>/var/log/job.log 2>&1",
+            "job.py:2",
+            format!("import redis\nr = redis.Redis(host=\"127.0.0.1\", port={port})\n"),
+        ),
+        ("/etc/cron.d", "", "@daily root cd @AT && ./run", "run:2", sh.clone()),
+        ("/etc/cron.d", "", "@daily root test -x '@AT/run' && \"@AT/run\" -q", "run:2", sh.clone()),
+        ("/etc/cron.d", "", "@hourly root @AT/outer", "inner:2", sh.clone()),
+        ("/var/spool/cron/crontabs", "", "*/5 * * * * @AT/sync.sh", "sync.sh:2", sh.clone()),
+        (
+            "/etc/systemd/system",
+            ".service",
+            "[Service]\nExecStart=/usr/bin/python3 worker.py\nWorkingDirectory=@AT",
+            "worker.py:1",
+            format!("URL = 'redis://127.0.0.1:{port}/4'\n"),
+        ),
+        (
+            "/etc/systemd/system",
+            ".service",
+            "[Service]\nExecStart=-/usr/bin/worker --config=@AT/worker.ini",
+            "worker.ini:2",
+            format!("[queue]\nredis = 127.0.0.1:{port}\n"),
+        ),
+    ] {
+        std::fs::write(jobs.path().join("outer"), format!("#!/bin/sh\ncd {at}\n. ./inner\n")).unwrap();
+        let path = jobs.path().join(script.split(':').next().unwrap());
+        std::fs::write(&path, text).unwrap();
+        let _starts =
+            Placed::new(folder, &format!("{name}{end}"), format!("{}\n", started.replace("@AT", &at)));
+        let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+        let is_kept = told.contains(&format!("{at}/{script}")) && told.contains("stays open");
+        assert!(is_kept, "{started}: {told}");
+        std::fs::remove_file(path).unwrap();
+    }
+    let script = jobs.path().join("sync.sh");
+    std::fs::write(&script, sh).unwrap();
+    let _starts = Placed::new("/etc/cron.d", &name, format!("*/5 * * * * root {at}/sync.sh\n"));
+    server.assert_kept(&file, &format!("{at}/sync.sh:2"), || std::fs::remove_file(&script).unwrap());
+}
+
+#[test]
+fn what_a_script_of_cron_writes_or_says_of_elsewhere_keeps_no_port_open() {
+    let (server, file, jobs) = beside_a_shop();
+    let (port, at) = (server.port, jobs.path().display().to_string());
+    for (name, text) in [
+        ("a.sh", format!("#!/bin/sh\n# redis-cli -p {port}\nredis-cli -h 192.0.2.7 -p {port} ping\n")),
+        ("b.sh", format!("redis-cli -h 127.0.0.1 -p {port} ping\n")),
+        ("c.log", format!("connected to redis://127.0.0.1:{port}/0\n")),
+        ("d.out", format!("connected to redis://127.0.0.1:{port}/0\n")),
+        ("e", format!("\0\u{1}redis://127.0.0.1:{port}/0\n")),
+        ("f.bak", format!("redis://127.0.0.1:{port}/0\n")),
+    ] {
+        std::fs::write(jobs.path().join(name), text).unwrap();
+    }
+    let text = "*/5 * * * * root @AT/a.sh >>@AT/d.out\n# * * * * * root @AT/b.sh\n* * * * * root @AT/e > @AT/d.out; gzip @AT/c.log @AT/f.bak\n";
+    let name = format!("samehost-hostile-{port}");
+    let _starts = Placed::new("/etc/cron.d", &name, text.replace("@AT", &at));
+    server.assert_closed(&file);
+}
+
+#[test]
+fn an_address_with_its_port_in_another_projects_code_keeps_the_port_open() {
+    let (server, file, _) = beside_a_shop();
+    let (other, port) = (Machine::new(), server.port);
+    for (name, text) in [
+        ("src/cache.go", "var c = redis.NewClient(&redis.Options{Addr: \"127.0.0.1:@PORT\"})\n"),
+        ("src/queue.ts", "new Queue('mail', { connection: { host: '127.0.0.1', port: @PORT } });\n"),
+        ("server.js", "const client = createClient({ url: 'redis://localhost:@PORT' });\n"),
+        ("web/app.mjs", "const r = new Redis({\n  host: 'localhost',\n  port: @PORT,\n});\n"),
+        ("src/main/java/shop/orders/Cache.java", "  Jedis jedis = new Jedis(\"127.0.0.1\", @PORT);\n"),
+        ("src/Cache.kt", "val pool = JedisPool(\"localhost\", @PORT)\n"),
+        ("Cache.cs", "var redis = ConnectionMultiplexer.Connect(\"localhost:@PORT\");\n"),
+        ("app/models/cart.rb", "STORE = Redis.new(url: \"redis://localhost:@PORT/2\")\n"),
+        ("worker.py", "r = redis.Redis(\n    host='127.0.0.1',\n    db=2,\n    port=@PORT,\n)\n"),
+        ("lib/cart.php", "<?php $redis->connect('127.0.0.1', @PORT);\n"),
+        ("src/main.rs", "let client = redis::Client::open(\"redis://127.0.0.1:@PORT/\")?;\n"),
+        ("lib/shop/cache.ex", "{:ok, conn} = Redix.start_link(host: \"127.0.0.1\", port: @PORT)\n"),
+        ("lib/Cache.pm", "my $r = Redis->new(server => '127.0.0.1:@PORT');\n"),
+        ("gate.lua", "local ok = red:connect(\"127.0.0.1\", @PORT)\n"),
+        ("flush", "#!/bin/sh\nredis-cli -p @PORT flushall\n"),
+        ("bin/sync", "#!/usr/bin/env python3\nq = redis.from_url('redis://localhost:@PORT')\n"),
+        ("data/queue.json", "{\"redis\": \"redis://127.0.0.1:@PORT/0\"}\n"),
+    ] {
+        let path = other.write(name, text.replace("@PORT", &port.to_string()));
+        let told = in_one_line(&server.switch(&file, &["--close-tcp", "--dry-run"]));
+        let is_kept = told.contains(&format!("{}:", path.display())) && told.contains("stays open");
+        assert!(is_kept, "{name}: {told}");
+        std::fs::remove_file(path).unwrap();
+    }
+    let code = other.write("src/cache.go", format!("var at = \"127.0.0.1:{port}\"\n"));
+    server.assert_kept(&file, "cache.go:1", || std::fs::remove_file(&code).unwrap());
+}
+
+#[test]
+fn what_other_projects_code_has_as_a_default_says_or_listens_at_keeps_no_port_open() {
+    let (server, file, _) = beside_a_shop();
+    let (other, port) = (Machine::new(), server.port);
+    for (name, text) in [
+        ("node_modules/x/index.js", "connect('redis://127.0.0.1:@PORT');\n"),
+        ("vendor/x/Client.php", "<?php $r->connect('127.0.0.1', @PORT);\n"),
+        (".venv/lib/x.py", "URL = 'redis://127.0.0.1:@PORT'\n"),
+        ("target/out.rs", "open(\"redis://127.0.0.1:@PORT\");\n"),
+        ("dist/bundle.js", "connect('redis://127.0.0.1:@PORT');\n"),
+        ("web/app.min.js", "connect('redis://127.0.0.1:@PORT');\n"),
+        ("tests/cart.py", "URL = 'redis://127.0.0.1:@PORT'\n"),
+        ("spec/cart.rb", "Redis.new(url: 'redis://127.0.0.1:@PORT')\n"),
+        ("src/cache_test.go", "var at = \"127.0.0.1:@PORT\"\n"),
+        ("src/cart.spec.ts", "connect('redis://127.0.0.1:@PORT');\n"),
+        ("src/CacheTest.java", "new Jedis(\"127.0.0.1\", @PORT);\n"),
+        ("docs/use.py", "URL = 'redis://127.0.0.1:@PORT'\n"),
+        ("examples/use.go", "var at = \"127.0.0.1:@PORT\"\n"),
+        (
+            "a.js",
+            "// connect('redis://127.0.0.1:@PORT');\n/* redis://127.0.0.1:@PORT\n * redis://127.0.0.1:@PORT */\n",
+        ),
+        ("b.py", "def connect():\n    \"\"\"Connects.\n\n    url = 'redis://127.0.0.1:@PORT'\n    \"\"\"\n"),
+        ("c.py", "URL = os.environ.get('REDIS_URL', 'redis://127.0.0.1:@PORT/0')\n"),
+        ("d.js", "const url = process.env.REDIS_URL || 'redis://127.0.0.1:@PORT';\n"),
+        ("e.rb", "Redis.new(url: ENV.fetch('REDIS_URL', 'redis://127.0.0.1:@PORT'))\n"),
+        ("f.go", "addr := getEnv(\"REDIS_ADDR\", \"127.0.0.1:@PORT\")\n"),
+        ("g.rs", "let url = env::var(\"REDIS_URL\").unwrap_or(\"redis://127.0.0.1:@PORT\".into());\n"),
+        ("h.go", "http.ListenAndServe(\"127.0.0.1:@PORT\", nil)\n"),
+        ("i.js", "app.listen(@PORT, '127.0.0.1');\n"),
+        ("j.py", "app.run(host='127.0.0.1', port=@PORT)\n"),
+        ("k.php", "<?php const DEFAULT_URL = 'redis://127.0.0.1:@PORT';\n"),
+        (
+            "l.py",
+            "print('try redis://127.0.0.1:@PORT')\np.add_argument('--r', help='redis://127.0.0.1:@PORT')\n",
+        ),
+        ("m.go", "var at = \"192.0.2.7:@PORT\"\nvar other = \"127.0.0.1:1\"\n"),
+        ("n.rb", "Redis.new(host: 'localhost')\n# @PORT\n"),
+        ("o.ts", "export const options = { port: @PORT };\n"),
+        ("p.rs", "const MOST: u32 = @PORT;\nconst HOST: &str = \"localhost\";\n"),
+        ("q.go", "if addr == \"127.0.0.1:@PORT\" {\n"),
+        ("r.js", "logger.info('connected to redis://127.0.0.1:@PORT');\n"),
+        (".bash_history", "redis-cli -p @PORT info\n"),
+        ("README", "redis-cli -p @PORT info\n"),
+        ("Dockerfile", "ENV REDIS_URL=redis://127.0.0.1:@PORT\n"),
+    ] {
+        other.write(name, text.replace("@PORT", &port.to_string()));
+    }
+    server.assert_closed(&file);
+}
+
 #[test]
 fn a_script_of_php_that_nobody_restarts_keeps_the_port_open_and_the_dry_run_says_so() {
     let mut server = Server::redis();

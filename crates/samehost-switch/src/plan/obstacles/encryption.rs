@@ -17,6 +17,7 @@ use samehost_services::ASKED_FOR_TLS_ON_A_SOCKET;
 use samehost_system::diag::Diag;
 use samehost_system::peer::holder_among;
 
+use crate::configuration::leads::files_below;
 use crate::configuration::server_files::project;
 use crate::findings::{Findings, bar, place, shown};
 use crate::plan::hop::Hop;
@@ -30,11 +31,9 @@ use crate::plan::login::service_of;
 /// would be refused. Taking the word out of the URL by ourselves was too, as it may be there for another
 /// machine that reads the same file (docs/decisions/0132).
 const ENCRYPTION: ObstacleCode = ObstacleCode::Encryption;
-/// How many files are read at most, and how deep below the project.
-const MOST_FILES: usize = 300;
-const DEEPEST: u32 = 4;
+/// How deep below the project files are read.
+const DEEPEST: usize = 4;
 
-const FOREIGN: &[&str] = &["node_modules", ".git", ".next", "coverage", "test", "tests", "public"];
 const CLIENTS: &[&str] =
     &["pg", "pg-pool", "postgres", "typeorm", "sequelize", "knex", "drizzle-orm/node-postgres"];
 
@@ -217,7 +216,7 @@ pub(super) fn unseen(hops: &[Hop]) -> Findings {
             continue;
         }
         let name = &hop.setting.name;
-        match line_with_tls(&project(&hop.config.file), &hop.config.files()) {
+        match line_with_tls(hop) {
             Some((file, line)) => findings.add([bar(
                 ENCRYPTION,
                 format!(
@@ -244,28 +243,18 @@ pub(super) fn unseen(hops: &[Hop]) -> Findings {
 ///
 /// It is asked only where no connection of the program is open, which would show it. What stands behind a condition or a
 /// variable is not judged.
-fn line_with_tls(project: &Path, files: &dyn Files) -> Option<(PathBuf, u32)> {
-    let mut folders = vec![(project.to_owned(), 0)];
-    let mut left = MOST_FILES;
-    while let Some((folder, depth)) = folders.pop() {
-        for path in files.list(&folder).unwrap_or_default() {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let is_source = [".js", ".mjs", ".cjs", ".ts", ".mts"].iter().any(|end| name.ends_with(end));
-            if !is_source && depth < DEEPEST && !name.contains('.') && !FOREIGN.contains(&name.as_str()) {
-                folders.push((path, depth + 1));
-                continue;
-            }
-            if !is_source || left == 0 {
-                continue;
-            }
-            left -= 1;
-            let Ok(text) = files.read(&path) else { continue };
-            if let Some(line) = line_of(&String::from_utf8_lossy(&text)) {
-                return Some((path, line));
-            }
-        }
-    }
-    None
+fn line_with_tls(hop: &Hop) -> Option<(PathBuf, u32)> {
+    let (project, files) = (&project(&hop.config.file), hop.config.files());
+    let is_source = |path: &Path, name: &str| {
+        let mut folders = path.strip_prefix(project).unwrap_or(path).iter();
+        let is_foreign = folders.any(|part| part == "coverage" || part == "public");
+        [".js", ".mjs", ".cjs", ".ts", ".mts"].iter().any(|end| name.ends_with(end)) && !is_foreign
+    };
+    let (paths, _) = files_below(project, DEEPEST, hop.config.reader.as_ref(), &is_source);
+    paths.into_iter().find_map(|path| {
+        let line = line_of(&String::from_utf8_lossy(&files.read(&path).ok()?))?;
+        Some((path, line))
+    })
 }
 
 /// The line of a text that asks for TLS without a condition.

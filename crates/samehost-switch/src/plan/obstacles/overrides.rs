@@ -75,12 +75,20 @@ impl Beats<'_> {
         if setting.protocol == Protocol::Postgres && to.path().is_some() && name == "PGHOSTADDR" {
             return Some(format!("{take_out} none at all{again}")).filter(|_| !value.is_empty());
         }
-        if !config.editor.is_beaten_by(&self.text, name) {
+        if !config.editor.is_beaten_by(&self.text, name) || self.is_outweighed(name) {
             return None;
         }
         let is_old = leads_from(self.scan, name, value, &setting.endpoint);
         let goes_before = is_old || goes_before_default(name, value, setting);
         Some(format!("{take_out} one that leads to {to}{again}")).filter(|_| goes_before)
+    }
+
+    /// Whether the file gets the path in a variable of its own, beside which a host and its port count no more: Laravel's `DB_SOCKET`.
+    fn is_outweighed(&self, name: &str) -> bool {
+        let socket =
+            name.strip_suffix("HOST").or(name.strip_suffix("PORT")).map(|start| format!("{start}SOCKET"));
+        let path = socket.and_then(|socket| self.moved.get(&socket)).map(Path::new);
+        path.is_some() && path == self.hop.to.path()
     }
 }
 

@@ -181,6 +181,21 @@ fn a_variable_of_the_pool_goes_before_the_file_and_is_named() {
 }
 
 #[test]
+fn a_host_that_nginx_gives_goes_before_the_file_where_it_decides() {
+    if !is_root("a_host_that_nginx_gives_goes_before_the_file_where_it_decides") {
+        return;
+    }
+    let site = Site::with_dotenv("", &[]);
+    let (conf, line) = (site.stack.path("nginx/nginx.conf"), "fastcgi_param REQUEST_URI");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    for (given, status) in [("DB_HOST 127.0.0.1", 1), ("DB_PORT 1", 1), ("DB_NAME shop", 0)] {
+        std::fs::write(&conf, text.replace(line, &format!("fastcgi_param {given}; {line}"))).unwrap();
+        let said = in_one_line(&site.switch(&["--dry-run"]));
+        assert_eq!(said.contains("a web server sets DB_"), status == 1, "{given}: {said}");
+    }
+}
+
+#[test]
 fn a_variable_of_the_pool_moves_with_the_file_where_its_own_is_named_or_accepted() {
     if !is_root("a_variable_of_the_pool_moves_with_the_file_where_its_own_is_named_or_accepted") {
         return;

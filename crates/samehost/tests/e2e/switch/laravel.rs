@@ -14,7 +14,11 @@ foreach (file(__DIR__ . '/../.env', FILE_IGNORE_NEW_LINES) as $line) {
         $env[$m[1]] = ($m[2] ?? '') !== '' ? $m[2] : ($m[3] ?? '');
     }
 }
-$socket = $env['DB_SOCKET'] ?? '';
+// What the web server gives goes before the file.
+foreach (['DB_SOCKET', 'DB_HOST', 'DB_PORT'] as $name) {
+    $env[$name] = $_SERVER[$name] ?? $env[$name] ?? '';
+}
+$socket = $env['DB_SOCKET'];
 $dsn = $socket !== '' ? "mysql:unix_socket=$socket" : "mysql:host={$env['DB_HOST']};port={$env['DB_PORT']}";
 $db = new PDO("$dsn;dbname={$env['DB_DATABASE']}", $env['DB_USERNAME'], stripslashes($env['DB_PASSWORD']));
 if (str_starts_with($_SERVER['REQUEST_URI'] ?? '', '/orders')) {
@@ -28,19 +32,36 @@ const CONFIG: &str = "<?php return ['connections' => ['mysql' => ['unix_socket' 
 #[test]
 fn its_env_moves_and_comes_back() {
     if is_root("its_env_moves_and_comes_back") {
-        moves_and_comes_back(&MariaDb::start(&[]), "by_native", "MariaDB");
+        moves_and_comes_back(&MariaDb::start(&[]), "by_native", "MariaDB", "");
     }
 }
 
 #[test]
 fn an_application_on_a_real_mysql_moves_is_proved_and_comes_back() {
     if is_root("an_application_on_a_real_mysql_moves_is_proved_and_comes_back") {
-        moves_and_comes_back(&MariaDb::start_mysql(&newest("usr/sbin/mysqld")), "by_sha2", "mysql 9.");
+        moves_and_comes_back(&MariaDb::start_mysql(&newest("usr/sbin/mysqld")), "by_sha2", "mysql 9.", "");
     }
 }
 
-/// The application, with this account of a server that says so of itself.
-fn moves_and_comes_back(server: &MariaDb, user: &str, says: &str) {
+#[test]
+fn a_host_that_nginx_gives_bars_nothing_where_the_socket_decides_and_a_socket_does() {
+    if !is_root("a_host_that_nginx_gives_bars_nothing_where_the_socket_decides_and_a_socket_does") {
+        return;
+    }
+    let server = MariaDb::start(&[]);
+    let host = format!("fastcgi_param DB_HOST 127.0.0.1; fastcgi_param DB_PORT {};", server.port);
+    moves_and_comes_back(&server, "by_native", "MariaDB", &host);
+    for given in ["fastcgi_param DB_SOCKET \"\";", "fastcgi_param DB_SOCKET /run/other.sock;"] {
+        let (stack, ..) = application(&server, "by_native", &format!("{host} {given}"));
+        let ended = stack.samehost(&["switch", &stack.path("app").display().to_string(), "--dry-run"]);
+        let said = ended.both().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(ended.status == 1 && said.contains("a web server sets DB_SOCKET"), "{given}: {said}");
+        assert!(!said.contains("a web server sets DB_HOST"), "{said}");
+    }
+}
+
+/// The application, with this account of a server and with lines more of nginx; its `.env`, and its port.
+fn application(server: &MariaDb, user: &str, given: &str) -> (Stack, std::path::PathBuf, u16) {
     let mut stack = Stack::new();
     let web = free_port();
     stack.write("app/public/index.php", APPLICATION);
@@ -58,10 +79,16 @@ fn moves_and_comes_back(server: &MariaDb, user: &str, says: &str) {
     stack.fpm(&format!("{}\nlisten.owner = www-data", pool.display()));
     let root = stack.path("app/public");
     stack.nginx(&format!(
-        "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME {}/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}",
+        "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME {}/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n            {given}\n        }}\n    }}",
         pool.display(),
         root.display()
     ));
+    (stack, env, web)
+}
+
+/// The application, with this account of a server that says so of itself, and with lines more of nginx.
+fn moves_and_comes_back(server: &MariaDb, user: &str, says: &str, given: &str) {
+    let (stack, env, web) = application(server, user, given);
     wait_for("the application", || {
         page(web, "/").filter(|(status, body)| *status == 200 && body.contains("127.0.0.1"))
     });
