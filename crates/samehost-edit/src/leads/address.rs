@@ -38,8 +38,7 @@ pub(super) fn named(key: &str, block: &str, text: &str) -> Vec<Named> {
         found.extend(dsn.into_iter().map(|at| Named::at(LeadForm::Dsn, at)));
     } else if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
-            // In no block of its file and without a path it may be where the program itself is found: Ghost's. `ocsp { url = … }`, a data
-            // source's, and a page that is asked for, are other servers'.
+            // In no block and without a path it may be the program's own (Ghost's); `ocsp { url = … }` and a page that is asked for are not.
             let is_of_file = ["", "return", "module.exports"].contains(&block)
                 && url.trim_end_matches('/').matches('/').count() == 2;
             let is_the_programs = is_of_file && key.eq_ignore_ascii_case("url") && url.starts_with("http");
