@@ -19,11 +19,11 @@ pub(crate) struct Source {
 }
 
 /// Lines of code, comments and blanks of all crates and of xtask, without tests.
-const MAX_PRODUCTION_LINES: usize = 138_295;
+const MAX_PRODUCTION_LINES: usize = 138_394;
 /// Crates linked into the program: `cargo tree -p samehost -e normal,build`.
 const MAX_CRATES: usize = 169;
 /// Words of all Markdown.
-const MAX_WORDS: usize = 54_496;
+const MAX_WORDS: usize = 54_508;
 /// How long the suite ran on two CPUs, with its build, where docs/evidence/tests.txt was made.
 const MAX_SUITE_S: u64 = 1_931;
 /// Most files that import each other in a circle: a reader of one has to read all of them.

@@ -34,6 +34,14 @@ pub(crate) enum Spelling {
     Memcached,
 }
 
+/// Of words by hand for a database, written `MYSQLS (PostgreSQL: ITS)`, those for the server that it is known to be: two paths of which one is
+/// another server's are one too many.
+pub(crate) fn of_one(words: &str, protocol: Protocol) -> String {
+    let Some((before, rest)) = words.split_once(" (PostgreSQL: ") else { return words.to_owned() };
+    let (own, behind) = rest.split_once(')').unwrap_or((rest, ""));
+    if protocol == Protocol::Postgres { format!("{own}{behind}") } else { format!("{before}{behind}") }
+}
+
 /// The usual socket of Redis, in whose place a caller puts the one that is here.
 pub(crate) const REDIS: &str = "/run/redis/redis-server.sock";
 
@@ -372,6 +380,14 @@ mod tests {
             redis_words("redis://127.0.0.1:6380/0"),
             "unix:///run/redis/redis-server.sock (redis-py, ioredis, redis-rb), redis:///run/redis/redis-server.sock (Symfony) or redis+socket:///run/redis/redis-server.sock (Celery)"
         );
+    }
+
+    #[test]
+    fn of_a_server_that_is_known_its_words_alone_are_said() {
+        let words = "a /run/mysqld/mysqld.sock (PostgreSQL: b /run/postgresql), and so on";
+        assert_eq!(of_one(words, Protocol::Mysql), "a /run/mysqld/mysqld.sock, and so on");
+        assert_eq!(of_one(words, Protocol::Postgres), "b /run/postgresql, and so on");
+        assert_eq!(of_one("REDIS_HOST=/x", Protocol::Redis), "REDIS_HOST=/x");
     }
 
     #[test]

@@ -52,6 +52,10 @@ pub struct Descriptor {
     pub says: Option<String>,
     /// Its usual ports.
     pub ports: Vec<u16>,
+    /// Its usual port to programs that have another one, by the directory of their settings.
+    pub usual_elsewhere: BTreeMap<String, u16>,
+    /// Options of one letter behind which its command line says where it listens.
+    pub listens_by: Vec<String>,
     /// A usual path of its socket: the one to propose. Its file name tells what a socket is.
     pub socket: String,
     /// The same where its configuration is in a directory of one version; `{version}` stands for that.

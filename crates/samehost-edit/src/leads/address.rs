@@ -2,6 +2,7 @@
 //! known yet is one line in [`named`].
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::{Dsn, Kind, Leads as SchemeLeads, plain_scheme, scheme};
@@ -24,8 +25,8 @@ impl Named {
     }
 }
 
-/// All that a value names, given its key.
-pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
+/// All that a value names, given its key and what that stands in.
+pub(super) fn named(key: &str, block: &str, text: &str) -> Vec<Named> {
     let mut text = text.trim();
     // `unix:/run/fpm.sock|fcgi://127.0.0.1:9000` of Apache goes to the socket; what follows is a name for it.
     if let Some((socket, _)) = text.split_once('|').filter(|(before, _)| before.contains("unix:/")) {
@@ -37,7 +38,10 @@ pub(super) fn named(key: &str, text: &str) -> Vec<Named> {
         found.extend(dsn.into_iter().map(|at| Named::at(LeadForm::Dsn, at)));
     } else if text.contains("://") {
         for url in text.split([',', ' ', '\t']) {
-            let is_the_programs = key.eq_ignore_ascii_case("url") && url.starts_with("http");
+            // In no block and without a path it may be the program's own (Ghost's); `ocsp { url = … }` and a page that is asked for are not.
+            let is_of_file = ["", "return", "module.exports"].contains(&block)
+                && url.trim_end_matches('/').matches('/').count() == 2;
+            let is_the_programs = is_of_file && key.eq_ignore_ascii_case("url") && url.starts_with("http");
             // `startswith("redis://")` asks for a scheme.
             let lower = key.to_ascii_lowercase();
             let is_scheme = url.ends_with("://") && !OF_URLS.iter().any(|end| lower.ends_with(end));
@@ -134,31 +138,21 @@ pub(super) fn is_of_a_name(letter: char) -> bool {
 /// Every `HOST:PORT` of a text, with anything before and behind.
 fn hosts_and_ports(text: &str) -> Vec<Named> {
     let mut found = Vec::new();
-    let mut add = |at| found.push(Named::at(LeadForm::HostAndPort, at));
+    let named = |name: &str, number: Option<u16>| Some((host(name)?.to_owned(), number?));
     // `127.0.0.1,1433` of ADO.NET
-    if let Some((name, number)) = text.split_once(',')
-        && let (Some(host), Some(port)) = (host(name.trim()), port(number.trim()))
-    {
-        add((host.to_owned(), port));
-    }
+    let of_ado = text.split_once(',').and_then(|(name, number)| named(name.trim(), port(number.trim())));
+    found.extend(of_ado);
     for word in text.split([',', ';', ' ', '\t', '(', ')', '|', '=', '{', '}', '"', '\'', '<', '>']) {
         let (before, place) = word.rsplit_once('@').unwrap_or(("", word));
         let of_milter = leading_port(before.rsplit(':').next().unwrap_or_default());
+        let pair = place.split_once('#').or_else(|| place.strip_prefix("/dev/tcp/")?.split_once('/'));
         // `inet:8891@127.0.0.1` of milters, `127.0.0.1@5335` and `127.0.0.1#5335` of name servers, `/dev/tcp/127.0.0.1/80` of bash
-        if let (Some(host), Some(port)) = (host(place), of_milter) {
-            add((host.to_owned(), port));
-        } else if let (Some(host), Some(port)) = (host(before), port(place)) {
-            add((host.to_owned(), port));
-        } else if let Some((name, number)) =
-            place.split_once('#').or_else(|| place.strip_prefix("/dev/tcp/")?.split_once('/'))
-            && let (Some(host), Some(port)) = (host(name), port(number))
-        {
-            add((host.to_owned(), port));
-        } else if let Some(at) = bracketed(place).or_else(|| host_and_port(place)) {
-            add(at);
-        }
+        let at = named(place, of_milter)
+            .or_else(|| named(before, port(place)))
+            .or_else(|| pair.and_then(|(name, number)| named(name, port(number))));
+        found.extend(at.or_else(|| bracketed(place)).or_else(|| host_and_port(place)));
     }
-    found
+    found.into_iter().map(|at| Named::at(LeadForm::HostAndPort, at)).collect()
 }
 
 /// Ends of the keys of URLs.
@@ -316,6 +310,12 @@ pub(super) fn ports_spoken_of(text: &str) -> Vec<u16> {
     ports
 }
 
+/// Ports that a program has for usual ones, by the directory of its settings.
+pub(super) fn usual_elsewhere(directory: &str) -> HashMap<u16, u16> {
+    let known = Kind::all().map(Kind::descriptor);
+    known.filter_map(|known| Some((*known.ports.first()?, *known.usual_elsewhere.get(directory)?))).collect()
+}
+
 /// The usual port of the service of this name, if there is one.
 pub(super) fn ports_of(name: &str) -> Vec<u16> {
     let own = Kind::all().find(|kind| kind.name() == name && kind.protocol().is_some());
@@ -370,7 +370,8 @@ pub(super) fn is_comment(line: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|one: char| one == '*' || one.is_ascii_digit()));
     // Kamailio's `#!trydef DBURL "…"` is in force.
     let is_made = code.strip_prefix("#!").is_some_and(|rest| rest.starts_with(char::is_alphabetic));
-    !is_time && !is_made && ["#", ";", "//", "-- ", "* "].iter().any(|sign| code.starts_with(sign))
+    // `$ redis-cli ping` is what somebody is to type.
+    !is_time && !is_made && ["#", ";", "//", "-- ", "* ", "$ "].iter().any(|sign| code.starts_with(sign))
 }
 
 /// Usual ports of the servers that a database may be of, where its name does not say which.

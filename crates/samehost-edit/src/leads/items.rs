@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::address::{self, PLACES, is_comment, is_of_a_name};
-use super::variables::{Known, with_defaults};
+use super::variables::{Known, as_shells_write, with_defaults};
 
 /// Longest line that is looked at as one, in bytes, and about how long the pieces of a longer one are: a piece of 8 KiB of nothing
 /// but quotes or `${` took 30 s for a megabyte of them.
 const LONGEST_LINE: usize = 8192;
 const PIECE: usize = 256;
+/// How far before a bracket its name is looked for, in bytes: of a line of brackets each was looked for in all before it.
+const LONGEST_NAME: usize = 64;
 /// How many values of a text are kept.
 const MOST: usize = 50_000;
 /// Directives of web servers with addresses to which they do not connect.
@@ -49,6 +51,8 @@ pub(super) struct Item {
     pub(super) is_argument: bool,
     /// Whether its key is an option of one letter: `-p 6379`.
     pub(super) is_option: bool,
+    /// Whether a schema has it for the `default` of its key: what counts is said elsewhere.
+    pub(super) is_default: bool,
 }
 
 /// The values of a text, in its order, with its scopes; its comments, and lines that connect to nobody, are left out. With it
@@ -64,9 +68,13 @@ pub(super) fn items(text: &str) -> (Vec<Item>, Scopes, bool) {
             continue;
         }
         for (start, piece) in pieces(code) {
-            // JSON may escape its slashes.
-            let piece = piece.replace("\\/", "/");
-            let piece = known.filled(&piece);
+            // JSON may escape its slashes. Caddy has `{$HOST:127.0.0.1}`, and PHP `{$host}`.
+            let piece = piece.replace("\\/", "/").replace("{$", "${");
+            // What is printed a person reads: a variable in that is named where it is set. A program's `$url` is not the variable `url` of
+            // its environment.
+            let is_printed = code.trim_start().starts_with("print ");
+            let filled = if is_printed { piece.into() } else { known.filled(&piece) };
+            let piece = as_shells_write(&filled);
             if start == 0 {
                 reader.begin_line(&piece);
             }
@@ -142,24 +150,28 @@ fn is_xml(text: &str) -> bool {
 }
 
 /// What keys belong together by, whatever the format has: a pair of brackets, an element, lines that are indented alike below one,
-/// an item of a list, a section. Each has the scope around it; 0 is the text.
-pub(super) struct Scopes(Vec<usize>);
+/// an item of a list, a section. Each has the scope around it and the name before it, if one is; 0 is the text.
+pub(super) struct Scopes(Vec<(usize, String)>);
 
 impl Default for Scopes {
     fn default() -> Self {
-        Scopes(vec![0])
+        Scopes(vec![(0, String::new())])
     }
 }
 
 impl Scopes {
-    fn within(&mut self, around: usize) -> usize {
-        self.0.push(around);
+    fn within(&mut self, around: usize, name: &str) -> usize {
+        self.0.push((around, name.to_owned()));
         self.0.len() - 1
+    }
+
+    pub(super) fn name(&self, scope: usize) -> &str {
+        &self.0[scope].1
     }
 
     /// The scopes around one, the nearest first.
     pub(super) fn around(&self, scope: usize) -> impl Iterator<Item = usize> + '_ {
-        let next = |scope: &usize| (*scope > 0).then(|| self.0[*scope]);
+        let next = |scope: &usize| (*scope > 0).then(|| self.0[*scope].0);
         std::iter::successors(next(&scope), next)
     }
 }
@@ -211,7 +223,7 @@ impl Reader {
         let (mut at, mut list) = (0, 0);
         let mut options = None;
         for (index, span) in spans.iter().enumerate() {
-            self.brackets_of(&bare, at..span.start);
+            self.brackets_of(code, &bare, at..span.start);
             let gap = format!("{}{}", std::mem::take(&mut self.rest), &code[at..span.start]);
             at = span.end;
             // A scheme of which a text is made: `"redis://" + host`.
@@ -237,19 +249,20 @@ impl Reader {
                 named = Before::of(&code[..list]).key();
                 before = Before { name: &named, is_assigned: false, is_option: false, is_first: false };
             }
-            let is_sole = span.is_quoted && (is_command(&span.text) || holds_values(&span.text));
-            if is_sole {
-                self.read_command(&span.text.replace("\\\"", "\""), self.before_piece + span.start as u32);
+            let (value, unless) = with_defaults(&span.text);
+            if span.is_quoted && (is_command(&value) || holds_values(&span.text)) {
+                let column = self.before_piece + span.start as u32;
+                self.read_command(&value.replace("\\\"", "\""), &unless, column);
                 continue;
             }
             let is_argument = is_closed && gap.trim_end().ends_with(['(', ',', '[']);
             let mut item = self.item(span, &before, &gap, is_argument);
             if item.is_option {
-                item.scope = *options.get_or_insert_with(|| self.scopes.within(item.scope));
+                item.scope = *options.get_or_insert_with(|| self.scopes.within(item.scope, ""));
             }
             self.keep(item);
         }
-        self.brackets_of(&bare, at..bare.len());
+        self.brackets_of(code, &bare, at..bare.len());
         self.rest = format!("{}\n", &code[at..]);
     }
 
@@ -287,15 +300,16 @@ impl Reader {
     }
 
     /// The words of a command that is one value.
-    fn read_command(&mut self, command: &str, column: u32) {
+    fn read_command(&mut self, command: &str, unless: &[String], column: u32) {
         let scopes = std::mem::take(&mut self.scopes);
         let mut inner = Reader { line: self.line, scopes, ..Reader::default() };
-        let scope = inner.scopes.within(self.scope());
+        let scope = inner.scopes.within(self.scope(), "");
         inner.open.push(('"', scope));
         inner.read(command);
         self.scopes = inner.scopes;
         for item in &mut inner.items {
             item.column += column + 1;
+            item.unless.extend_from_slice(unless);
         }
         self.items.append(&mut inner.items);
         self.is_cut |= inner.is_cut;
@@ -309,7 +323,7 @@ impl Reader {
         let mut own = self.open.iter().rev();
         let mut scope = match own.find(|(bracket, _)| *bracket != '(' || before.is_assigned) {
             // `{host, "127.0.0.1"}` of Erlang is a key with its value.
-            Some((_, scope)) if before.is_first => self.scopes.0[*scope],
+            Some((_, scope)) if before.is_first => self.scopes.0[*scope].0,
             Some((_, scope)) => *scope,
             None => self.line_scope(),
         };
@@ -324,12 +338,19 @@ impl Reader {
         } else if key.is_empty() || key == "value" {
             if key == "value" && !self.named_by().is_empty() {
                 // `name` and `value` are one pair of what is around both.
-                scope = self.scopes.0[scope];
+                scope = self.scopes.0[scope].0;
             }
-            key = self.name_of_value(&key);
+            // The name of an item of a list, or of a `value` beside a `name`.
+            key = if key == "value" { self.named_by() } else { &self.above }.to_owned();
         } else if self.is_xml && !self.is_in_tag {
             // The text of an element, whose name is the key.
-            scope = self.scopes.0[scope];
+            scope = self.scopes.0[scope].0;
+        }
+        let is_default = key == "default" && before.is_assigned && !self.scopes.name(scope).is_empty();
+        if is_default {
+            // `DBserver = ['default' => 'localhost']`, and `"db_host": {"default": "localhost"}`
+            key = self.scopes.name(scope).to_owned();
+            scope = self.scopes.0[scope].0;
         }
         let mut is_option = before.is_option && key.len() == 1;
         if let Some((letter, value)) = attached(&text) {
@@ -347,12 +368,8 @@ impl Reader {
             is_beside_a_name: false,
             is_argument,
             is_option,
+            is_default,
         }
-    }
-
-    /// The name of an item of a list, or of a `value` beside a `name`.
-    fn name_of_value(&self, key: &str) -> String {
-        if key == "value" { self.named_by().to_owned() } else { self.above.clone() }
     }
 
     /// The `name` to which a `value` belongs.
@@ -378,7 +395,7 @@ impl Reader {
             && !line[1..].starts_with(|first: char| first.is_ascii_digit());
         if is_section {
             self.open.clear();
-            self.indented = vec![(0, self.scopes.within(0))];
+            self.indented = vec![(0, self.scopes.within(0, line.trim_matches(['[', ']'])))];
             return;
         }
         if !self.open.is_empty() || line.starts_with(is_closing) {
@@ -392,7 +409,7 @@ impl Reader {
         }
         // An item that is a mapping; `- DB_HOST=127.0.0.1` is one of many of the same.
         let is_mapping =
-            line.split(is_blank).nth(1).is_some_and(|first| first.ends_with(':') || first == "-");
+            line.split([' ', '\t']).nth(1).is_some_and(|first| first.ends_with(':') || first == "-");
         if let Some(inside) = item.filter(|_| is_mapping) {
             self.indent(inside);
         }
@@ -401,19 +418,24 @@ impl Reader {
     fn indent(&mut self, depth: usize) {
         let around = self.line_scope();
         // The first lines of a text, and those of a section, are as deep as it is.
-        let scope = if depth == 0 && self.indented.is_empty() { 0 } else { self.scopes.within(around) };
+        let scope =
+            if depth == 0 && self.indented.is_empty() { 0 } else { self.scopes.within(around, &self.above) };
         self.indented.push((depth, scope));
     }
 
-    fn brackets_of(&mut self, bare: &str, range: Range<usize>) {
+    fn brackets_of(&mut self, code: &str, bare: &str, range: Range<usize>) {
         for at in range {
             let next = bare.as_bytes().get(at + 1).copied().unwrap_or_default();
             match bare.as_bytes()[at] {
-                b'(' | b'[' | b'{' => self.open(char::from(bare.as_bytes()[at])),
+                b'(' => self.open('(', ""),
+                b'[' | b'{' => {
+                    let before = code.get(at.saturating_sub(LONGEST_NAME)..at).unwrap_or_default();
+                    self.open(char::from(bare.as_bytes()[at]), &Before::of(before).key());
+                }
                 b')' | b']' | b'}' => drop(self.open.pop()),
                 b'<' if self.is_xml && next == b'/' => drop(self.open.pop()),
                 b'<' if self.is_xml && next.is_ascii_alphabetic() => {
-                    self.open('<');
+                    self.open('<', "");
                     self.is_in_tag = true;
                 }
                 b'>' if self.is_in_tag => {
@@ -427,8 +449,8 @@ impl Reader {
         }
     }
 
-    fn open(&mut self, bracket: char) {
-        let scope = self.scopes.within(self.scope());
+    fn open(&mut self, bracket: char, name: &str) {
+        let scope = self.scopes.within(self.scope(), name);
         self.open.push((bracket, scope));
     }
 }
@@ -503,10 +525,10 @@ fn name_for_below(code: &str) -> Option<String> {
     is_name.then(|| name.to_owned())
 }
 
-/// Whether a value is a command: one with options, or with a number that stands alone.
+/// Whether a value is a command: one with options, or with a number that stands alone; or options alone.
 fn is_command(text: &str) -> bool {
     let mut words = text.split_ascii_whitespace();
-    let is_one = words.next().is_some_and(|first| !first.contains(['=', ':']));
+    let is_one = words.next().is_some_and(|first| first.starts_with("--") || !first.contains(['=', ':']));
     is_one && words.any(|word| word.starts_with('-') || address::port(word).is_some())
 }
 
@@ -582,30 +604,16 @@ fn bare_value(word: &str, start: usize) -> Option<Span> {
             from = at + 1;
         }
     }
-    if word[from..end].starts_with('[') && word.contains("]:") {
-        return Some(Span {
-            start: start + from,
-            end: start + end,
-            text: word[from..end].to_owned(),
-            is_quoted: false,
-        });
+    let is_address = word[from..end].starts_with('[') && word.contains("]:");
+    if !is_template && !is_address {
+        from = end - word[from..end].trim_start_matches(|one| is_opening(one) || one == ';').len();
     }
-    let opening =
-        word[from..end].len() - word[from..end].trim_start_matches(|one| is_opening(one) || one == ';').len();
-    from += if is_template { 0 } else { opening };
-    let text = &word[from..end];
-    if text.is_empty() {
-        return None;
-    }
-    Some(Span { start: start + from, end: start + end, text: text.to_owned(), is_quoted: false })
+    let text = word[from..end].to_owned();
+    (!text.is_empty()).then(|| Span { start: start + from, end: start + end, text, is_quoted: false })
 }
 
 fn is_closing(letter: char) -> bool {
     matches!(letter, ')' | ']' | '}')
-}
-
-fn is_blank(letter: char) -> bool {
-    matches!(letter, ' ' | '\t')
 }
 
 fn is_opening(letter: char) -> bool {

@@ -92,30 +92,32 @@ const OWN: &[&str] = &[
 /// long text the first 2,000 are returned.
 #[must_use]
 pub fn leads(text: &str) -> Vec<Lead> {
-    let mut found = leads_and_ports(text);
-    found.retain(|lead| lead.form != LeadForm::Port);
-    found
+    leads_among(text, "", &|lead| !matches!(lead.form, LeadForm::Usual | LeadForm::Port)).0
 }
 
-/// The same with ports that stand alone, each of which may lead to this machine: `{ port: 6379 }`, `QUEUE_PORT=6379`.
-fn leads_and_ports(text: &str) -> Vec<Lead> {
-    leads_among(text, "", &|lead| lead.form != LeadForm::Usual).0
-}
-
-/// Those of them that are wanted, however many others are before them, and whether the text has more values than are
+/// The values that are wanted, also ports that stand alone (`QUEUE_PORT=6379`), however many others are before them, and whether the text has more values than are
 /// looked at. The address after 2,000 others was dropped in silence, and its port closed; and so was the usual port of a
 /// service below `connect("127.0.0.1")` and `redis-cli` in a crontab: [`LeadForm::Usual`] is for who asks what leads to a
-/// place that is closed, and for nobody else. A `file` that has the name of a service speaks of that: rspamd's `redis.conf`.
+/// place that is closed, and for nobody else. A `file` that has the name of a service speaks of that: rspamd's `redis.conf`; one in a
+/// program's directory has its defaults: `icingadb/config.yml`.
 #[must_use]
 pub fn leads_among(text: &str, file: &str, is_wanted: &dyn Fn(&Lead) -> bool) -> (Vec<Lead>, bool) {
     let (items, scopes, is_cut) = items::items(text);
     let mut places = Places::of(text, &items, &scopes);
-    places.of_file = address::ports_of(file.split('.').next().unwrap_or_default());
+    let (folder, file) = file.rsplit_once('/').unwrap_or(("", file));
+    let file = file.split('.').next().unwrap_or_default();
+    places.of_file = address::ports_of(file);
+    places.usual_elsewhere = address::usual_elsewhere(folder.rsplit('/').next().unwrap_or_default());
+    let (said, options) = (tools::listening(text), tools::options_to_listen(text, file));
     let mut found: Vec<Lead> = Vec::new();
     for (at, item) in items.iter().enumerate() {
         // uWSGI's and milters' `socket` over TCP is where they listen.
-        let is_listener = item.key.eq_ignore_ascii_case("socket") && !item.text.contains('/');
-        if is_listener || is_own(&item.key) || item.unless.iter().any(|name| is_own(name)) {
+        let is_listener = item.key.eq_ignore_ascii_case("socket") && !item.text.contains('/')
+            || said.contains(&item.line) && start_of(item).is_empty()
+            || item.is_option && options.contains(&item.key.as_str());
+        // `app: { url: … }`
+        let is_block = || item.key == "url" && is_own(&format!("{}_url", scopes.name(item.scope)));
+        if is_listener || is_own(&item.key) || item.unless.iter().any(|name| is_own(name)) || is_block() {
             continue;
         }
         for lead in places.leads(at).into_iter().filter(|lead| is_wanted(lead)) {
@@ -202,6 +204,8 @@ struct Places<'a> {
     spoken_by_start: HashMap<String, [Vec<u16>; 2]>,
     /// Usual ports of the service whose name the file has.
     of_file: Vec<u16>,
+    /// Ports that the program of the file has for usual ones.
+    usual_elsewhere: HashMap<u16, u16>,
 }
 
 impl<'a> Places<'a> {
@@ -231,6 +235,7 @@ impl<'a> Places<'a> {
             beside_databases: HashMap::new(),
             spoken_by_start: HashMap::new(),
             of_file: Vec::new(),
+            usual_elsewhere: HashMap::new(),
         }
     }
 
@@ -247,20 +252,25 @@ impl<'a> Places<'a> {
         }
         let name = item.unless.first().unwrap_or(&item.key).as_str();
         let mut found = Vec::new();
-        for address::Named { form, mut endpoints, written, hosts } in address::named(name, &item.text) {
+        let block = self.scopes.name(item.scope);
+        for address::Named { form, mut endpoints, written, hosts } in address::named(name, block, &item.text)
+        {
             let (mut form, mut unless) = (form, item.unless.clone());
             unless.extend(hosts);
             if form == LeadForm::Host {
+                self.as_here(&mut endpoints);
                 let beside = self.beside(at);
                 let is_beside = beside.is_some();
                 if let Some(port) = beside.map(Some).or_else(|| self.port_of(at)) {
                     // Of several ports that may be its own none is said.
-                    endpoints.clear();
+                    let usual = std::mem::take(&mut endpoints);
                     if let Some((port, number)) =
                         port.and_then(|one| Some((one, address::port(one.text.trim())?)))
                     {
                         endpoints.push(address::tcp(&written, number));
                         unless.extend(port.unless.iter().cloned());
+                        // MediaWiki's default is PostgreSQL's port, whatever the database.
+                        endpoints.extend(usual.into_iter().filter(|_| port.is_default));
                     }
                 }
                 if is_beside {
@@ -273,21 +283,19 @@ impl<'a> Places<'a> {
             // Without any port it leads nowhere that is known.
             endpoints.retain(|one| !matches!(one, Endpoint::Tcp { port: 0, .. }));
             if !endpoints.is_empty() {
-                let (line, column) = (item.line, item.column);
                 let localhost = localhost_in(&item.text);
-                found.push(Lead {
-                    line,
-                    column,
-                    name: named(name),
-                    endpoints,
-                    form,
-                    written,
-                    localhost,
-                    unless,
-                });
+                found.push(Lead { endpoints, form, written, localhost, unless, ..lone_port(item, 0) });
             }
         }
         found
+    }
+
+    /// Puts the port that the program of the file has for its usual one in the place of that.
+    fn as_here(&self, endpoints: &mut [Endpoint]) {
+        for endpoint in endpoints {
+            let Endpoint::Tcp { port, .. } = endpoint else { continue };
+            *port = self.usual_elsewhere.get(port).copied().unwrap_or(*port);
+        }
     }
 
     /// Where a host leads of which no port is said: to the usual ports of the databases beside it, else of what is spoken of around it.
@@ -314,6 +322,7 @@ impl<'a> Places<'a> {
             return LeadForm::Host;
         }
         *endpoints = at(self.spoken_of_around(item));
+        self.as_here(endpoints);
         LeadForm::Usual
     }
 
@@ -560,7 +569,7 @@ fn lone_port(item: &Item, port: u16) -> Lead {
     Lead {
         line: item.line,
         column: item.column,
-        name: named(item.unless.first().unwrap_or(&item.key)),
+        name: name_of(item),
         endpoints: vec![address::tcp("localhost", port)],
         form: LeadForm::Port,
         written: item.text.trim().to_owned(),
@@ -569,10 +578,13 @@ fn lone_port(item: &Item, port: u16) -> Lead {
     }
 }
 
-/// A key as the name of a value: a number or an address before it is none.
-fn named(key: &str) -> String {
-    let is_name = key.contains(|one: char| one.is_ascii_alphabetic());
-    if is_name { key.to_owned() } else { String::new() }
+/// What a value is called: its variable, its key or, as it is written, its option (`-p`). A number or an address before it is no name.
+fn name_of(item: &Item) -> String {
+    match item.unless.first().unwrap_or(&item.key) {
+        name if !name.contains(|one: char| one.is_ascii_alphabetic()) => String::new(),
+        name if item.is_option && item.unless.is_empty() => format!("-{name}"),
+        name => name.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod kinds;
 use proptest::prelude::*;
 use samehost_model::Endpoint;
 
-use super::{Lead, LeadForm, address, leads, leads_among, leads_and_ports};
+use super::{Lead, LeadForm, address, leads, leads_among};
 
 /// Ways to write the address of a server: the host is 127.0.0.1 and its port @PORT. Each is a whole text.
 const SPELLINGS: &[&str] = &[
@@ -187,6 +187,11 @@ const SURROUNDINGS: &[&str] = &[
     "listen 5499;\n",
     "timeout = 30\n",
 ];
+
+/// The leads of a text with the ports that stand alone in it.
+fn leads_and_ports(text: &str) -> Vec<Lead> {
+    leads_among(text, "", &|lead| lead.form != LeadForm::Usual).0
+}
 
 fn found(text: &str) -> Vec<Lead> {
     let mut found = leads_and_ports(text);

@@ -1,6 +1,8 @@
 //! Client programs and libraries that are called without a place: `redis-cli flushall` in a crontab and `redis.Redis(db=3)` lead to
 //! the usual port here. What a library is called by is in its service's descriptor.
 
+use std::collections::HashSet;
+
 use samehost_services::{Kind, Protocol};
 
 use super::address;
@@ -9,8 +11,7 @@ use super::items::{PORTS, lines_of_code};
 use super::{Lead, LeadForm};
 
 /// Options behind which a client program has a place.
-const SHORT: &[&str] = &["-h", "-p", "-s", "-u"];
-const LONG: &[&str] = &["--host", "--port", "--socket", "--uri", "--servers"];
+const OPTIONS: &[&str] = &["-h", "-p", "-s", "-u", "--host", "--port", "--socket", "--uri", "--servers"];
 /// Ends of the names of arguments that have a place beside those of hosts and ports, or what is connected already.
 const OTHER_PLACES: &[&str] = &["url", "uri", "pool", "nodes", "sentinels", "connection", "string"];
 /// How far the arguments of a call are read, in bytes.
@@ -19,6 +20,30 @@ const LONGEST_CALL: usize = 600;
 const MOST_OF_A_LINE: usize = 8;
 /// Words before a name that is made there, and not called.
 const MAKING: &[&str] = &["class", "def", "function", "func", "fn", "interface"];
+
+/// What the comment above a value says of where its program listens. "The port that Redis listens on" would be a client's.
+const TO_LISTEN: &[&str] = &["to listen on", "should listen on"];
+
+/// The lines of which the comment above says that the program listens there, and speaks of no service: PuppetDB's `# IP address to listen
+/// on`.
+pub(super) fn listening(text: &str) -> HashSet<u32> {
+    let (mut found, mut is_said) = (HashSet::new(), false);
+    for (number, line) in (1..).zip(text.lines()) {
+        if is_said && !address::is_comment(line) {
+            found.insert(number);
+        }
+        let says = TO_LISTEN.iter().any(|words| line.contains(words));
+        is_said = address::is_comment(line) && (is_said || says && address::ports_spoken_of(line).is_empty());
+    }
+    found
+}
+
+/// The options by which programs listen of which a text, or the name of its file, speaks: Varnish's `-T localhost:6082`.
+pub(super) fn options_to_listen(text: &str, file: &str) -> Vec<&'static str> {
+    let known = Kind::all().filter(|kind| !kind.descriptor().listens_by.is_empty());
+    let is_there = |kind: &Kind| kind.name() == file || text.contains(kind.descriptor().programs[0].as_str());
+    known.filter(is_there).flat_map(|kind| &kind.descriptor().listens_by).map(String::as_str).collect()
+}
 
 /// The calls of a text, a line each. Client programs of MySQL and PostgreSQL go to the socket by themselves.
 pub(super) fn leads(text: &str) -> Vec<Lead> {
@@ -62,11 +87,9 @@ fn runs(line: &str, tool: &str) -> bool {
     let Some((before, behind)) = line.split_once(tool) else { return false };
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
     let is_word = !before.ends_with(is_part) && !behind.starts_with(is_part);
-    let has_place = behind.split_whitespace().any(|word| {
-        SHORT.iter().any(|option| word.starts_with(option))
-            || LONG.iter().any(|option| word.starts_with(option))
-            || word.contains("://")
-    });
+    let has_place = behind
+        .split_whitespace()
+        .any(|word| OPTIONS.iter().any(|option| word.starts_with(option)) || word.contains("://"));
     is_word && behind.starts_with(char::is_whitespace) && !has_place
 }
 

@@ -22,6 +22,10 @@ const DOTTED: &[&str] = &["process.env.", "import.meta.env.", "Bun.env.", "$ENV{
 /// What makes a number or a text of what is asked.
 const MADE: &[&str] =
     &["Number(", "parseInt(", "Integer(", "int(", "str(", "String(", "valueOf(", "Atoi(", "(int) ", "(int)"];
+/// What asks whether there is one, before the question itself.
+const WHETHER: &[&str] = &["exists ", "defined "];
+/// How far behind the question of a choice its second answer is, in letters: `process.env.A ? Number(process.env.A) : 6379`.
+const LONGEST_CHOICE: usize = 120;
 /// What is between a variable and what stands in for it.
 const ELSE: &[&str] =
     &["||=", "||", "??", "?:", "//", "or ", "{", ".unwrap_or_else(|_|", ".unwrap_or(", ".orElse("];
@@ -51,7 +55,13 @@ impl Known {
                 continue;
             };
             let name = before.trim_end().rsplit([' ', '\t', '$']).next().unwrap_or_default();
-            let value = value.trim().trim_end_matches([';', ',']).trim_matches(['"', '\'', '`']);
+            let value = as_shells_write(value.trim().trim_end_matches([';', ',']));
+            // What a call returns is none of its arguments: `$hosts = &query($host)`.
+            let value = match quoted(&value) {
+                Some((inner, "")) => inner,
+                _ if value.ends_with(')') && !value.contains("$(") => continue,
+                _ => &value,
+            };
             let is_plain = !name.is_empty() && name.bytes().all(is_of_variable) && !value.is_empty();
             if is_plain && by_name.len() < MOST {
                 by_name.insert(name.to_owned(), value.to_owned());
@@ -60,9 +70,9 @@ impl Known {
         Known { by_name, bytes_left }
     }
 
-    /// A line with what this text sets, and with the questions of programs written as shells write them.
+    /// A line with what this text sets.
     pub(super) fn filled<'a>(&self, line: &'a str) -> Cow<'a, str> {
-        let mut line = as_shells_write(line);
+        let mut line = Cow::Borrowed(line);
         for _ in 0..ROUNDS {
             if self.by_name.is_empty() || !line.contains('$') {
                 break;
@@ -90,9 +100,9 @@ impl Known {
                 Some(_) => closing(rest).map_or(rest.len(), |at| at + 1),
                 None => begins + name.len(),
             };
-            // A line that assigns the variable itself is what is known of it; an element of it (`$db['host']`) is another value.
+            // A line that assigns the variable itself is what is known of it; an element of it (`$db['host']`, `$db->host`) is another value.
             let is_assigned = rest[end..].trim_start().starts_with('=') && !rest.starts_with("${");
-            let is_other = is_assigned || rest[end..].starts_with('[');
+            let is_other = is_assigned || rest[end..].starts_with('[') || rest[end..].starts_with("->");
             match self.by_name.get(name).filter(|value| !is_other && !value.contains(&rest[..end])) {
                 Some(value) => {
                     filled.push_str(value);
@@ -155,11 +165,7 @@ pub(super) fn with_defaults(text: &str) -> (String, Vec<String>) {
 }
 
 /// `env('DB_HOST', '127.0.0.1')`, `ENV.fetch("A") { "b" }`, `process.env.A || 'b'` and their like as `"${A:-b}"`.
-fn as_shells_write(line: &str) -> Cow<'_, str> {
-    if line.contains("{$") {
-        // Caddy's `{$HOST:127.0.0.1}`, and PHP's `{$host}`.
-        return Cow::Owned(as_shells_write(&line.replace("{$", "${")).into_owned());
-    }
+pub(super) fn as_shells_write(line: &str) -> Cow<'_, str> {
     if !["env", "ENV", "Env", "config(", "getOrDefault("].iter().any(|word| line.contains(word)) {
         return Cow::Borrowed(line);
     }
@@ -198,14 +204,15 @@ struct Asked<'a> {
 
 /// A question for a variable at the start of a text.
 fn asked(text: &str) -> Option<Asked<'_>> {
-    let (name, mut default, mut rest) = match DOTTED.iter().find_map(|dotted| text.strip_prefix(dotted)) {
+    let asking = WHETHER.iter().find_map(|word| text.strip_prefix(word)).unwrap_or(text);
+    let (name, mut default, mut rest) = match DOTTED.iter().find_map(|dotted| asking.strip_prefix(dotted)) {
         Some(rest) => {
             let length = rest.bytes().take_while(|byte| is_of_variable(*byte)).count();
-            let behind = &rest[length..];
-            (&rest[..length], None, behind.strip_prefix('}').unwrap_or(behind))
+            let (name, behind) = quoted(rest).unwrap_or_else(|| rest.split_at(length));
+            (name, None, behind.strip_prefix('}').unwrap_or(behind))
         }
         None => {
-            let rest = ASKING.iter().find_map(|asking| text.strip_prefix(asking))?;
+            let rest = ASKING.iter().find_map(|one| asking.strip_prefix(one))?;
             let (name, rest) = quoted(rest.trim_start())?;
             let mut rest = rest.trim_start();
             let mut default = None;
@@ -222,13 +229,20 @@ fn asked(text: &str) -> Option<Asked<'_>> {
         return None;
     }
     let behind = rest.trim_start();
+    let other = ELSE.iter().find_map(|word| behind.strip_prefix(word)).or_else(|| second_choice(behind));
     if default.is_none()
-        && let Some(behind) = ELSE.iter().find_map(|word| behind.strip_prefix(word))
-        && let Some((value, behind)) = literal(behind.trim_start())
+        && let Some((value, behind)) = other.and_then(|other| literal(other.trim_start()))
     {
         (default, rest) = (Some(value), behind);
     }
     Some(Asked { name, default, length: text.len() - rest.len() })
+}
+
+/// What is behind the colon of a choice whose question a text goes on after: `? split(/ /, $ENV{a}) : (8080)`.
+fn second_choice(text: &str) -> Option<&str> {
+    let text = text.strip_prefix('?')?;
+    let end = text.char_indices().nth(LONGEST_CHOICE).map_or(text.len(), |(at, _)| at);
+    text[..end].find(" : ").map(|at| &text[at + 3..])
 }
 
 /// What is in quotes at the start of a text, and what is behind.
@@ -237,8 +251,12 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     text[1..].split_once(quote)
 }
 
-/// A text in quotes, a number, or a question for another variable.
+/// A text in quotes, a number, or a question for another variable; also in brackets.
 fn literal(text: &str) -> Option<(String, &str)> {
+    if let Some(inner) = text.strip_prefix('(').filter(|inner| !inner.starts_with('(')) {
+        let (value, rest) = literal(inner)?;
+        return Some((value, rest.strip_prefix(')')?));
+    }
     if let Some((value, rest)) = quoted(text) {
         return Some((value.to_owned(), rest));
     }
@@ -264,6 +282,13 @@ mod tests {
             ("url: process.env.A ?? process.env.B ?? 'c'", "url: \"${A:-${B:-c}}\""),
             ("getenv('A') ?: 'b'", "\"${A:-b}\""),
             ("port: process.env.PORT,", "port: \"${PORT}\","),
+            (
+                "$p = exists $ENV{'A'} ? $ENV{'A'} : exists $ENV{B} ? $ENV{B} : 8080;",
+                "$p = \"${A:-${B:-8080}}\";",
+            ),
+            ("@p = exists $ENV{A} ? split(/ /, $ENV{A}) : (8080);", "@p = \"${A:-8080}\";"),
+            ("$p = $ENV{A} || 80;", "$p = \"${A:-80}\";"),
+            ("port: process.env.A ? Number(process.env.A) : 6379,", "port: \"${A:-6379}\","),
             ("environment('A', 'b')", "environment('A', 'b')"),
         ] {
             assert_eq!(as_shells_write(line), written, "{line}");
@@ -276,6 +301,7 @@ mod tests {
         assert_eq!(known.filled("D=${U}/3"), "D=redis://127.0.0.1:6395/3");
         assert_eq!(known.filled("D=${X:-$RH}"), "D=${X:-127.0.0.1}");
         assert_eq!(known.filled("D=${S}"), "D=${S}", "it grows for nobody");
+        assert_eq!(known.filled("if ($RH->content)"), "if ($RH->content)", "a part of it is another value");
         let (text, names) = with_defaults("${A:-${B:-127.0.0.1}}:1");
         assert_eq!((text.as_str(), names), ("127.0.0.1:1", vec!["A".to_owned(), "B".to_owned()]));
     }

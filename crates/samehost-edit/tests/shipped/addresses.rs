@@ -10,11 +10,7 @@ fn main() -> std::io::Result<()> {
     for path in stdin().lock().lines() {
         let path = path?;
         let bytes = std::fs::read(&path)?;
-        let (found, _) = leads_among(
-            &String::from_utf8_lossy(&bytes),
-            path.rsplit('/').next().unwrap_or_default(),
-            &|_| true,
-        );
+        let (found, _) = leads_among(&String::from_utf8_lossy(&bytes), &path, &|_| true);
         for lead in found {
             let over_tcp = lead.endpoints.iter().filter(|one| matches!(one, Endpoint::Tcp { .. }));
             let places: Vec<String> = over_tcp.map(ToString::to_string).collect();

@@ -18,7 +18,7 @@ use samehost_services::{Kind, Localhost};
 use super::elsewhere::{self, Named};
 use super::left::{Left, Sources, is_there, leads_there};
 use super::processes::told;
-use super::texts::{Text, Whose, assigned, is_code, name_of, names, texts};
+use super::texts::{Text, Whose, assigned, is_code, names, texts};
 use crate::configuration::leads::{Readers, localhost_of};
 use crate::configuration::server_files::folder;
 use crate::disk::{Disk, Reads};
@@ -146,7 +146,7 @@ impl Text {
         let mut readers =
             Readers::of(self.readers.iter().map(|one| &**one).collect(), &self.path, &self.text);
         let (leads, is_cut) =
-            leads_among(&self.text, &name_of(&self.path), &|lead| leads_there(scan, lead, left.from));
+            leads_among(&self.text, &self.path.to_string_lossy(), &|lead| leads_there(scan, lead, left.from));
         for lead in leads {
             let there = lead.endpoints.iter().find(|endpoint| is_there(scan, endpoint, left.from));
             let Some(there) = there.filter(|there| self.may_connect(scan, &lead, there, assigned)) else {
@@ -188,9 +188,9 @@ impl Text {
             Whose::Machines | Whose::OtherProjects => {
                 // A number is a port of this server where an option or a variable says so. `-l` is where a program listens, and a
                 // published port leads nowhere.
-                let is_option = lead.name.eq_ignore_ascii_case("p");
+                let is_option = lead.name.eq_ignore_ascii_case("-p");
                 let is_sure = !is_port || is_option || is_named(&lead.name);
-                let is_own = ["l", "ports"].contains(&&*lead.name);
+                let is_own = ["-l", "ports"].contains(&&*lead.name);
                 let is_one = lead.endpoints.len() == 1 || is_named(&self.text);
                 // What another project sets in place of a default is known by its `.env`. Every Laravel ships with defaults in its code,
                 // whatever it uses; one in a file of settings was written by somebody.

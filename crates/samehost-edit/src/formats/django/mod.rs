@@ -19,7 +19,7 @@ use crate::languages::url::{self, Url, is_plain_path, postgres_directory, postgr
 use crate::lines;
 use crate::refusal::{Reason, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
-use crate::spelling::Spelling;
+use crate::spelling::{Spelling, of_one};
 
 #[derive(Debug)]
 pub struct Django;
@@ -27,8 +27,7 @@ pub struct Django;
 /// Settings of Celery that are one URL.
 const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
 
-const DATABASE_BY_HAND: &str =
-    "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
+const DATABASE_BY_HAND: &str = "'HOST': '/run/mysqld/mysqld.sock' (PostgreSQL: 'HOST': '/run/postgresql')";
 
 impl Editor for Django {
     fn name(&self) -> &'static str {
@@ -167,19 +166,14 @@ impl<'a> Settings<'a> {
             (
                 format!("{name} comes from the environment"),
                 if name.ends_with("HOST") {
-                    "there, or as the default here: the path of the socket (MySQL), or its directory (PostgreSQL)"
+                    "there, or as the default here: the path of the socket (PostgreSQL: the socket's directory)"
                 } else {
                     "in the environment of the application, or its .env: the URL there"
                 }
                 .to_owned(),
             )
         } else {
-            (
-                format!("{name} is made by code"),
-                format!(
-                    "{name} written out: 'HOST': '/run/mysqld/mysqld.sock' (MySQL) or '/run/postgresql' (PostgreSQL)"
-                ),
-            )
+            (format!("{name} is made by code"), format!("{name} written out: {DATABASE_BY_HAND}"))
         };
         Err(Refusal::at(line(value), reason).by_hand(by_hand))
     }
@@ -253,12 +247,26 @@ impl<'a> Settings<'a> {
             (Some(_), Some(engine)) => protocol_of(&engine),
         };
         let Some(protocol) = protocol else { return Ok(None) };
-        let options = value_of(&pairs, "OPTIONS");
+        let found = self.database_of(protocol, &name, node, &pairs).map_err(|refusal| {
+            let by_hand = of_one(&refusal.by_hand, protocol);
+            refusal.by_hand(by_hand)
+        })?;
+        Ok(Some(found))
+    }
+
+    fn database_of(
+        &self,
+        protocol: Protocol,
+        name: &str,
+        node: Node<'_>,
+        pairs: &[(String, Node<'_>)],
+    ) -> Result<Found> {
+        let options = value_of(pairs, "OPTIONS");
         let socket = match options {
-            Some(options) => self.socket_option(&name, protocol, options)?,
+            Some(options) => self.socket_option(name, protocol, options)?,
             None => None,
         };
-        let host_at = value_of(&pairs, "HOST");
+        let host_at = value_of(pairs, "HOST");
         let host_at = host_at.map(|host| self.or_default(&format!("{name} HOST"), host)).transpose()?;
         let host = match host_at {
             None => String::new(),
@@ -275,18 +283,18 @@ impl<'a> Settings<'a> {
                 };
                 if !(host.is_empty() || host == "localhost") || !is_plain_path(&path) {
                     let reason = "it has a HOST and a unix_socket, or an unusual path";
-                    return Err(database_refused(&name, option, reason));
+                    return Err(database_refused(name, option, reason));
                 }
                 let written = format!("unix_socket: {path}");
                 (Endpoint::Unix(path.into()), written, option, How::Option(range))
             }
             None => {
                 let at = host_at.unwrap_or(node);
-                let (endpoint, how) = self.by_host(&name, protocol, &pairs, &host, at)?;
+                let (endpoint, how) = self.by_host(name, protocol, pairs, &host, at)?;
                 (endpoint, format!("HOST: {host}"), at, how)
             }
         };
-        let login = |key: &str| self.text_of(&pairs, key).filter(|text| !text.is_empty());
+        let login = |key: &str| self.text_of(pairs, key).filter(|text| !text.is_empty());
         let setting = Setting {
             // Django connects to PostgreSQL by psycopg, which is libpq.
             library: if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown },
@@ -294,9 +302,9 @@ impl<'a> Settings<'a> {
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
-            ..Setting::connects(name.as_str(), protocol, written, endpoint).at(self.file, line(at))
+            ..Setting::connects(name, protocol, written, endpoint).at(self.file, line(at))
         };
-        Ok(Some(Found { setting, how }))
+        Ok(Found { setting, how })
     }
 
     /// dj_database_url's default: the directory is the host of PostgreSQL's URL, percent-encoded.

@@ -13,6 +13,7 @@ use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::budget::Metered;
 use crate::files::Files;
 use crate::refusal::{Refusal, Result};
+use crate::spelling::of_one;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framework {
@@ -397,9 +398,10 @@ impl<'a> Laravel<'a> {
             return Ok(());
         }
         let line = self.reader.lines.line_of("DB_HOST");
-        Err(Refusal::at(line, format!("{name} has hosts of its own for reading or writing")).by_hand(format!(
-            "in {name}: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
-        )))
+        let words = "'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql')";
+        let words = self.protocol().map_or(words.to_owned(), |protocol| of_one(words, protocol));
+        Err(Refusal::at(line, format!("{name} has hosts of its own for reading or writing"))
+            .by_hand(format!("in {name}: {words} in each")))
     }
 
     fn redis(&self) -> Result<()> {

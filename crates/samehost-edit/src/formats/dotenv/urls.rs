@@ -53,6 +53,9 @@ impl Reader<'_> {
             known => format!("how {} reads {name}", known.name()),
         };
         let reason = format!("{what} is not known, and each library has its own words");
+        // Behind a query that is there a parameter goes on with `&`.
+        let has_query = Url::parse(&entry.text).is_some_and(|url| url.query.is_some());
+        let spellings = if has_query { spellings.replace('?', "&") } else { spellings.to_owned() };
         refuse(entry, reason, format!("{name}= with {spellings}"))
     }
 

@@ -15,6 +15,7 @@ use crate::languages::php::{
     Item, Items, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, once, variable_used,
 };
 use crate::refusal::{Reason, Refusal, Result};
+use crate::spelling::of_one;
 
 const APPLICATION: Application = Application { setup, connections };
 
@@ -94,7 +95,9 @@ pub(super) fn refuse(trouble: &Trouble, keys: &str) -> Refusal {
 }
 
 fn by_hand(keys: &str) -> String {
-    format!("$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; (for pgsql: ['host'] = '/run/postgresql';)")
+    format!(
+        "$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; (PostgreSQL: $databases{keys}['host'] = '/run/postgresql';)"
+    )
 }
 
 /// Every connection to a server, or why one is not understood; SQLite has none.
@@ -193,8 +196,9 @@ fn connection(file: &Path, items: &[Item], name: String, keys: &str) -> Result<O
     let written = socket.clone().or_else(|| host.clone()).unwrap_or_default();
     let endpoint =
         endpoint(protocol, socket, host.as_deref(), port).map_err(|why| wrong(&why.to_string()))?;
-    let mut connection = Connection::new(name, protocol, vec![group], spell, &by_hand(keys))
-        .with_login(items, ["username", "password", "database"]);
+    let mut connection =
+        Connection::new(name, protocol, vec![group], spell, &of_one(&by_hand(keys), protocol))
+            .with_login(items, ["username", "password", "database"]);
     if let Some(place) = place(&connection).cloned() {
         connection.setting = connection.setting.at(&place.file, place.line);
     }

@@ -13,11 +13,13 @@ use super::{
 use crate::budget::Metered;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};
 use crate::refusal::{Reason, Result};
+use crate::spelling::of_one;
 
 pub(super) const JOOMLA: Application =
     Application { setup: |_| Setup { class: Some("JConfig"), ..Setup::default() }, connections };
 
-const DATABASE: &str = "public $host = 'localhost:/run/mysqld/mysqld.sock'; (for pgsql: '/run/postgresql')";
+const DATABASE: &str =
+    "public $host = 'localhost:/run/mysqld/mysqld.sock'; (PostgreSQL: public $host = '/run/postgresql';)";
 const REDIS: &str = "public $redis_server_host = '/run/redis/redis-server.sock';";
 
 fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
@@ -45,8 +47,9 @@ fn database(file: &Path, items: &[Item]) -> Result<Connection> {
             return Err(refuse(&trouble, "host", DATABASE));
         }
     };
-    let group = Group { keys: &["host"], items: items.to_vec() }.understood(file, DATABASE)?;
-    let connection = Connection::new("host", protocol, vec![group], spell, DATABASE)
+    let by_hand = of_one(DATABASE, protocol);
+    let group = Group { keys: &["host"], items: items.to_vec() }.understood(file, &by_hand)?;
+    let connection = Connection::new("host", protocol, vec![group], spell, &by_hand)
         .with_login(items, ["user", "password", "db"]);
     let understood = understand(connection.written());
     connection.leading_to(understood)

@@ -13,13 +13,14 @@ use super::{
 use crate::budget::Metered;
 use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
 use crate::refusal::{Reason, Result};
+use crate::spelling::of_one;
 
 pub(super) const MOODLE: Application = Application {
     setup: |_| Setup { object: Some("CFG"), last: Some("setup.php"), ..Setup::default() },
     connections,
 };
 
-const BY_HAND: &str = "$CFG->dbhost = 'localhost'; and in $CFG->dboptions 'dbsocket' => '/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
+const BY_HAND: &str = "$CFG->dbhost = 'localhost'; and in $CFG->dboptions 'dbsocket' => '/run/mysqld/mysqld.sock' (PostgreSQL: $CFG->dbhost = '/run/postgresql')";
 /// The directory of PostgreSQL's sockets that Debian's libpq knows.
 const DEFAULT_DIRECTORY: &str = "/var/run/postgresql";
 
@@ -36,13 +37,14 @@ fn connections(file: &Path, _: &Metered<'_>, outcome: &Outcome) -> Connections {
             return Err(refuse(&trouble, "dbhost", BY_HAND));
         }
     };
-    let mut groups = vec![Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND)?];
+    let by_hand = of_one(BY_HAND, protocol);
+    let mut groups = vec![Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, &by_hand)?];
     if let Some(options) = element(items, "dboptions").filter(|options| options.value != Value::Null) {
-        let inner = elements(outcome, options, "dboptions", BY_HAND)?.unwrap_or_default();
+        let inner = elements(outcome, options, "dboptions", &by_hand)?.unwrap_or_default();
         let group = Group { keys: &["dbsocket", "dbport"], items: inner.to_vec() };
-        groups.push(if inner.is_empty() { group } else { group.understood(file, BY_HAND)? });
+        groups.push(if inner.is_empty() { group } else { group.understood(file, &by_hand)? });
     }
-    let connection = Connection::new("dbhost", protocol, groups, spell, BY_HAND)
+    let connection = Connection::new("dbhost", protocol, groups, spell, &by_hand)
         .with_login(items, ["dbuser", "dbpass", "dbname"]);
     let understood = match protocol {
         Protocol::Postgres => understand_postgres(&connection),

@@ -14,10 +14,12 @@ use crate::budget::Metered;
 use crate::files::Files;
 use crate::languages::php::{Item, Outcome, Setup, Trouble, variable_used};
 use crate::refusal::{Reason, Result};
+use crate::spelling::of_one;
 
 pub(super) const NEXTCLOUD: Application = Application { setup: |_| Setup::default(), connections };
 
-const DATABASE: &str = "'dbhost' => 'localhost:/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
+const DATABASE: &str =
+    "'dbhost' => 'localhost:/run/mysqld/mysqld.sock' (PostgreSQL: 'dbhost' => '/run/postgresql')";
 const REDIS: &str = "'redis' => ['host' => '/run/redis/redis-server.sock', 'port' => 0]";
 
 fn connections(file: &Path, files: &Metered<'_>, outcome: &Outcome) -> Connections {
@@ -77,8 +79,9 @@ fn database(
     understand: fn(&str) -> Result<Endpoint, Reason>,
     spell: Spell,
 ) -> Result<Connection> {
-    let group = Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, DATABASE)?;
-    let connection = Connection::new("dbhost", protocol, vec![group], spell, DATABASE)
+    let by_hand = of_one(DATABASE, protocol);
+    let group = Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, &by_hand)?;
+    let connection = Connection::new("dbhost", protocol, vec![group], spell, &by_hand)
         .with_login(items, ["dbuser", "dbpassword", "dbname"]);
     let understood = understand(connection.written());
     connection.leading_to(understood)

@@ -182,3 +182,132 @@ fn numbers_are_read_as_programs_read_them() {
         ],
     );
 }
+
+#[test]
+fn a_url_is_the_programs_own_at_the_top_of_its_file_and_without_a_path() {
+    each_leads(
+        "a",
+        &[
+            ("url: http://localhost:2368", &[]),
+            ("{\n  \"url\": \"http://localhost:2368/\",\n  \"database\": {}\n}", &[]),
+            ("return [\n  'url' => 'http://localhost:8000',\n];", &[]),
+            ("app:\n  url: http://localhost:8000\n", &[]),
+            ("eap {\n  ocsp {\n    url = \"http://127.0.0.1/ocsp/\"\n  }\n}\n", &["3 127.0.0.1:80"]),
+            ("datasources:\n  - name: Metrics\n    url: http://localhost:9090\n", &["3 localhost:9090"]),
+            ("{\"search\": {\"url\": \"http://localhost:7700\"}}", &["1 localhost:7700"]),
+            ("[search]\nurl = http://localhost:7700\n", &["2 localhost:7700"]),
+            ("my $URL = $ENV{'url'} || \"http://localhost/nginx_status\";", &["1 localhost:80"]),
+        ],
+    );
+}
+
+#[test]
+fn the_second_choice_counts_and_what_is_made_of_it() {
+    each_leads(
+        "a",
+        &[
+            (
+                "my $PORT = exists $ENV{'port'} ? $ENV{'port'} : 8080;\nmy $HOST = exists $ENV{'host'} ? $ENV{'host'} : \"127.0.0.1\";",
+                &["2 127.0.0.1:8080"],
+            ),
+            (
+                "const h = process.env.H ? process.env.H : '127.0.0.1';\nconnect({ host: h, url: `redis://${h}:6395` });",
+                &["2 127.0.0.1:6395"],
+            ),
+            (
+                "my $URL = exists $ENV{url} ? $ENV{url} : \"http://localhost:81/s\";\nget($URL);",
+                &["1 localhost:81", "2 localhost:81"],
+            ),
+            // What a person reads, a part of an answer, the answer of a call, and a variable of the environment with the name of another.
+            ("my $s = $ENV{s} || \"localhost:81\";\nprint \"none at $s\";", &["1 localhost:81"]),
+            ("$r = get(\"localhost:81\");\nif ($r->content) { keep($r); }", &["1 localhost:81"]),
+            ("$host = 'localhost:81';\n$other = getenv('host');", &["1 localhost:81"]),
+            ("my $H = exists $ENV{'host'} ? $ENV{'host'} : \"10.0.0.7:81\";", &[]),
+        ],
+    );
+}
+
+#[test]
+fn a_default_of_a_schema_is_of_the_name_above_it() {
+    each_leads(
+        "a",
+        &[
+            (
+                "class A {\n  const DBserver = [\n    'default' => 'localhost',\n  ];\n}",
+                &["3 localhost:3306", "3 localhost:5432"],
+            ),
+            (
+                "{\"redis_host\": {\"type\": \"string\", \"default\": \"localhost\"}, \"redis_port\": {\"default\": 6390}}",
+                &["1 localhost:6390", "1 localhost:6379"],
+            ),
+            ("redis_host:\n  type: string\n  default: localhost\n", &["3 localhost:6379"]),
+            ("bind_address:\n  default: 127.0.0.1:80\n", &[]),
+            ("name:\n  default: localhost\n", &[]),
+            ("redis_host:\n  default: cache.example.org\n", &[]),
+        ],
+    );
+}
+
+#[test]
+fn a_program_has_defaults_of_its_own_in_its_directory() {
+    let redis = "redis:\n  host: localhost\n";
+    each_leads(
+        "/etc/icingadb/config.yml",
+        &[(redis, &["2 localhost:6380"]), ("REDIS_HOST=::1\nREDIS_PORT=6379\n", &["1 ::1:6379"])],
+    );
+    each_leads("/etc/other/config.yml", &[(redis, &["2 localhost:6379"])]);
+}
+
+#[test]
+fn options_in_the_default_of_a_variable_are_options() {
+    each_leads(
+        "a",
+        &[
+            ("MYSQLOPTS=\"${opts:---user=a --host=localhost}\"", &["1 localhost:3306"]),
+            ("ARGS=\"--redis-host 127.0.0.1 --redis-port 6390\"", &["1 127.0.0.1:6390"]),
+            ("ARGS=\"--user=a --host=db.example.org\"", &[]),
+        ],
+    );
+    let (found, _) = leads_among("MYSQLOPTS=\"${opts:---user=a --host=localhost}\"", "", &|_| true);
+    assert_eq!(found[0].unless, ["opts"]);
+}
+
+#[test]
+fn where_a_program_listens_is_none_of_its_addresses() {
+    each_leads(
+        "a",
+        &[
+            (
+                "# What port the REPL should listen on\nport = 8082\n\n# IP address to listen on\nhost = 127.0.0.1\n",
+                &[],
+            ),
+            (
+                "ExecStart=/usr/sbin/varnishd \\\n  -a :6081 \\\n  -T localhost:6082 \\\n  -b localhost:8080\n",
+                &["4 localhost:8080"],
+            ),
+            ("$ redis-cli -h localhost -p 6390\n", &[]),
+            // It may be a client's.
+            ("# The port that the server listens on\nport = 6390\nhost = 127.0.0.1\n", &["3 127.0.0.1:6390"]),
+            (
+                "# The address that Redis is to listen on\nhost = 127.0.0.1\nport = 6390\n",
+                &["2 127.0.0.1:6390"],
+            ),
+            ("# IP address to listen on\nhost = 127.0.0.1\nredis_host = 127.0.0.1\n", &["3 127.0.0.1:6379"]),
+            ("# IP address to listen on\nredis_host = 127.0.0.1\n", &["2 127.0.0.1:6379"]),
+            (
+                "ExecStart=/usr/bin/gunicorn app\nExecStart=/usr/bin/app -b 127.0.0.1:8000\n",
+                &["2 127.0.0.1:8000"],
+            ),
+            ("ExecStart=/usr/bin/app -a 127.0.0.1:8000\n", &["1 127.0.0.1:8000"]),
+        ],
+    );
+    each_leads("varnish", &[("DAEMON_OPTS=\"-a :6081 \\\n  -T localhost:6082 \\\n -f /x\"\n", &[])]);
+}
+
+#[test]
+fn an_option_is_named_as_it_is_written() {
+    let (found, _) =
+        leads_among("redis-cli -h 127.0.0.1 -p 6390 ping\nredis-cli -p 6390 ping\n", "", &|_| true);
+    let names: Vec<&str> = found.iter().map(|lead| lead.name.as_str()).collect();
+    assert_eq!(names, ["-h", "-p"]);
+}
