@@ -46,7 +46,7 @@ pub(super) fn started(servers: &BTreeSet<String>) -> Rc<(Vec<(PathBuf, String)>,
         }
         let (mut found, mut is_cut) = (BTreeMap::new(), false);
         while let Some((text, from, depth)) = waiting.pop_front() {
-            for path in named_in(&text, from, &mut is_cut) {
+            for path in named_in(&text, &from, &mut is_cut) {
                 if found.len() >= MOST || found.contains_key(&path) {
                     is_cut |= found.len() >= MOST;
                     continue;
@@ -71,11 +71,11 @@ pub(super) fn read(path: &Path, files: &dyn Files) -> Option<String> {
 }
 
 /// The files that a text names, by their real paths, seen from a directory. What is written to is not read.
-fn named_in(text: &str, home: PathBuf, is_cut: &mut bool) -> Vec<PathBuf> {
+fn named_in(text: &str, home: &Path, is_cut: &mut bool) -> Vec<PathBuf> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let is_between = |letter: char| letter.is_whitespace() || ";&|()\"'`=,{}".contains(letter);
     let words = lines.flat_map(|line| line.split(is_between)).filter(|word| !word.is_empty());
-    let (mut found, mut before, mut from) = (Vec::new(), "", home.clone());
+    let (mut found, mut before, mut from) = (Vec::new(), "", home.to_owned());
     for (at, word) in words.enumerate() {
         let of_home = ["~/", "$HOME/"].iter().find_map(|start| Some(home.join(word.strip_prefix(start)?)));
         let path = of_home.unwrap_or_else(|| from.join(word.trim_start_matches(['-', '+', '!', '@', ':'])));
