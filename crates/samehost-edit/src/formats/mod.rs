@@ -1,6 +1,6 @@
 //! The editors: one folder or file for each format, and one line each in [`EDITORS`].
 
-pub(crate) mod apache;
+pub mod apache;
 mod by_hand;
 pub(crate) mod caddy;
 pub(crate) mod compose;

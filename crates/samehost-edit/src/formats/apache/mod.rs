@@ -19,6 +19,7 @@
 //! `.htaccess` files are not read: which of them count depends on the request.
 
 mod analysis;
+pub mod directives;
 mod target;
 mod tree;
 

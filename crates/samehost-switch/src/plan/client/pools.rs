@@ -14,10 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use samehost_edit::formats::apache::directives::{Directive, directives};
 use samehost_edit::formats::nginx::passing::{self as nginx, Given, Passing};
 use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
-use samehost_edit::{Files, Role, once_in_a_run};
-use samehost_model::scan::{Process, Scan};
+use samehost_edit::{Role, once_in_a_run};
+use samehost_model::scan::{Process, Scan, Service};
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::services_at;
 use samehost_services::Kind;
@@ -25,7 +26,7 @@ use samehost_system::{Account, User, accounts, identity, lookup, peer, proc};
 
 use super::{Variables, environment};
 use crate::configuration::ConfigFile;
-use crate::configuration::server_files::{self, continued, texts_of};
+use crate::configuration::server_files;
 use crate::disk::{Disk, Reads};
 use crate::place::{real, same_port};
 
@@ -70,51 +71,93 @@ pub(crate) fn is_in_apache(scan: &Scan, file: &Path) -> bool {
 }
 
 /// The variables that web servers give the requests of an application, by one of its files, before it reads that: of the server
-/// blocks that serve it, or whose directory is not known; of its virtual host, of all, and of its `.htaccess`.
+/// blocks that serve it, or whose directory is not known; of its virtual hosts, of all, and of its `.htaccess`.
 pub(crate) fn given_to(scan: &Scan, file: &Path) -> Vec<Given> {
     let mut found = Vec::new();
     for site in passing(scan).iter().filter(|site| site.roots.is_empty() || is_around(file, &site.roots)) {
         found.extend(site.given.iter().cloned());
     }
+    let disk = Disk::of(file, Reads::Application, None);
     for service in scan.services.iter().filter(|service| service.kind == Some(Kind::Apache)) {
-        let mut texts = texts_of(&server_files::of(scan, service));
-        texts.extend(texts_beside(file));
-        for (path, text) in texts {
-            let text = continued(&text);
-            for (line, code) in (1..).zip(text.lines()) {
-                let given = variables_of_apache(code, || service.pid.map(environment).unwrap_or_default());
-                if given.is_empty() || !holds_for(&text, line, file) {
-                    continue;
-                }
-                let of_line = |(name, value)| Given { file: path.clone(), line, name, value };
-                found.extend(given.into_iter().map(of_line));
+        let mut all = directives_of(scan, service).to_vec();
+        let beside = beside(file);
+        all.extend(beside.iter().flat_map(|path| directives(path, &disk, started_with(scan, service))));
+        found.extend(given_by(&all, file, &|| service.pid.map(environment).unwrap_or_default()));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The directives of an Apache that are in force.
+fn directives_of(scan: &Scan, service: &Service) -> Rc<Vec<Directive>> {
+    once_in_a_run(&format!("directives of Apache {:?}", service.pid), || {
+        let files = server_files::of(scan, service);
+        let config = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let all = |config: ConfigFile| directives(&config.file, &config.files(), started_with(scan, service));
+        config.map(all).unwrap_or_default()
+    })
+}
+
+/// The names that an Apache was started with: `-D NAME`, `-DNAME`.
+fn started_with(scan: &Scan, service: &Service) -> BTreeSet<String> {
+    let words = scan.main_process(service).map_or(&[][..], |process| &process.command_line);
+    let named = |(at, word): (usize, &String)| match word.strip_prefix("-D")? {
+        "" => words.get(at + 1).cloned(),
+        name => Some(name.to_owned()),
+    };
+    words.iter().enumerate().filter_map(named).collect()
+}
+
+/// What Apache's directives give to an application: of its virtual hosts and of none, and in no other's directory. What mod_env sets
+/// or takes back in a whole host is none of a wider place any more; in a part of it both count.
+fn given_by(all: &[Directive], file: &Path, environment: &dyn Fn() -> Variables) -> Vec<Given> {
+    let project = server_files::project(file);
+    let mut hosts: Vec<Option<[usize; 3]>> = all.iter().map(host_of).filter(Option::is_some).collect();
+    hosts.dedup();
+    hosts.retain(|host| is_around(file, &roots_of(all, *host)));
+    let mut found = Vec::new();
+    for host in if hosts.is_empty() { vec![None] } else { hosts } {
+        let mut holding: Vec<&Directive> = all.iter().filter(|one| holds_for(one, host, &project)).collect();
+        holding.sort_by_key(|one| (one.file.ends_with(".htaccess"), host_of(one).is_some()));
+        let mut in_force: Vec<(bool, Given)> = Vec::new();
+        for one in holding {
+            let is_whole = one.around.iter().all(|(name, ..)| WHOLE.contains(&name.as_str()));
+            let is_its = is_whole && ["setenv", "passenv", "unsetenv"].contains(&one.name.as_str());
+            let names = &one.words[..one.words.len().min(if one.name == "setenv" { 1 } else { usize::MAX })];
+            in_force.retain(|(is_other, other)| !(is_its && *is_other && names.contains(&other.name)));
+            for (name, value) in variables_of_apache(one, environment) {
+                in_force.push((is_its, Given { file: one.file.clone(), line: one.line, name, value }));
             }
         }
+        found.extend(in_force.into_iter().map(|(_, given)| given));
     }
     found
 }
 
-/// Whether a line of Apache's holds for an application: it is in its virtual host or in none, and in no other's directory.
-fn holds_for(text: &str, line: u32, file: &Path) -> bool {
-    let host = block_at(text, line, "VirtualHost").map(roots_of_apache);
-    let project = server_files::project(file);
-    let is_elsewhere = block_at(text, line, "Directory").is_some_and(|block| {
-        let named =
-            block.lines().next().and_then(|first| first.split_whitespace().nth(1)).unwrap_or_default();
-        let path = real(Path::new(named.trim_matches(['"', '\'', '>'])));
-        !project.starts_with(&path) && !path.starts_with(&project)
-    });
-    host.is_none_or(|roots| is_around(file, &roots)) && !is_elsewhere
+/// Sections of Apache that are a whole host, or none.
+const WHOLE: &[&str] = &["virtualhost", "ifdefine"];
+
+/// Whether a directive of Apache holds for a project of a virtual host: it is in that or in none, and in no other's directory.
+fn holds_for(one: &Directive, host: Option<[usize; 3]>, project: &Path) -> bool {
+    one.around.iter().all(|(name, of, id)| match name.as_str() {
+        "virtualhost" => Some(*id) == host,
+        "directory" => {
+            let path = real(Path::new(of));
+            project.starts_with(&path) || path.starts_with(project)
+        }
+        _ => true,
+    })
 }
 
-/// The variables that a line of Apache gives to requests, given the environment that it was started with.
-fn variables_of_apache(code: &str, environment: impl FnOnce() -> Variables) -> Vec<(String, String)> {
-    let (directive, words) = directive_of(code);
+/// The variables that a directive of Apache gives to requests, given the environment that it was started with.
+fn variables_of_apache(one: &Directive, environment: &dyn Fn() -> Variables) -> Vec<(String, String)> {
+    let words: Vec<&str> = one.words.iter().map(String::as_str).collect();
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     // `SetEnvIf Host .* A=1 B=2`: a pattern may have a sign as well, and no name of a variable before it.
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    match (&*directive, &words[..]) {
+    match (&*one.name, &words[..]) {
         ("setenv", [name, value, ..]) | ("proxyfcgisetenvif", [_, .., name, value]) => {
             vec![pair((name, value))]
         }
@@ -136,13 +179,11 @@ fn variables_of_apache(code: &str, environment: impl FnOnce() -> Variables) -> V
 }
 
 /// The `.htaccess` of an application, in its directory and in the part of it that is served.
-fn texts_beside(file: &Path) -> Vec<(PathBuf, String)> {
+fn beside(file: &Path) -> Vec<PathBuf> {
     let project = server_files::project(file);
     let served = SERVED.iter().map(|name| project.join(name));
     let places = [project.clone()].into_iter().chain(served).map(|folder| folder.join(".htaccess"));
-    let files = Disk::of(file, Reads::Application, None);
-    let text = |path: &Path| Some(String::from_utf8_lossy(&files.read(path).ok()?).into_owned());
-    places.filter_map(|path| Some((path.clone(), text(&path)?))).collect()
+    places.filter(|path| path.is_file()).collect()
 }
 
 fn is_around(file: &Path, roots: &[PathBuf]) -> bool {
@@ -242,24 +283,25 @@ pub(crate) fn sites_of(scan: &Scan, pools: &[Pool]) -> Vec<PathBuf> {
 pub(crate) fn sites_of_apache(scan: &Scan) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for service in scan.services.iter().filter(|service| service.kind == Some(Kind::Apache)) {
-        for (_, text) in texts_of(&server_files::of(scan, service)) {
-            found.extend(roots_of_apache(&text));
-        }
+        found.extend(directives_of(scan, service).iter().filter_map(root_of));
     }
     found.sort();
     found.dedup();
     found
 }
 
-fn roots_of_apache(text: &str) -> Vec<PathBuf> {
-    let named = text.lines().map(directive_of).filter(|(name, _)| name == "documentroot");
-    named.filter_map(|(_, words)| Some(real(Path::new(words.first()?)))).collect()
+/// The directory that a directive serves.
+fn root_of(one: &Directive) -> Option<PathBuf> {
+    Some(real(Path::new(one.words.first().filter(|_| one.name == "documentroot")?)))
 }
 
-/// The name of a directive of Apache in small letters, and the words behind it without quotes.
-fn directive_of(line: &str) -> (String, Vec<&str>) {
-    let mut words = line.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'']));
-    (words.next().unwrap_or_default().to_ascii_lowercase(), words.collect())
+fn host_of(one: &Directive) -> Option<[usize; 3]> {
+    one.around.iter().find_map(|(name, _, id)| (name == "virtualhost").then_some(*id))
+}
+
+/// The directories that a virtual host serves, or those that are outside of all.
+fn roots_of(all: &[Directive], host: Option<[usize; 3]>) -> Vec<PathBuf> {
+    all.iter().filter(|one| host_of(one) == host).filter_map(root_of).collect()
 }
 
 /// The pools that listen at an endpoint.
@@ -307,29 +349,21 @@ fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
         let files = server_files::of(scan, service);
         let config = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
         let Some(Ok(read)) = config.map(|config| config.read()) else { continue };
-        let texts = texts_of(&files);
+        let all = directives_of(scan, service);
         for setting in read.reading.settings {
             if setting.role != Role::Connects || setting.protocol != Protocol::FastCgi {
                 continue;
             }
-            let text = texts.iter().find(|(path, _)| *path == setting.file);
-            let roots = match text.and_then(|(_, text)| block_at(text, setting.line, "VirtualHost")) {
-                Some(host) => roots_of_apache(host),
-                None => texts.iter().flat_map(|(_, text)| roots_of_apache(text)).collect(),
-            };
-            found.push(Passing { roots, to: vec![setting.endpoint], given: Vec::new() });
+            for one in all.iter().filter(|one| one.line == setting.line && one.file == setting.file) {
+                let roots = match host_of(one) {
+                    Some(host) => roots_of(&all, Some(host)),
+                    None => all.iter().filter_map(root_of).collect(),
+                };
+                found.push(Passing { roots, to: vec![setting.endpoint.clone()], given: Vec::new() });
+            }
         }
     }
     found
-}
-
-/// The text of the block of this name around a line, with its first line; none where it is outside of all.
-fn block_at<'a>(text: &'a str, line: u32, name: &str) -> Option<&'a str> {
-    let at = text.split_inclusive('\n').take((line as usize).saturating_sub(1)).map(str::len).sum();
-    let begins = text.get(..at)?.rfind(&format!("<{name} "))?;
-    let block = text.get(begins..)?;
-    let ends = block.find(&format!("</{name}>")).unwrap_or(block.len());
-    (begins + ends > at).then(|| &block[..ends])
 }
 
 pub(crate) struct Worker {
@@ -408,10 +442,21 @@ mod tests {
         }
     }
 
+    fn directives_in(text: &str) -> Vec<Directive> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("apache2.conf");
+        std::fs::write(&file, text).unwrap();
+        directives(&file, &Disk::default(), BTreeSet::new())
+    }
+
     #[test]
     fn a_line_of_apache_is_of_the_host_around_it() {
         let text = "DocumentRoot /all\n<VirtualHost *:80>\nDocumentRoot \"/srv/a\"\nSetHandler x\n</VirtualHost>\nSetHandler y\n<VirtualHost *:81>\nSetHandler z\nDocumentRoot /srv/b\n</VirtualHost>\n";
-        let roots = |line| block_at(text, line, "VirtualHost").map(roots_of_apache);
+        let all = directives_in(text);
+        let roots = |line| {
+            let one = all.iter().find(|one| one.line == line).unwrap();
+            host_of(one).map(|host| roots_of(&all, Some(host)))
+        };
         assert_eq!(roots(4), Some(vec!["/srv/a".into()]));
         assert_eq!((roots(8), roots(1), roots(6)), (Some(vec!["/srv/b".into()]), None, None));
     }
@@ -419,6 +464,10 @@ mod tests {
     #[test]
     fn each_way_in_which_apache_gives_a_variable_is_seen() {
         let own = || Variables::from([("REDIS_URL".to_owned(), "r".to_owned())]);
+        let given = |line: &str| {
+            let all = directives_in(line);
+            all.iter().flat_map(|one| variables_of_apache(one, &own)).collect::<Vec<_>>()
+        };
         for line in [
             "  SetEnv REDIS_URL r",
             "setenv \"REDIS_URL\" 'r'",
@@ -429,17 +478,50 @@ mod tests {
             "RewriteRule .* - [L,E=REDIS_URL:r]",
             "PassEnv HOME REDIS_URL",
         ] {
-            let given = variables_of_apache(line, own);
+            let given = given(line);
             assert!(given.contains(&("REDIS_URL".to_owned(), "r".to_owned())), "{line}: {given:?}");
         }
         for line in
             ["# SetEnv REDIS_URL r", "UnsetEnv REDIS_URL", "RewriteRule ^(.*)$ /x [L]", "PassEnv OTHER"]
         {
-            assert_eq!(variables_of_apache(line, own), [], "{line}");
+            assert_eq!(given(line), [], "{line}");
         }
-        let text = "<Directory /srv/b>\nSetEnv A 1\n</Directory>\n<Directory \"/srv/a\">\nSetEnv A 2\n</Directory>\nSetEnv A 3\n";
-        let holds = [2, 5, 7].map(|line| holds_for(text, line, Path::new("/srv/a/.env")));
-        assert_eq!(holds, [false, true, true]);
+    }
+
+    #[test]
+    fn only_what_is_in_force_for_the_own_host_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::create_dir(&own).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let (a, b) = (own.display(), other.display());
+        let host = |more: &str| format!("<VirtualHost *:1>\nDocumentRoot {a}\n{more}\n</VirtualHost>\n");
+        let elsewhere = |more: &str| format!("<VirtualHost *:2>\nDocumentRoot {b}\n{more}\n</VirtualHost>\n");
+        for (text, expected) in [
+            (format!("SetEnv A 1\n{}", host("")), "1"),
+            (format!("SetEnv A 1\n{}", host("UnsetEnv A")), ""),
+            (format!("{}SetEnv A 1\n", host("UnsetEnv A")), ""),
+            (host("SetEnv A 1\nUnsetEnv A"), ""),
+            (host("UnsetEnv A\nSetEnv A 1"), "1"),
+            (format!("SetEnv A 1\n{}", host("SetEnv A 2")), "2"),
+            (format!("SetEnv A 1\n{}{}", host(""), elsewhere("UnsetEnv A")), "1"),
+            (format!("{}{}", host(""), elsewhere("SetEnv A 1")), ""),
+            (format!("<Directory {b}>\nSetEnv A 1\n</Directory>\n{}", host("")), ""),
+            (host(&format!("<Directory \"{a}\">\nSetEnv A 1\n</Directory>")), "1"),
+            // Where it is taken back for a part of the requests, the others have it.
+            (host(&format!("SetEnv A 1\n<Directory {a}>\nUnsetEnv A\n</Directory>")), "1"),
+            (host(&format!("<Directory {a}>\nSetEnv A 1\n</Directory>\nUnsetEnv A")), "1"),
+            (host("SetEnv A 1\n<Location /x>\nUnsetEnv A\n</Location>"), "1"),
+            (host(&format!("SetEnv A 1\n<Directory {a}/x>\nUnsetEnv A\n</Directory>")), "1"),
+            (host("<Location /x>\nSetEnv A 1\n</Location>"), "1"),
+            // What is not of mod_env is not taken back by it.
+            (host("SetEnvIf Host .* A=1\nUnsetEnv A"), "1"),
+        ] {
+            let all = directives_in(&text);
+            let given = given_by(&all, &own.join(".env"), &Variables::new);
+            let values: Vec<&str> = given.iter().map(|given| given.value.as_str()).collect();
+            assert_eq!(values.join(" "), expected, "{text}");
+        }
     }
 
     #[test]

@@ -184,24 +184,31 @@ impl Sites {
     /// In one Apache, which has PHP loaded.
     fn in_apache() -> Self {
         let mut sites = Sites::written();
+        let (main, at) = sites.apache("", ["", ""]);
+        // As it ends, it ends its process group.
+        sites.stack.start("setsid", &["apache2", "-d", &at, "-f", &main, "-DENABLED", "-DFOREGROUND"]);
+        sites.answering()
+    }
+
+    /// Apache's file, with these lines more outside of the hosts and in each, and its directory.
+    fn apache(&self, more: &str, of_hosts: [&str; 2]) -> (String, String) {
+        let sites = self;
         let at = sites.stack.shared("apache2").display().to_string();
         let mut text = format!(
             "ServerRoot {at}\nServerName 127.0.0.1\nUser www-data\nGroup www-data\nPidFile {at}/pid\nErrorLog {at}/error.log\nDefaultRuntimeDir {at}\nDirectoryIndex index.php\n"
         );
-        for name in ["mpm_prefork", "authz_core", "dir"] {
+        for name in ["mpm_prefork", "authz_core", "dir", "env", "setenvif", "macro"] {
             text += &format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
         }
         text += "LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so\nSetHandler application/x-httpd-php\n";
-        for (name, port) in ["one", "two"].into_iter().zip(sites.web) {
+        text += more;
+        for ((name, port), more) in ["one", "two"].into_iter().zip(sites.web).zip(of_hosts) {
             let root = sites.stack.path(name).display().to_string();
             text += &format!(
-                "Listen 127.0.0.1:{port}\n<VirtualHost 127.0.0.1:{port}>\n    DocumentRoot {root}\n</VirtualHost>\n"
+                "Listen 127.0.0.1:{port}\n<VirtualHost 127.0.0.1:{port}>\n    DocumentRoot {root}\n{more}</VirtualHost>\n"
             );
         }
-        let main = sites.stack.write("apache2/apache2.conf", &text).display().to_string();
-        // As it ends, it ends its process group.
-        sites.stack.start("setsid", &["apache2", "-d", &at, "-f", &main, "-DFOREGROUND"]);
-        sites.answering()
+        (sites.stack.write("apache2/apache2.conf", &text).display().to_string(), at)
     }
 
     fn written() -> Self {
@@ -433,6 +440,61 @@ fn a_variable_that_nginx_gives_one_site_bars_the_switch_of_that_site_alone() {
         assert_eq!(ended.status, expected, "{said}");
         assert_eq!(said.contains("effective-value"), needed.is_some(), "{said}");
         assert!(needed.is_none_or(|needed| said.contains(needed) && said.contains("nginx.conf:")), "{said}");
+    }
+}
+
+#[test]
+fn a_variable_of_apache_bars_where_it_is_in_force_for_the_own_site_alone() {
+    if !is_root("a_variable_of_apache_bars_where_it_is_in_force_for_the_own_site_alone") {
+        return;
+    }
+    let mut sites = Sites::in_apache();
+    let port = free_port();
+    let socket = redis_at(&mut sites.stack, port);
+    let url = format!("redis://127.0.0.1:{port}/1");
+    let set = format!("SetEnv REDIS_URL {url}\n");
+    let part = sites.stack.write("apache2/part", &set).display().to_string();
+    let include = format!("Include {part}\n");
+    let used = format!("<Macro Used $url>\nSetEnv REDIS_URL $url\n</Macro>\n");
+    let using = format!("Use used {url}\n");
+    sites.stack.write("one/composer.json", "{\"require\":{\"symfony/framework-bundle\":\"^7.0\"}}\n");
+    sites.stack.write("one/env.php", "<?php echo 'has ', $_SERVER['REDIS_URL'] ?? 'none';\n");
+    let env =
+        sites.stack.write("one/.env", &format!("APP_ENV=prod\nREDIS_URL={url}\n")).display().to_string();
+    let (within, unset) =
+        (|name: &str| format!("<IfDefine {name}>\n{set}</IfDefine>\n"), "UnsetEnv REDIS_URL\n");
+    let moved = format!("SetEnv REDIS_URL redis://{socket}/1\n");
+    let partly = format!("<Location /x>\n{unset}</Location>\n");
+    for (more, one, two, has) in [
+        ("", &*include, "", Some(&url)),
+        ("", "", &*include, None),
+        (&*within("ENABLED"), "", "", Some(&url)),
+        (&*within("OTHER"), "", "", None),
+        (&*within("!ENABLED"), "", "", None),
+        (&*format!("Define NOW\n{}", within("NOW")), "", "", Some(&url)),
+        (&*used, &*using, "", Some(&url)),
+        (&*used, "", &*using, None),
+        (&*used, "", "", None),
+        (&*set, unset, "", None),
+        (&*set, "", unset, Some(&url)),
+        (&*set, &*partly, "", Some(&url)),
+        ("", &*format!("{set}{unset}"), "", None),
+        ("", &*format!("{unset}{set}"), "", Some(&url)),
+        (&*set, &*moved, "", Some(&format!("redis://{socket}/1"))),
+    ] {
+        let (main, at) = sites.apache(more, [one, two]);
+        let graceful = ["-d", &at, "-f", &main, "-DENABLED", "-k", "graceful"];
+        assert!(std::process::Command::new("/usr/sbin/apache2").args(graceful).status().unwrap().success());
+        let expected = format!("has {}", has.map_or("none", |url| url));
+        let case = format!("{more}; {one}; {two}");
+        wait_for(&case, || page(sites.web[0], "/env.php").filter(|(_, body)| *body == expected));
+        let (ended, said) = sites.asked(&[], &["switch", &env, "--socket", &socket, "--dry-run"]);
+        let bars = has == Some(&url);
+        assert_eq!(
+            (ended.status, said.contains("a web server sets REDIS_URL")),
+            (i32::from(bars), bars),
+            "{case}: {said}"
+        );
     }
 }
 
