@@ -209,7 +209,7 @@ impl Text {
     /// Whether a value of code is an address to which that connects: any library has `localhost` and the usual port as its default, in
     /// what it prints and documents, and where it listens.
     fn is_an_address(&self, lead: &Lead) -> bool {
-        let is_option = lead.form == LeadForm::Port && lead.name == "p";
+        let is_option = lead.form == LeadForm::Port && lead.name.eq_ignore_ascii_case("-p");
         let line = self.line(lead.line);
         let before =
             line.get(..(lead.column as usize).saturating_sub(1)).unwrap_or(line).to_ascii_lowercase();
