@@ -1,5 +1,7 @@
 //! Clients of services, and how each is told where its server is: one file a language in `clients/`.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -61,6 +63,14 @@ impl Client {
         let word = short.unwrap_or(&self.name).to_lowercase().replace(' ', "-");
         let is_plain = word.chars().all(|sign| sign.is_ascii_alphanumeric() || "-_./@".contains(sign));
         if is_plain { Some(word) } else { None }
+    }
+
+    /// Whether a directory or a file is its own by its name: `rspamd`, `prometheus-mysqld-exporter`, `dovecot-sql.conf.ext`.
+    fn has_named(&self, part: &str) -> bool {
+        let words: Vec<String> = part.split(['-', '_', '.']).map(plain).collect();
+        let names: Vec<String> = self.word().iter().chain(&self.aliases).map(|name| plain(name)).collect();
+        let runs = (0..words.len()).flat_map(|from| (from..words.len()).map(move |to| from..=to));
+        runs.map(|run| words[run].concat()).any(|run| names.contains(&run))
     }
 }
 
@@ -138,6 +148,19 @@ pub fn languages() -> &'static [Language] {
     &LANGUAGES
 }
 
+/// The application that reads a file to talk by a protocol, where the nearest name in its path is that of one.
+#[must_use]
+pub fn application_of(path: &Path, protocol: Protocol) -> Option<&'static Client> {
+    let applications = languages().iter().filter(|language| language.by_name_only);
+    let clients: Vec<&Client> = applications.flat_map(|language| &language.clients).collect();
+    let named = |part: &OsStr| {
+        let is_its =
+            |client: &&&Client| client.protocol == protocol && client.has_named(&part.to_string_lossy());
+        clients.iter().find(is_its).copied()
+    };
+    path.iter().rev().find_map(named)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -154,6 +177,25 @@ mod tests {
                     assert!(words.contains("{*") || words.contains("{login:"), "{}", client.name);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_file_is_an_applications_by_the_nearest_name_in_its_path() {
+        let named = |path: &str, protocol| application_of(Path::new(path), protocol).and_then(Client::word);
+        for (path, protocol, wanted) in [
+            ("/etc/default/prometheus-mysqld-exporter", Protocol::Mysql, Some("mysqld_exporter")),
+            ("/etc/rspamd/local.d/redis.conf", Protocol::Redis, Some("rspamd")),
+            ("/etc/dovecot/dovecot-sql.conf.ext", Protocol::Mysql, Some("dovecot")),
+            ("/opt/gitea/grafana.ini", Protocol::Postgres, Some("grafana")),
+            ("/etc/forgejo/app.ini", Protocol::Mysql, Some("gitea")),
+            // Of another protocol, of none, and a part of a word.
+            ("/etc/rspamd/local.d/redis.conf", Protocol::Mysql, None),
+            ("/etc/redis/redis.conf", Protocol::Redis, None),
+            ("/etc/mysql/mysqld.cnf", Protocol::Mysql, None),
+            ("/srv/ghostly/config.json", Protocol::Mysql, None),
+        ] {
+            assert_eq!(named(path, protocol).as_deref(), wanted, "{path}");
         }
     }
 

@@ -8,7 +8,7 @@ mod dsn;
 mod kind;
 mod protocol;
 
-pub use client::{Client, Language, Localhost, languages};
+pub use client::{Client, Language, Localhost, application_of, languages};
 pub use descriptor::{
     Container, ContainerClient, Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket,
     php_version, socket_by_port, word_after,

@@ -399,8 +399,8 @@ fn paths(text: &str) -> Vec<Named> {
     let mut before = ' ';
     for (at, letter) in text.char_indices() {
         let begins = letter == '/' && before != '/' && !is_of_a_name(before);
-        // The third slash of a URL without a host begins its path.
-        let is_of_a_url = letter == '/' && text[..at].ends_with("://");
+        // The third slash of a URL without a host begins its path, and the second one of Caddy's `unix//run/fpm.sock`.
+        let is_of_a_url = letter == '/' && ["://", "unix/"].iter().any(|start| text[..at].ends_with(start));
         if begins || is_of_a_url {
             let rest = &text[at..];
             let end = rest.find([' ', '\t', '"', '\'', ';', ',', '(', ')', '?', '&', '|', '<', '>', ':']);

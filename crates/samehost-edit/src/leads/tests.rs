@@ -375,6 +375,7 @@ fn sockets_are_found_by_their_paths() {
         ("REDIS_URL=unix:///run/r.sock?db=1", "1 REDIS_URL unix:/run/r.sock"),
         ("'host' => '/run/r.sock',", "1 host unix:/run/r.sock"),
         ("- /run/m.sock:/run/m.sock", "1  unix:/run/m.sock"),
+        ("php_fastcgi unix//run/r.sock", "1 php_fastcgi unix:/run/r.sock"),
     ] {
         let all = reported(text, true);
         assert!(all.iter().any(|one| one == expected), "{text}: {all:?}");

@@ -16,7 +16,7 @@ use samehost_edit::{
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{described, proposed_for, services_at, socket_of};
-use samehost_services::{Kind, Localhost};
+use samehost_services::{Client, Kind, Localhost, application_of};
 use samehost_system::{User, lookup};
 
 use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines, ParsedConfig};
@@ -282,9 +282,12 @@ pub(crate) fn by_hand(scan: &Scan, left: &Left, to: Direction) -> String {
         Direction::Tcp => to_tcp(scan, left),
     };
     if let Some(kind) = kind_of(scan, left)
-        && kind.protocol().is_some()
+        && let Some(protocol) = kind.protocol()
     {
-        words += &format!(". Each client's words: samehost how {}", kind.name());
+        // An exporter was told nothing of its own words, which `how` has.
+        let own = application_of(&left.file, protocol).and_then(Client::word);
+        let whose = if own.is_some() { "Its" } else { "Each client's" };
+        words += &format!(". {whose} words: samehost how {}", own.as_deref().unwrap_or(kind.name()));
     }
     if let (Direction::Unix, Endpoint::Tcp { port, .. }) = (to, &left.endpoint)
         && let Some(path) = socket(scan, left)

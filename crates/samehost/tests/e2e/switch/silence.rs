@@ -203,6 +203,14 @@ fn a_file_of_another_program_is_refused_with_its_lines() {
     let toml =
         stack.write("daemon/daemon.toml", &format!("[cache]\naddress = \"127.0.0.1:{port}\" # hunter2\n"));
     assert_told(&dry(&stack, &toml, &[]), 2, &["daemon.toml:2: address leads to", &name(&socket)]);
+    // Whose file it is its path says.
+    let filter =
+        stack.write("rspamd/local.d/redis.conf", &format!("write_servers = \"127.0.0.1:{port}\";\n"));
+    assert_told(
+        &dry(&stack, &filter, &[]),
+        2,
+        &["redis.conf:1: write_servers", "Its words: samehost how rspamd"],
+    );
     // One that leads nowhere is what it was.
     let nothing = stack.write("daemon/nothing.toml", "[cache]\naddress = \"127.0.0.1:1\"\n");
     let ended = dry(&stack, &nothing, &[]);
