@@ -455,7 +455,7 @@ fn a_variable_of_apache_bars_where_it_is_in_force_for_the_own_site_alone() {
     let set = format!("SetEnv REDIS_URL {url}\n");
     let part = sites.stack.write("apache2/part", &set).display().to_string();
     let include = format!("Include {part}\n");
-    let used = format!("<Macro Used $url>\nSetEnv REDIS_URL $url\n</Macro>\n");
+    let used = "<Macro Used $url>\nSetEnv REDIS_URL $url\n</Macro>\n";
     let using = format!("Use used {url}\n");
     sites.stack.write("one/composer.json", "{\"require\":{\"symfony/framework-bundle\":\"^7.0\"}}\n");
     sites.stack.write("one/env.php", "<?php echo 'has ', $_SERVER['REDIS_URL'] ?? 'none';\n");
@@ -472,9 +472,9 @@ fn a_variable_of_apache_bars_where_it_is_in_force_for_the_own_site_alone() {
         (&*within("OTHER"), "", "", None),
         (&*within("!ENABLED"), "", "", None),
         (&*format!("Define NOW\n{}", within("NOW")), "", "", Some(&url)),
-        (&*used, &*using, "", Some(&url)),
-        (&*used, "", &*using, None),
-        (&*used, "", "", None),
+        (used, &*using, "", Some(&url)),
+        (used, "", &*using, None),
+        (used, "", "", None),
         (&*set, unset, "", None),
         (&*set, "", unset, Some(&url)),
         (&*set, &*partly, "", Some(&url)),
