@@ -220,7 +220,10 @@ impl Sites {
                 SECRET.replace('\'', "\\'"),
                 server.port
             );
-            stack.write(&format!("{name}/wp-config.php"), &config);
+            let file = stack.write(&format!("{name}/wp-config.php"), &config);
+            // PHP knows a file by the second in which it was written, and an undo gives it the old one back: here it would be the same.
+            let before = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+            std::fs::File::options().write(true).open(file).unwrap().set_modified(before).unwrap();
             stack.write(&format!("{name}/wp-settings.php"), SETTINGS);
             stack.write(&format!("{name}/index.php"), "<?php\nrequire __DIR__ . '/wp-config.php';\n");
         }
