@@ -19,7 +19,7 @@ pub(crate) struct Source {
 }
 
 /// Lines of code, comments and blanks of all crates and of xtask, without tests.
-const MAX_PRODUCTION_LINES: usize = 138_551;
+const MAX_PRODUCTION_LINES: usize = 138_571;
 /// Crates linked into the program: `cargo tree -p samehost -e normal,build`.
 const MAX_CRATES: usize = 169;
 /// Words of all Markdown.

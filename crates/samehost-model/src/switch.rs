@@ -212,8 +212,8 @@ impl SwitchReport {
         self.hops.iter().flat_map(|hop| &hop.seen_old).map(String::as_str).collect()
     }
 
-    /// Whether what the application or its server was seen to do contradicts the switch: what the headline and the exit status are computed from.
-    /// Without a page the status was 0 below "still connects at the old address".
+    /// Whether what the application or its server was seen to do contradicts the switch: what the headline and the exit status are
+    /// computed from. Without a page the status was 0 below "still connects at the old address".
     #[must_use]
     pub fn is_contradicted(&self) -> bool {
         let goes_on = self.hops.iter().any(|hop| !hop.seen_old.is_empty() && !hop.awaits_restart);

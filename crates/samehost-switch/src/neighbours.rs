@@ -90,7 +90,7 @@ impl OtherLines {
 
     fn read(&self, server: &[PathBuf]) -> BTreeMap<String, OtherLine> {
         let mut found = BTreeMap::new();
-        let config = server.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let config = ConfigFile::first_of(server);
         let Some(Ok(read)) = config.map(|config| config.read()) else { return found };
         for setting in read.reading.settings {
             if setting.role == Role::Connects

@@ -85,6 +85,7 @@ pub(crate) fn redacted(mut report: SwitchReport, redactor: &Redactor) -> SwitchR
         messages.extend([&mut obstacle.found, &mut obstacle.remedy]);
     }
     messages.extend(report.notes.iter_mut().chain(&mut report.proofs).chain(&mut report.still_tcp));
+    messages.extend(report.closes.iter_mut().chain(&mut report.closed).chain(&mut report.still_open));
     for message in messages {
         *message = redactor.message(message);
     }

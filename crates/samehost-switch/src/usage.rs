@@ -464,7 +464,7 @@ pub fn connecting_services(name: &str, scan: &Scan) -> Result<Vec<Connecting>, C
         if !kind.descriptor().proxy && !matches!(kind, Kind::Pgbouncer | Kind::Odyssey) {
             continue;
         }
-        let own = server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let own = ConfigFile::first_of(&server_files::of(scan, service));
         configs.extend(own.filter(|own| configs.iter().all(|other| other.file != own.file)));
     }
     let (mut lines, _) = samehost_edit::within_budget(|| lines_of(&configs, scan))?;

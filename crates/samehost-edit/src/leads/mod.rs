@@ -95,8 +95,8 @@ pub fn leads(text: &str) -> Vec<Lead> {
     leads_among(text, "", &|lead| !matches!(lead.form, LeadForm::Usual | LeadForm::Port)).0
 }
 
-/// The values that are wanted, also ports that stand alone (`QUEUE_PORT=6379`), however many others are before them, and whether the text has more values than are
-/// looked at. The address after 2,000 others was dropped in silence, and its port closed; and so was the usual port of a
+/// The values that are wanted, also ports that stand alone (`QUEUE_PORT=6379`), however many others are before them, and whether the
+/// text has more values than are looked at. The address after 2,000 others was dropped in silence, and its port closed; and so was the usual port of a
 /// service below `connect("127.0.0.1")` and `redis-cli` in a crontab: [`LeadForm::Usual`] is for who asks what leads to a
 /// place that is closed, and for nobody else. A `file` that has the name of a service speaks of that: rspamd's `redis.conf`; one in a
 /// program's directory has its defaults: `icingadb/config.yml`.

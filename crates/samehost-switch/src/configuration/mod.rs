@@ -32,6 +32,11 @@ pub(crate) struct ConfigFile {
 impl ConfigFile {
     /// The configuration at a path; `None` if no editor recognises it by its name and its text. The application's user reads no
     /// server's file: Debian's redis.conf was refused to www-data, who was named for the file beside it.
+    /// The first of these files that an editor knows.
+    pub(crate) fn first_of(files: &[PathBuf]) -> Option<Self> {
+        files.iter().find_map(|path| ConfigFile::at(path, None).ok()?)
+    }
+
     pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
         let read = |reader: Option<&User>| -> io::Result<Option<Self>> {
             let text = Disk::of(path, Reads::Application, reader).read(path)?;

@@ -204,7 +204,7 @@ fn ports(scan: &Scan, service: &Service) -> Vec<(u64, SocketAddr)> {
 /// All files of a web server's configuration, as the command that checks it would read them, with their texts. They are
 /// read with the permissions of whoever controls the first: an included one may be a tenant's.
 pub(crate) fn texts_of(mains: &[PathBuf]) -> Vec<(PathBuf, String)> {
-    let Some(config) = mains.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
+    let Some(config) = ConfigFile::first_of(mains) else {
         return Vec::new();
     };
     let files = config.files();

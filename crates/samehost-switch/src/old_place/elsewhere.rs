@@ -32,12 +32,11 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
         }
         let files = server_files::of(scan, service);
         // Only the editor knows the variables; it refuses lines whose programs connect all the same.
+        let over = passed_over(&files, process, (endpoint, to), &edits);
         let mut more = by_editor(&files, process, endpoint, hops);
-        for (place, one) in passed_over(&files, process, (endpoint, to), &edits) {
-            if more.iter().all(|other| !other.found.contains(&place)) {
-                more.push(one);
-            }
-        }
+        // Of a line that both have, the text has the words by hand.
+        more.retain(|one| over.iter().all(|(place, _)| !one.found.contains(&format!("({place})"))));
+        more.extend(over.into_iter().map(|(_, one)| one));
         for one in more {
             if !found.contains(&one) {
                 found.push(one);
@@ -64,10 +63,11 @@ fn passed_over(
             continue;
         }
         let (name, pid, place) = (&process.name, process.pid, place(path, line));
-        let (how, remedy) = if words(statement).any(|word| is_at(word, *port)) {
+        let (how, remedy) = if let Some(word) = words(statement).find(|word| is_at(word, *port)) {
             let main = shown(&files[0]);
+            let by_hand = moved(statement, word, to).map_or(String::new(), |line| format!(": {line}"));
             let remedy = format!(
-                "Switch both together: add {main} to the command; or edit that line by hand, once something listens at {to}"
+                "Switch both together: add {main} to the command; or edit that line by hand, once something listens at {to}{by_hand}"
             );
             ("leads", remedy)
         } else {
@@ -78,6 +78,17 @@ fn passed_over(
         found.push((place, Named { found: found_there, remedy }));
     }
     found
+}
+
+/// A statement of Apache's rewritten for a socket, given its word with the URL (mod_proxy: `unix:PATH|URL`); `None` of another server's.
+fn moved(statement: &str, word: &str, to: &Endpoint) -> Option<String> {
+    let (Endpoint::Unix(socket), name) = (to, statement.split_whitespace().next()?) else { return None };
+    if !CONNECTING.iter().any(|one| one.eq_ignore_ascii_case(name)) {
+        return None;
+    }
+    let scheme = word.find("://").and_then(|at| word[..at].rfind(':')).map_or(0, |at| at + 1);
+    let url = &word[scheme..];
+    Some(statement.replacen(url, &format!("unix:{}|{url}", shown(socket)), 1))
 }
 
 /// The statements of a web server that connect to this port of this machine, or may by their variables: `fastcgi_pass 127.0.0.1:$port`
@@ -172,7 +183,7 @@ fn edits_of(hops: &[Hop]) -> Vec<Edit> {
 
 /// The client lines of a server's configuration that an editor reads, other than those that move.
 fn by_editor(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
-    let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
+    let Some(config) = ConfigFile::first_of(files) else {
         return Vec::new();
     };
     let disk = config.files();
@@ -238,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_apache_that_connect_are_found() {
+    fn lines_of_apache_that_connect_are_found_and_said_anew() {
         let is_found = |line: &str| {
             let texts = [(PathBuf::from("/etc/apache2/apache2.conf"), line.to_owned())];
             !connecting(&texts, 9000).is_empty()
@@ -250,6 +261,18 @@ mod tests {
         ] {
             assert!(is_found(line), "{line}");
         }
+        let edited = |line: &str| {
+            let word = words(line).find(|word| is_at(word, 9000))?;
+            moved(line, word, &"unix:/run/php/x.sock".parse().unwrap())
+        };
+        assert_eq!(
+            edited("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
+            Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"")
+        );
+        assert_eq!(
+            edited("ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1").as_deref(),
+            Some("ProxyPassMatch ^/(.*)$ unix:/run/php/x.sock|fcgi://localhost:9000/var/www/$1")
+        );
         for other in [
             "# SetHandler proxy:fcgi://127.0.0.1:9000",
             "ProxyPassReverse / http://127.0.0.1:9000/",

@@ -260,10 +260,12 @@ pub(crate) fn left_places(
     environment: &Environment<'_>,
 ) -> (Vec<String>, Vec<String>) {
     let (mut closed, mut open) = (BTreeSet::new(), BTreeSet::new());
-    for look in 0..LOOKS_AT_LEFT {
+    let left: Vec<&Leaving> = stages.iter().flat_map(|stage| &stage.leaves).collect();
+    let looks = if left.is_empty() { 0 } else { LOOKS_AT_LEFT };
+    for look in 0..looks {
         let Some(scan) = (environment.scan)() else { break };
         open.clear();
-        for leaving in stages.iter().flat_map(|stage| &stage.leaves) {
+        for leaving in &left {
             let there = services_at(&scan, &leaving.from);
             if there.is_empty() {
                 closed.insert(leaving.from.to_string());
@@ -275,7 +277,7 @@ pub(crate) fn left_places(
         if open.is_empty() || (environment.is_interrupted)() {
             break;
         }
-        if look + 1 < LOOKS_AT_LEFT {
+        if look + 1 < looks {
             std::thread::sleep(STEP * 2);
         }
     }

@@ -65,9 +65,13 @@ pub(super) fn started(servers: &BTreeSet<String>) -> Rc<(Vec<(PathBuf, String)>,
 
 /// A text of bounded length, with the lines that go on as their program has them.
 pub(super) fn read(path: &Path, files: &dyn Files) -> Option<String> {
-    let is_short = std::fs::metadata(path).is_ok_and(|found| found.len() <= LONGEST);
-    let bytes = files.read(path).ok().filter(|bytes| is_short && !bytes.contains(&0))?;
+    let bytes = files.read(path).ok().filter(|bytes| bytes.len() as u64 <= LONGEST && !bytes.contains(&0))?;
     Some(continued(&String::from_utf8_lossy(&bytes)))
+}
+
+/// Whether a path is a file that is not too long to be searched; a dump of a database is not read first.
+fn is_short(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= LONGEST)
 }
 
 /// The files that a text names, by their real paths, seen from a directory. What is written to is not read.
@@ -81,7 +85,7 @@ fn named_in(text: &str, home: &Path, is_cut: &mut bool) -> Vec<PathBuf> {
         let path = of_home.unwrap_or_else(|| from.join(word.trim_start_matches(['-', '+', '!', '@', ':'])));
         if before == "cd" {
             from = path;
-        } else if at < MOST_WORDS && !word.contains('>') && !before.ends_with('>') && path.is_file() {
+        } else if at < MOST_WORDS && !word.contains('>') && !before.ends_with('>') && is_short(&path) {
             found.push(real(&path));
         }
         *is_cut |= at >= MOST_WORDS;

@@ -34,7 +34,7 @@ pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
     let mut services = scan.services.iter();
     let service =
         services.find(|service| service.kind == Some(Kind::PhpFpm) && service.pid == Some(master))?;
-    server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?)
+    ConfigFile::first_of(&server_files::of(scan, service))
 }
 
 /// A pool that serves a site.
@@ -92,8 +92,7 @@ pub(crate) fn given_to(scan: &Scan, file: &Path) -> Vec<Given> {
 /// The directives of an Apache that are in force.
 fn directives_of(scan: &Scan, service: &Service) -> Rc<Vec<Directive>> {
     once_in_a_run(&format!("directives of Apache {:?}", service.pid), || {
-        let files = server_files::of(scan, service);
-        let config = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let config = ConfigFile::first_of(&server_files::of(scan, service));
         let all = |config: ConfigFile| directives(&config.file, &config.files(), started_with(scan, service));
         config.map(all).unwrap_or_default()
     })
@@ -335,8 +334,7 @@ fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
     let mut found = Vec::new();
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for service in nginx {
-        let files = server_files::of(scan, service);
-        let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else { continue };
+        let Some(config) = ConfigFile::first_of(&server_files::of(scan, service)) else { continue };
         for mut block in nginx::passing(&config.file, &config.files()) {
             for root in &mut block.roots {
                 *root = real(root);
@@ -346,8 +344,7 @@ fn blocks_and_hosts(scan: &Scan) -> Vec<Passing> {
     }
     let apache = scan.services.iter().filter(|service| service.kind == Some(Kind::Apache));
     for service in apache {
-        let files = server_files::of(scan, service);
-        let config = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?);
+        let config = ConfigFile::first_of(&server_files::of(scan, service));
         let Some(Ok(read)) = config.map(|config| config.read()) else { continue };
         let all = directives_of(scan, service);
         for setting in read.reading.settings {
